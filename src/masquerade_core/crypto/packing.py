@@ -1,0 +1,102 @@
+"""Signed integer vectors in few plaintexts: slots of equal width, derived from public bounds alone.
+
+A plaintext holds ``per_plaintext`` slots of ``width`` bits, lowest coordinate lowest; the top ``ZERO_BITS`` bits of every
+opened sum must be zero. They are what notices a missing blind: with one term short the sum is uniform in Z_N.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from masquerade_core.errors import LocalProtocolError, RunFailed
+
+__all__ = ["ZERO_BITS", "Packing"]
+
+ZERO_BITS = 64
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a vector lies in plaintexts modulo N.
+
+    Parameters
+    ----------
+    length : int
+        Coordinates d of the vector.
+    bound : int
+        Public bound on |coordinate| of everything that is ever opened, the final sum included.
+    modulus_bits : int
+        Length of N.
+    """
+
+    length: int
+    bound: int
+    modulus_bits: int
+
+    @property
+    def width(self) -> int:
+        """Bits of a slot: |v| <= bound and its sign."""
+        return self.bound.bit_length() + 1
+
+    @property
+    def offset(self) -> int:
+        """2^(width-1): added to a coordinate, it makes it positive."""
+        return 1 << (self.width - 1)
+
+    @property
+    def per_plaintext(self) -> int:
+        """Slots in one plaintext; the guard bit above them and ZERO_BITS stay free below the top bit of N."""
+        slots = (self.modulus_bits - 1 - ZERO_BITS - 1) // self.width
+        if slots < 1:
+            msg = f"a slot of {self.width} bits does not fit into a modulus of {self.modulus_bits} bits"
+            raise LocalProtocolError(msg)
+        return slots
+
+    @property
+    def count(self) -> int:
+        """Plaintexts that the vector takes."""
+        return -(-self.length // self.per_plaintext)
+
+    def _chunks(self, vector: Sequence[int]) -> list[Sequence[int]]:
+        if len(vector) != self.length or any(abs(v) > self.bound for v in vector):
+            msg = f"a vector is not of length {self.length} with coordinates within the public bound"
+            raise LocalProtocolError(msg)
+        return [vector[i : i + self.per_plaintext] for i in range(0, self.length, self.per_plaintext)]
+
+    def pack(self, vector: Sequence[int]) -> tuple[int, ...]:
+        """Pack signed coordinates: sum_i v_i 2^(width i), an integer that may be negative; reduce it mod N."""
+        return tuple(sum(v << (self.width * i) for i, v in enumerate(chunk)) for chunk in self._chunks(vector))
+
+    def pack_exponents(self, vector: Sequence[int]) -> tuple[int, ...]:
+        """Pack as exponents: every slot offset to be positive and a guard bit above the top slot set.
+
+        All exponents have one length, whatever the vector's signs and sizes, so the time of a power tells nothing of them.
+        """
+        return tuple(p + e for p, e in zip(self.pack(vector), self.exponent_offsets(), strict=True))
+
+    def exponent_offsets(self) -> tuple[int, ...]:
+        """What :meth:`pack_exponents` adds to each plaintext; public."""
+        return tuple(self._offset(chunk) + (1 << (self.width * len(chunk))) for chunk in self._empty())
+
+    def _empty(self) -> list[Sequence[int]]:
+        return self._chunks((0,) * self.length)
+
+    def _offset(self, chunk: Sequence[int]) -> int:
+        return sum(self.offset << (self.width * i) for i in range(len(chunk)))
+
+    def unpack(self, plaintexts: Sequence[int], modulus: int) -> tuple[int, ...]:
+        """Read signed coordinates from opened sums mod N.
+
+        Raises
+        ------
+        RunFailed
+            The top bits are not zero: a share is missing or wrong. Nothing can be read from such a sum, nor whose it is.
+        """
+        vector: list[int] = []
+        for plain, chunk in zip(plaintexts, self._empty(), strict=True):
+            value = (plain + self._offset(chunk)) % modulus
+            if value >> (self.width * len(chunk)):
+                msg = "the opened sum is not a sum of everybody's shares: one is missing or wrong, and nothing was released"
+                raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
+            mask = (1 << self.width) - 1
+            vector += [((value >> (self.width * i)) & mask) - self.offset for i in range(len(chunk))]
+        return tuple(vector)

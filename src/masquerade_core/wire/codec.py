@@ -1,0 +1,144 @@
+"""Messages to bytes and back, bounded: a peer's bytes can cost no more than their own length.
+
+A body is a msgpack map of the message's fields in their declared order, in canonical (shortest) form. Floats, extension
+types, keys other than strings and duplicate keys do not exist on this wire.
+"""
+
+from typing import Any, NoReturn, TypeVar
+
+import msgpack
+from pydantic import ValidationError
+
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.wire.messages import Ciphertexts, Message
+
+__all__ = [
+    "MAX_BODY",
+    "decode",
+    "encode",
+    "open_envelope",
+    "pack_envelope",
+    "pack_plain",
+    "unpack_plain",
+    "unpack_strict",
+]
+
+MAX_BODY = 4 * 1024 * 1024  # bytes: no more is ever unpacked at once
+_MAX_DEPTH = 4
+_BIG_INT = 1  # the local journal's extension type, never on the wire
+_INT64, _UINT64 = -(2**63), 2**64
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message, recipient: str) -> bytes:
+    """Encode a message for one recipient; ciphertexts in it are used up."""
+    fields = {
+        name: value.take(recipient) if isinstance(value := getattr(message, name), Ciphertexts) else value
+        for name in type(message).model_fields
+    }
+    return bytes(msgpack.packb(fields))
+
+
+def decode(cls: type[M], body: bytes, peer: str) -> M:
+    """Decode and validate a body that came from ``peer``.
+
+    Raises
+    ------
+    ProtocolViolation
+        ``peer``'s fault; the text names the fields that are wrong and never their values.
+    """
+    fields = unpack_strict(body, peer)
+    if not isinstance(fields, dict) or list(fields) != list(cls.model_fields):
+        _violation(f"a {cls.__name__} with other fields than {', '.join(cls.model_fields) or 'none'}", peer)
+    try:
+        return cls.model_validate(fields)
+    except ValidationError as error:
+        where = ", ".join(sorted({str(e["loc"][0]) for e in error.errors(include_input=False) if e["loc"]}))
+        _violation(f"a {cls.__name__} whose {where or 'content'} is out of bounds", peer)
+
+
+def _violation(what: str, peer: str) -> NoReturn:
+    msg = f"{peer} sent {what}"
+    # No cause is chained: a parser's error may quote what it choked on.
+    raise ProtocolViolation(msg, peer=peer) from None
+
+
+def unpack_strict(data: bytes, peer: str) -> Any:  # noqa: ANN401 - whatever the bytes hold
+    """Unpack msgpack within bounds and in canonical form; see the module's docstring."""
+    if len(data) > MAX_BODY:
+        _violation(f"{len(data)} bytes where at most {MAX_BODY} are allowed", peer)
+    try:
+        value = msgpack.unpackb(
+            data,
+            use_list=False,
+            strict_map_key=True,
+            object_pairs_hook=_unique,
+            max_array_len=65536,
+            max_map_len=32,
+            max_str_len=4096,
+            max_bin_len=MAX_BODY,
+            max_ext_len=0,
+        )
+    except (ValueError, msgpack.UnpackException, RecursionError, MemoryError):
+        _violation("bytes that are not msgpack within its bounds", peer)
+    if not _shallow(value, _MAX_DEPTH) or msgpack.packb(value) != data:
+        _violation("msgpack that is too deep, not in canonical form, or holds floats", peer)
+    return value
+
+
+def _unique(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs) or not all(isinstance(key, str) for key in fields):
+        msg = "duplicate or non-string keys"
+        raise ValueError(msg)
+    return fields
+
+
+def _shallow(value: Any, depth: int) -> bool:  # noqa: ANN401 - recursive over any msgpack value
+    if isinstance(value, dict):
+        return depth > 0 and all(_shallow(v, depth - 1) for v in value.values())
+    if isinstance(value, tuple):
+        return depth > 0 and all(_shallow(v, depth - 1) for v in value)
+    return not isinstance(value, float)
+
+
+def pack_envelope(source: str, to: str, kind: str, count: int, body: bytes) -> bytes:
+    """Bind a whisper's body to its direction, type and number before it is sealed."""
+    return bytes(msgpack.packb((source, to, kind, count, body)))
+
+
+def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) -> bytes:
+    """Return the body of an opened whisper.
+
+    Raises
+    ------
+    ProtocolViolation
+        It was made for another direction, type or turn: somebody replayed or reflected it.
+    """
+    value = unpack_strict(plain, peer)
+    if not isinstance(value, tuple) or value[:4] != expected or len(value) != 5 or not isinstance(value[4], bytes):  # noqa: PLR2004
+        _violation("a box that was made for another turn", peer)
+    return value[4]
+
+
+def pack_plain(value: object) -> bytes:
+    """Write down plain data (a result of ``once``) for this process's own eyes; integers may be of any size."""
+    return bytes(msgpack.packb(_widen(value)))
+
+
+def _widen(value: Any) -> Any:  # noqa: ANN401 - recursive over plain data
+    if isinstance(value, int) and not isinstance(value, bool) and not _INT64 <= value < _UINT64:
+        return msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+    if isinstance(value, (tuple, list)):
+        return [_widen(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _widen(v) for k, v in value.items()}
+    return value
+
+
+def unpack_plain(data: bytes) -> Any:  # noqa: ANN401 - whatever was packed
+    """Read back what :func:`pack_plain` wrote; sequences come back as tuples."""
+    return msgpack.unpackb(
+        data, use_list=False, ext_hook=lambda _code, raw: int.from_bytes(raw, "big", signed=True), strict_map_key=False
+    )

@@ -1,0 +1,109 @@
+"""The two kinds of message, and the types of field they are made of.
+
+A protocol declares its messages as frozen models. Two rules keep secrets out of them: there is no field type that takes a
+secret, and a ciphertext enters a message only as :class:`Ciphertexts`, built from :class:`~masquerade_core.crypto.paillier.Fresh`
+values that are used up by it.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Never
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+
+__all__ = ["PARTIES", "Ciphertexts", "Message", "Name", "Whisper"]
+
+PARTIES = "*"  # as a recipient: every party
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+
+
+class Message(BaseModel):
+    """What a party and Charlie say to each other."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Whisper(Message):
+    """What a party says to parties: it travels in boxes that Charlie relays and cannot open."""
+
+
+class Ciphertexts:
+    """A vector of Paillier ciphertexts in a message: one byte string on the wire.
+
+    Made from ``Fresh`` values (:meth:`outgoing`) it can be encoded, once, towards the recipient they were made for. Read
+    off the wire it can only be opened: there is no way to pass on what was received.
+    """
+
+    __slots__ = ("_key", "_raw", "_recipient")
+
+    def __init__(self, raw: bytes, recipient: str | None, key: PublicKey | None) -> None:
+        self._raw = raw
+        self._recipient = recipient
+        self._key = key
+
+    @classmethod
+    def outgoing(cls, fresh: Sequence[Fresh]) -> "Ciphertexts":
+        """Use up fresh ciphertexts of one key and one recipient.
+
+        Raises
+        ------
+        LocalProtocolError
+            An empty vector, mixed keys or recipients, or a ciphertext that was used up before.
+        """
+        if len({(f.key, f.recipient) for f in fresh}) != 1:
+            msg = "a message carries one or more fresh ciphertexts of one key, for one recipient"
+            raise LocalProtocolError(msg)
+        key, recipient = fresh[0].key, fresh[0].recipient
+        raw = b"".join(f.use().to_bytes(key.ciphertext_bytes, "big") for f in fresh)
+        return cls(raw, recipient, key)
+
+    def take(self, recipient: str) -> bytes:
+        """Hand over the bytes, once, for a send to ``recipient``.
+
+        Raises
+        ------
+        LocalProtocolError
+            This process would send ciphertexts that are not fresh, or to somebody they were not made for.
+        """
+        if self._recipient != recipient:
+            msg = f"ciphertexts that are not fresh for {recipient} cannot be sent to {recipient}"
+            raise LocalProtocolError(msg)
+        self._recipient = None
+        return self._raw
+
+    def read(self, key: PublicKey, count: int, peer: str) -> tuple[Ciphertext, ...]:
+        """Check and return ``count`` ciphertexts under ``key``.
+
+        Raises
+        ------
+        ProtocolViolation
+            The sender's fault: a wrong number of bytes, or a value outside Z*_{N^2}.
+        """
+        width = key.ciphertext_bytes
+        if len(self._raw) != count * width:
+            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts where {count} of {width} bytes belong"
+            raise ProtocolViolation(msg, peer=peer)
+        return tuple(
+            key.read(int.from_bytes(self._raw[i : i + width], "big"), peer) for i in range(0, count * width, width)
+        )
+
+    def __len__(self) -> int:
+        """Return the length on the wire in bytes."""
+        return len(self._raw)
+
+    def __reduce__(self) -> Never:
+        """Refuse to be pickled: bytes leave by a send only."""
+        msg = "ciphertexts leave a process by a send only"
+        raise TypeError(msg)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - pydantic's signature
+        """Accept an outgoing vector as it is, and bytes (from the codec) as a received one."""
+        received = core_schema.no_info_after_validator_function(
+            lambda raw: cls(raw, None, None), core_schema.bytes_schema(min_length=1, strict=True)
+        )
+        return core_schema.union_schema([core_schema.is_instance_schema(cls), received])
