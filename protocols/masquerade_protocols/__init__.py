@@ -1,0 +1,1 @@
+"""The conversations: one module per protocol, all its roles side by side."""

@@ -1,0 +1,1 @@
+"""What carries a role: driver, transport, sessions, journal and key files."""

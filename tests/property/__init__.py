@@ -1,0 +1,1 @@
+"""Algebraic laws, checked with hypothesis."""

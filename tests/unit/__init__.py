@@ -1,0 +1,1 @@
+"""Steps and modules, one at a time."""

@@ -1,0 +1,1 @@
+"""Committed known answers, and bad ones that must fail."""
