@@ -1,0 +1,60 @@
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-system compose check bench lock clean
+
+PARTIES ?= 5
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.installed
+PACKAGES := src parties curator protocols
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(SETUP) ## Charlie and five parties as processes on this machine (ARGS="--parties 3 ...")
+	@$(BIN)/masquerade demo $(ARGS)
+
+test: $(SETUP) ## unit, property and vector tests (ARGS="-k name")
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-system: $(SETUP) ## real processes over real sockets; as root also in network namespaces
+	$(BIN)/python -m pytest tests/system $(ARGS)
+
+compose: ## a container for each participant (PARTIES=5); needs docker, returns Charlie's exit code
+	@docker/run $(PARTIES)
+
+check: $(SETUP) ## format, lint, types, import contracts, packaging, spelling
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/validate-pyproject pyproject.toml
+	$(BIN)/codespell
+
+bench: $(SETUP) ## naive phe and ours, measured in the same run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(SETUP) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
+	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	$(BIN)/python -m venv "$$work"; "$$work/bin/pip" install --quiet uv; \
+	resolve="$$work/bin/uv pip compile --universal --fork-strategy fewest --generate-hashes --no-header --quiet pyproject.toml"; \
+	$$resolve --group dev --output-file requirements.txt $(UPGRADE); \
+	$$resolve --group build --constraints requirements.txt --output-file requirements-run.txt
+
+clean: ## remove the environment, caches and everything built; runs/ stays
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Only venv and pip are asked of the machine. An environment whose interpreter is gone is made anew.
+$(SETUP): requirements.txt pyproject.toml
+	@set -e; \
+	$(BIN)/python -c 'import pip' 2>/dev/null || { \
+	  for python in python3.11 python3; do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	  done; \
+	  test -n "$$found" || { echo "masquerade needs Python 3.11 or later, as python3.11 or python3 on the PATH." >&2; exit 1; }; \
+	  rm -rf $(VENV); \
+	  $$found -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
+	}
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
