@@ -197,7 +197,11 @@ class Seat:
         nonces = await self.once(f"nonces of {kind} {count}", lambda rng: rng.bytes(24 * len(targets)))
         body = encode(message, PARTIES if to is None else to)
         boxes = tuple(
-            box.seal(self._keys[name], pack_envelope(self.me, name, kind, count, body), nonces[24 * i : 24 * i + 24])
+            box.seal(
+                self._keys[name],
+                pack_envelope(self.me, name, kind, count, body),
+                nonces[24 * i : 24 * i + 24],
+            )
             for i, name in enumerate(targets)
         )
         await Send("whisper", kind, targets, boxes)

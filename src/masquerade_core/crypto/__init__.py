@@ -1,0 +1,1 @@
+"""Paillier with packing and pools, the comparison, boxes, shares: arithmetic without a role."""

@@ -70,7 +70,7 @@ class BoxKey(Secret):
         return self._boxes[peer_key]
 
     def seal(self, peer_key: bytes, plain: bytes, nonce: bytes) -> bytes:
-        """Box ``plain`` for the holder of ``peer_key``: ``BOX_OVERHEAD`` bytes longer; 24 fresh random bytes as nonce."""
+        """Box ``plain`` for ``peer_key``'s holder: ``BOX_OVERHEAD`` bytes longer; the nonce: 24 fresh random bytes."""
         return bytes(self._box(peer_key).encrypt(plain, nonce))
 
     def open(self, peer_key: bytes, sealed: bytes, peer: str) -> bytes:

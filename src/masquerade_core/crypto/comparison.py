@@ -1,18 +1,20 @@
 """Comparing two private 32-bit numbers: one learns the outcome's masked bit, the other nothing.
 
-The evaluator (the lead) holds x, the decider (Charlie) holds y; both are shares mod 2^33 of a difference D = x - y, and the
-sign of D is its bit 32 = x_32 xor y_32 xor [x_low < y_low]. The decider sends its bits encrypted, the evaluator returns 33
-blinded items, and exactly one of them is zero, or none, by a direction bit that the evaluator tossed:
+The evaluator (the lead) holds x, the decider (Charlie) holds y; both are shares mod 2^33 of a difference D = x - y,
+and the sign of D is its bit 32 = x_32 xor y_32 xor [x_low < y_low]. The decider sends its bits encrypted, the
+evaluator returns 33 blinded items, and exactly one of them is zero, or none, by a direction bit that the evaluator
+tossed:
 
     c_i = s + x_i - y_i + 3 sum_{l > i} (x_l xor y_l),   s = 1 - 2 delta     (i = 31 .. 0)
     c_e = [s = 1] + sum_l (x_l xor y_l)                                      (the equality item)
 
-With delta = 0 a zero says x < y; with delta = 1 it says x >= y (the equality item belongs to that side). So the number of zeros
-is [x < y] xor delta: uniform, and it tells the decider nothing before the evaluator's clear bit x_32 xor delta is added.
+With delta = 0 a zero says x < y; with delta = 1 it says x >= y (the equality item belongs to that side). So the
+number of zeros is [x < y] xor delta: uniform, and it tells the decider nothing before the evaluator's clear bit x_32
+xor delta is added.
 
 Encryption is ElGamal on ed25519 with the plaintext in the exponent: (rho G, rho X + m G). Each item is multiplied by a
-non-zero scalar, refreshed by a new E(0) and put in a uniform order. The scalar alone does not hide it: the decider knows its
-own rho, divides, and reads x.
+non-zero scalar, refreshed by a new E(0) and put in a uniform order. The scalar alone does not hide it: the decider
+knows its own rho, divides, and reads x.
 
 References
 ----------
@@ -205,7 +207,7 @@ def _items(y: Sequence[_Pair], x: Sequence[int], delta: int) -> list[_Pair]:
 
 
 def _blind(rng: Rng, public: bytes, item: _Pair) -> bytes:
-    """scalar * item + E(0): the scalar hides the plaintext's value, the fresh part hides the scalar."""
+    """Scalar * item + E(0): the scalar hides the plaintext's value, the fresh part hides the scalar."""
     scalar, rho = _scalar(rng), _scalar(rng)
     a, b = item
     return _add(_times(scalar, a), _base(rho)) + _add(_times(scalar, b), _times(rho, public))

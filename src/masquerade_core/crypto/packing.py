@@ -1,7 +1,7 @@
 """Signed integer vectors in few plaintexts: slots of equal width, derived from public bounds alone.
 
-A plaintext holds ``per_plaintext`` slots of ``width`` bits, lowest coordinate lowest; the top ``ZERO_BITS`` bits of every
-opened sum must be zero. They are what notices a missing blind: with one term short the sum is uniform in Z_N.
+A plaintext holds ``per_plaintext`` slots of ``width`` bits, lowest coordinate lowest; the top ``ZERO_BITS`` bits of
+every opened sum must be zero. They are what notices a missing blind: with one term short the sum is uniform in Z_N.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,8 @@ class Packing:
     def pack_exponents(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack as exponents: every slot offset to be positive and a guard bit above the top slot set.
 
-        All exponents have one length, whatever the vector's signs and sizes, so the time of a power tells nothing of them.
+        All exponents have one length, whatever the vector's signs and sizes, so the time of a power tells nothing of
+        them.
         """
         return tuple(p + e for p, e in zip(self.pack(vector), self.exponent_offsets(), strict=True))
 
@@ -89,13 +90,14 @@ class Packing:
         Raises
         ------
         RunFailed
-            The top bits are not zero: a share is missing or wrong. Nothing can be read from such a sum, nor whose it is.
+            The top bits are not zero: a share is missing or wrong. Nothing can be read from such a sum, nor whose it
+            is.
         """
         vector: list[int] = []
         for plain, chunk in zip(plaintexts, self._empty(), strict=True):
             value = (plain + self._offset(chunk)) % modulus
             if value >> (self.width * len(chunk)):
-                msg = "the opened sum is not a sum of everybody's shares: one is missing or wrong, and nothing was released"
+                msg = "the opened sum is not the sum of everybody's shares: one is missing or wrong"
                 raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
             mask = (1 << self.width) - 1
             vector += [((value >> (self.width * i)) & mask) - self.offset for i in range(len(chunk))]

@@ -1,19 +1,22 @@
 """Paillier's cryptosystem, with types that say what a ciphertext may be used for.
 
-A process holds :class:`Ciphertext` values to compute with; none of them can be sent. What leaves is a :class:`Fresh` value:
-one key, one recipient, one send. Only a pool makes Fresh values, each from one obfuscator that it never gives out again:
+A process holds :class:`Ciphertext` values to compute with; none of them can be sent. What leaves is a :class:`Fresh`
+value: one key, one recipient, one send. Only a pool makes Fresh values, each from one obfuscator that it never gives
+out again:
 
-* :class:`FullPool` holds r^N mod N^2 with r uniform in Z*_N. It may freshen a ciphertext that was *derived* from somebody
+* :class:`FullPool` holds r^N mod N^2 with r uniform in Z*_N. It may freshen a ciphertext that was *derived* from
+somebody
   else's: after it, nothing of the history is left, not even for the key holder.
 * :class:`ShortPool` holds Damgard-Jurik-Nielsen obfuscators h_s^s, thirteen times cheaper. They live in the subgroup of
-  Jacobi symbol +1 and their hiding rests on factoring, which the key holder can do; so this pool can only encrypt one's own
-  data. It has no ``freshen``.
+  Jacobi symbol +1 and their hiding rests on factoring, which the key holder can do; so this pool can only encrypt
+  one's own data. It has no ``freshen``.
 
 Arithmetic runs on GMP through gmpy2, which is at the floor; speed comes from fewer and shorter exponentiations.
 
 References
 ----------
-Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, Int. J. Inf. Secur. 9 (2010), section 4.2 (p = q = 3 mod 4, h = -x^2).
+Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, Int. J. Inf. Secur. 9 (2010), section 4.2 (p = q = 3 mod 4, h =
+-x^2).
 """
 
 import hashlib
@@ -40,7 +43,7 @@ _SMALL_PRIMES = math.prod(p for p in range(3, 1 << 12) if gmpy2.is_prime(p))
 _WINDOW = 8  # bits of the exponent per table look-up of the fixed-base power
 
 
-def _powmods(bases: Sequence[Any], exponent: Any, modulus: Any) -> list[Any]:  # noqa: ANN401 - mpz has no type
+def _powmods(bases: Sequence[Any], exponent: Any, modulus: Any) -> list[Any]:
     """base^exponent mod modulus for each base; on all cores, for gmpy2 releases the GIL in its list form."""
     workers = min(os.cpu_count() or 1, len(bases) // 2)
     if workers < 2:  # noqa: PLR2004
@@ -55,7 +58,8 @@ def _powmods(bases: Sequence[Any], exponent: Any, modulus: Any) -> list[Any]:  #
 def draw_primes(rng: Rng, bits: int) -> tuple[int, int]:
     """Draw p and q, both 3 mod 4, with gcd(p-1, q-1) = 2 and a modulus of exactly ``bits`` bits.
 
-    The top two bits of both are set, so that the length of the product is certain. phe's own generation promises none of this.
+    The top two bits of both are set, so that the length of the product is certain. phe's own generation promises none
+    of this.
     """
     half = bits // 2
 
@@ -84,8 +88,8 @@ class PublicKey:
         self.n = n
         self.bits = n.bit_length()
         self.ciphertext_bytes = (2 * self.bits + 7) // 8
-        self._n = mpz(n)
-        self._n2 = self._n * self._n
+        self.mod_n = mpz(n)
+        self.mod_n2 = self.mod_n * self.mod_n
 
     def __eq__(self, other: object) -> bool:
         """Keys are equal when their moduli are."""
@@ -101,7 +105,7 @@ class PublicKey:
 
     @classmethod
     def received(cls, raw: bytes, bits: int, peer: str) -> "PublicKey":
-        """Take a key from a peer, after the checks that cost nothing: size, parity, no small factor, no prime, no power.
+        """Take a key from a peer, after the checks that cost nothing: size, small factors, primality, powers.
 
         They keep accidents out, not a malicious key holder: that needs a proof of the key's form.
 
@@ -125,7 +129,7 @@ class PublicKey:
 
     def read(self, value: int, peer: str) -> "Ciphertext":
         """Take a ciphertext from a peer: a value in Z*_{N^2}, else the peer's fault (ProtocolViolation)."""
-        if not 0 < value < self._n2 or gmpy2.gcd(value, self._n) != 1:
+        if not 0 < value < self.mod_n2 or gmpy2.gcd(value, self.mod_n) != 1:
             msg = f"{peer} sent a number that is no ciphertext under this key"
             raise ProtocolViolation(msg, peer=peer)
         return Ciphertext(self, mpz(value))
@@ -133,7 +137,7 @@ class PublicKey:
     def full_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
         """Draw ``count`` values r^N mod N^2, r uniform in Z*_N: one full exponentiation each."""
         roots = [mpz(_unit(rng, self.n)) for _ in range(count)]
-        return tuple(int(v) for v in _powmods(roots, self._n, self._n2))
+        return tuple(int(v) for v in _powmods(roots, self.mod_n, self.mod_n2))
 
     def short_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
         """Draw ``count`` values h_s^s, s uniform with N/2 bits: for fresh encryptions of one's own data only."""
@@ -144,8 +148,10 @@ class PublicKey:
     def _short_base(self) -> "_FixedBase":
         # x comes from a hash of N, so nobody can have chosen it; h = -x^2 has Jacobi symbol +1 and full order there.
         seed = hashlib.shake_256(b"masquerade DJN base\0" + self.to_bytes()).digest(self.bits // 8 + 16)
-        x = mpz(int.from_bytes(seed, "big")) % self._n
-        return _FixedBase(gmpy2.powmod(self._n - x * x % self._n, self._n, self._n2), self._n2, self.bits // 2)
+        x = mpz(int.from_bytes(seed, "big")) % self.mod_n
+        return _FixedBase(
+            gmpy2.powmod(self.mod_n - x * x % self.mod_n, self.mod_n, self.mod_n2), self.mod_n2, self.bits // 2
+        )
 
     def __repr__(self) -> str:
         """Say the size; the modulus is long, not secret."""
@@ -161,7 +167,7 @@ def _unit(rng: Rng, n: int) -> int:
 class _FixedBase:
     """Powers of one base by table look-up: a row of 2^w powers for each w bits of the exponent, no squarings."""
 
-    def __init__(self, base: Any, modulus: Any, bits: int) -> None:  # noqa: ANN401 - mpz has no type
+    def __init__(self, base: Any, modulus: Any, bits: int) -> None:
         self._modulus = modulus
         self._rows = []
         for _ in range(-(-bits // _WINDOW)):
@@ -171,7 +177,7 @@ class _FixedBase:
             self._rows.append(row)
             base = row[-1] * base % modulus
 
-    def power(self, exponent: int) -> Any:  # noqa: ANN401 - mpz has no type
+    def power(self, exponent: int) -> Any:
         """Return base^exponent for 0 <= exponent < 2^bits."""
         value = mpz(1)
         for digit, row in zip(exponent.to_bytes(len(self._rows), "little"), self._rows, strict=True):
@@ -184,7 +190,7 @@ class Ciphertext:
 
     __slots__ = ("_value", "key")
 
-    def __init__(self, key: PublicKey, value: Any) -> None:  # noqa: ANN401 - mpz has no type
+    def __init__(self, key: PublicKey, value: Any) -> None:
         self.key = key
         self._value = value
 
@@ -197,8 +203,8 @@ class Ciphertext:
                 raise LocalProtocolError(msg)
             factor = other._value
         else:
-            factor = 1 + key._n * (other % key._n)
-        return Ciphertext(key, self._value * factor % key._n2)
+            factor = 1 + key.mod_n * (other % key.mod_n)
+        return Ciphertext(key, self._value * factor % key.mod_n2)
 
     def __mul__(self, scalar: int) -> "Ciphertext":
         """E(a) * s = E(s a mod N) for s > 0.
@@ -211,14 +217,14 @@ class Ciphertext:
         if scalar <= 0:
             msg = "an exponent must be positive: offset it, so that its length tells nothing"
             raise LocalProtocolError(msg)
-        return Ciphertext(self.key, gmpy2.powmod(self._value, scalar, self.key._n2))
+        return Ciphertext(self.key, gmpy2.powmod(self._value, scalar, self.key.mod_n2))
 
     def powers(self, scalars: Sequence[int]) -> tuple["Ciphertext", ...]:
         """Return E(a) * s for each s: on all cores where there are several."""
         if any(s <= 0 for s in scalars):
             return tuple(self * s for s in scalars)
         with ThreadPoolExecutor(min(os.cpu_count() or 1, len(scalars))) as pool:
-            done = pool.map(lambda s: gmpy2.powmod_exp_list(self._value, [s], self.key._n2), scalars)
+            done = pool.map(lambda s: gmpy2.powmod_exp_list(self._value, [s], self.key.mod_n2), scalars)
             return tuple(Ciphertext(self.key, value) for (value,) in done)
 
     def to_int(self) -> int:
@@ -232,7 +238,7 @@ class Ciphertext:
 
 @dataclass(frozen=True, eq=False)
 class Fresh:
-    """A ciphertext that may leave: fully re-randomised here after its last homomorphic step, for one recipient, once."""
+    """A ciphertext that may leave: re-randomised here after its last homomorphic step, for one recipient, once."""
 
     key: PublicKey
     recipient: str
@@ -248,7 +254,7 @@ class Fresh:
         """
         return self._use()
 
-    def __reduce__(self) -> Any:  # noqa: ANN401 - never returns
+    def __reduce__(self) -> Any:
         """Refuse to be pickled: a Fresh value leaves by one send only."""
         msg = "a fresh ciphertext leaves a process by one send only"
         raise TypeError(msg)
@@ -258,7 +264,7 @@ class Fresh:
         return f"<Fresh for {self.recipient}>"
 
 
-def _fresh(key: PublicKey, recipient: str, value: Any) -> Fresh:  # noqa: ANN401 - mpz has no type
+def _fresh(key: PublicKey, recipient: str, value: Any) -> Fresh:
     once = [int(value)]
 
     def use() -> int:
@@ -291,7 +297,7 @@ class ShortPool:
         """Return how many are left."""
         return len(self._entries)
 
-    def _take(self) -> Any:  # noqa: ANN401 - mpz has no type
+    def _take(self) -> Any:
         with self._lock:
             if not self._entries:
                 msg = "the pool of obfuscators is empty: more were asked for than were drawn"
@@ -301,7 +307,7 @@ class ShortPool:
     def encrypt(self, plain: int, to: str) -> Fresh:
         """Encrypt one's own ``plain`` (mod N) for a send to ``to``: two multiplications."""
         key = self.key
-        return _fresh(key, to, (1 + key._n * (plain % key._n)) * self._take() % key._n2)
+        return _fresh(key, to, (1 + key.mod_n * (plain % key.mod_n)) * self._take() % key.mod_n2)
 
 
 class FullPool(ShortPool):
@@ -320,7 +326,7 @@ class FullPool(ShortPool):
         if ciphertext.key != self.key:
             msg = "a ciphertext was to be freshened with another key's obfuscator"
             raise LocalProtocolError(msg)
-        return _fresh(self.key, to, ciphertext._value * self._take() % self.key._n2)
+        return _fresh(self.key, to, ciphertext.to_int() * self._take() % self.key.mod_n2)
 
 
 class SecretKey(Secret):
@@ -344,7 +350,7 @@ class SecretKey(Secret):
         if ciphertext.key != self.public:
             msg = "a ciphertext under another key was to be decrypted"
             raise LocalProtocolError(msg)
-        return int(self._phe.raw_decrypt(int(ciphertext._value)))
+        return int(self._phe.raw_decrypt(ciphertext.to_int()))
 
     def obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
         """Draw ``count`` values r^N mod N^2, r uniform in Z*_N, at 2/7 of the price.

@@ -1,0 +1,1 @@
+"""Messages, their bounded codec, and signed frames."""

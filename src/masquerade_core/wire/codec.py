@@ -64,7 +64,7 @@ def _violation(what: str, peer: str) -> NoReturn:
     raise ProtocolViolation(msg, peer=peer) from None
 
 
-def unpack_strict(data: bytes, peer: str) -> Any:  # noqa: ANN401 - whatever the bytes hold
+def unpack_strict(data: bytes, peer: str) -> Any:
     """Unpack msgpack within bounds and in canonical form; see the module's docstring."""
     if len(data) > MAX_BODY:
         _violation(f"{len(data)} bytes where at most {MAX_BODY} are allowed", peer)
@@ -95,7 +95,7 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _shallow(value: Any, depth: int) -> bool:  # noqa: ANN401 - recursive over any msgpack value
+def _shallow(value: Any, depth: int) -> bool:
     if isinstance(value, dict):
         return depth > 0 and all(_shallow(v, depth - 1) for v in value.values())
     if isinstance(value, tuple):
@@ -117,9 +117,9 @@ def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) 
         It was made for another direction, type or turn: somebody replayed or reflected it.
     """
     value = unpack_strict(plain, peer)
-    if not isinstance(value, tuple) or value[:4] != expected or len(value) != 5 or not isinstance(value[4], bytes):  # noqa: PLR2004
+    if not isinstance(value, tuple) or value[:-1] != expected or not isinstance(value[-1], bytes):
         _violation("a box that was made for another turn", peer)
-    return value[4]
+    return value[-1]
 
 
 def pack_plain(value: object) -> bytes:
@@ -127,7 +127,7 @@ def pack_plain(value: object) -> bytes:
     return bytes(msgpack.packb(_widen(value)))
 
 
-def _widen(value: Any) -> Any:  # noqa: ANN401 - recursive over plain data
+def _widen(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and not _INT64 <= value < _UINT64:
         return msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
     if isinstance(value, (tuple, list)):
@@ -137,8 +137,11 @@ def _widen(value: Any) -> Any:  # noqa: ANN401 - recursive over plain data
     return value
 
 
-def unpack_plain(data: bytes) -> Any:  # noqa: ANN401 - whatever was packed
+def unpack_plain(data: bytes) -> Any:
     """Read back what :func:`pack_plain` wrote; sequences come back as tuples."""
     return msgpack.unpackb(
-        data, use_list=False, ext_hook=lambda _code, raw: int.from_bytes(raw, "big", signed=True), strict_map_key=False
+        data,
+        use_list=False,
+        ext_hook=lambda _code, raw: int.from_bytes(raw, "big", signed=True),
+        strict_map_key=False,
     )

@@ -1,9 +1,9 @@
 """Frames: one body with its header and the signature of whoever put it on this hop.
 
 ``frame = Ed25519 signature (64 bytes) | msgpack {v, run, src, dst, kind, seq, type, body}``. Each hop (a party and
-Charlie) numbers its frames from 0 without gaps in each direction, so a replayed, dropped or reordered frame is seen at once;
-hellos, which are said again until they are answered, stand outside the numbering.
-A whisper that Charlie passes on keeps its source and bears Charlie's signature: its box speaks for itself.
+Charlie) numbers its frames from 0 without gaps in each direction, so a replayed, dropped or reordered frame is seen
+at once; hellos, which are said again until they are answered, stand outside the numbering. A whisper that Charlie
+passes on keeps its source and bears Charlie's signature: its box speaks for itself.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,8 @@ class Endpoint:
     signing_key : SigningKey
         This participant's identity.
     peers : mapping of str to bytes
-        The pinned verify key of each participant at the other end of a hop: Charlie for a party, all parties for Charlie.
+        The pinned verify key of each participant at the other end of a hop: Charlie for a party, all parties for
+        Charlie.
     """
 
     def __init__(self, me: str, run: bytes, signing_key: SigningKey, peers: Mapping[str, bytes]) -> None:
@@ -83,7 +84,16 @@ class Endpoint:
         self._next_out = dict.fromkeys(peers, 0)
         self._next_in = dict.fromkeys(peers, 0)
 
-    def seal(self, hop: str, kind: Kind, body: bytes, *, type: str = "", to: str | None = None, source: str | None = None) -> bytes:  # noqa: A002, E501 - the header's own word
+    def seal(
+        self,
+        hop: str,
+        kind: Kind,
+        body: bytes,
+        *,
+        type: str = "",  # noqa: A002 - the header's own word
+        to: str | None = None,
+        source: str | None = None,
+    ) -> bytes:
         """Make the next frame for ``hop``; ``to`` and ``source`` differ from the hop's ends for whispers only."""
         number = 0 if kind == "hello" else self._next_out[hop]
         fields = (

@@ -1,8 +1,8 @@
 """The two kinds of message, and the types of field they are made of.
 
-A protocol declares its messages as frozen models. Two rules keep secrets out of them: there is no field type that takes a
-secret, and a ciphertext enters a message only as :class:`Ciphertexts`, built from :class:`~masquerade_core.crypto.paillier.Fresh`
-values that are used up by it.
+A protocol declares its messages as frozen models. Two rules keep secrets out of them: there is no field type that
+takes a secret, and a ciphertext enters a message only as :class:`Ciphertexts`, built from
+:class:`~masquerade_core.crypto.paillier.Fresh` values that are used up by it.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ class Whisper(Message):
 class Ciphertexts:
     """A vector of Paillier ciphertexts in a message: one byte string on the wire.
 
-    Made from ``Fresh`` values (:meth:`outgoing`) it can be encoded, once, towards the recipient they were made for. Read
-    off the wire it can only be opened: there is no way to pass on what was received.
+    Made from ``Fresh`` values (:meth:`outgoing`) it can be encoded, once, towards the recipient they were made for.
+    Read off the wire it can only be opened: there is no way to pass on what was received.
     """
 
     __slots__ = ("_key", "_raw", "_recipient")
@@ -101,7 +101,7 @@ class Ciphertexts:
         raise TypeError(msg)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - pydantic's signature
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         """Accept an outgoing vector as it is, and bytes (from the codec) as a received one."""
         received = core_schema.no_info_after_validator_function(
             lambda raw: cls(raw, None, None), core_schema.bytes_schema(min_length=1, strict=True)

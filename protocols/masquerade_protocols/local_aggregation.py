@@ -1,0 +1,528 @@
+"""Local aggregation, whole: blind-and-permute minimum, oblivious noise selection, additive shares.
+
+Pathak, Rane and Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers", NIPS 2010.
+
+K parties train a classifier each; what is released is the classifiers' average plus the noise of the smallest party,
+whose identity and size nobody learns. Steps are numbered as in the paper's section 3.2;
+``docs/protocols/local-aggregation.md`` lists the paper's gaps and what is done about each. For K parties, d
+coordinates in m plaintexts, and keys of n bits::
+
+    party P_j                      Charlie                          lead P_L (one of the parties, holds xi)
+      | train w_j, draw K eta_j      |                                |
+      |============ join: everybody's box key of this run, signed ===============|
+      |                              |<-------- LeadKey --------------|   n/8
+      |<-------- CharlieKeys --------|--------- CharlieKeys --------->|   n/8 + 32
+      |<~~~~~~~~~~~~~~ coin toss: seed of pi1 and of the ties ~~~~~~~>|   3 boxes to each other party
+    1 |~~~~~~~~~~~~~~ SizeShare: a_j, sealed b_j ~~~~~~~~~~~~~~~~~~~~>|   58 + 40
+      |                              |<-------- PermutedShares -------|   K (2n/8 + 53)
+      |                              |--------- BlindedShares ------->|   K 2n/8
+      |                              |--------- MatchBits ----------->|   2,048 a match  } ceil(log2 K)
+      |                              |<-------- MatchItems -----------|   2,113 a match  } times
+    2 |<-------- Indicator ----------|--------- Indicator ----------->|   K 2n/8
+      |~~~~~~~~~~~~~~ NoiseTerm: E_j = v_j (K eta_j) + S_j ~~~~~~~~~~>|   m 2n/8 + 40
+    3 |                              |<-------- NoiseTotal -----------|   m 2n/8
+      |--------- Share ------------->|<-------- Share ----------------|   m n/8
+      |<-------- Published ----------|--------- Published ----------->|   (K+1) m n/8
+
+``~`` is a sealed box that Charlie relays. Sizes are those of the fields in bytes.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, log, sqrt
+from typing import Annotated, Literal
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.calibration import paper_beta, paper_scale
+from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
+from pydantic import BaseModel, ConfigDict, Field
+
+from masquerade_core.crypto.boxes import ANONYMOUS_OVERHEAD
+from masquerade_core.crypto.comparison import (
+    BITS_BYTES,
+    ITEMS_BYTES,
+    POINT_BYTES,
+    DeciderKey,
+    check_point,
+    evaluate,
+)
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
+from masquerade_core.crypto.shares import invert, permutation, random_permutation, share, zero_share
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.model import Model, Shares
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
+from masquerade_protocols.toss import toss
+
+__all__ = ["FRACTION_BITS", "SIZE_BITS", "Parameters", "charlie", "packing", "party"]
+
+FRACTION_BITS = 32  # F: weights and noise are integers in units of 2^-F
+SIZE_BITS = 32  # sizes with their tie-break, compared by their low bits
+_M = 1 << (SIZE_BITS + 1)  # sizes are shared modulo 2^33, so that a difference's bit 32 is its sign
+_SHARE_BYTES = 5
+_SEALED_BYTES = _SHARE_BYTES + ANONYMOUS_OVERHEAD
+
+
+class Parameters(BaseModel):
+    """The study's ``[protocol]`` section.
+
+    ``noise`` is "laplace" (the paper's: independent Laplace noise per coordinate) or "l2" (density exp(-beta
+    |eta|_2), as in Rajkumar and Agarwal 2012, footnote 2).
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+    noise: Literal["laplace", "l2"] = "laplace"
+
+
+# --- Messages ------------------------------------------------------------------
+
+
+class LeadKey(Message):
+    """Lead to Charlie: the parties' Paillier key xi."""
+
+    modulus: bytes
+
+
+class CharlieKeys(Message):
+    """Charlie to all: his Paillier key zeta, and his ElGamal key for the comparisons."""
+
+    modulus: bytes
+    decider: Annotated[bytes, Field(min_length=POINT_BYTES, max_length=POINT_BYTES)]
+
+
+class SizeShare(Whisper):
+    """Step 1.2, P_j to the lead: a_j; and b_j for Charlie, in an anonymous box inside this one."""
+
+    a: Annotated[bytes, Field(min_length=_SHARE_BYTES, max_length=_SHARE_BYTES)]
+    sealed_b: Annotated[bytes, Field(min_length=_SEALED_BYTES, max_length=_SEALED_BYTES)]
+
+
+class PermutedShares(Message):
+    """Step 1.3, lead to Charlie: xi(pi1(a)), and the boxes with pi1(b)."""
+
+    a: Ciphertexts
+    sealed_b: bytes
+
+
+class BlindedShares(Message):
+    """Step 1.4, Charlie to the lead: xi(pi2(pi1(a) + r))."""
+
+    a: Ciphertexts
+
+
+class MatchBits(Message):
+    """Step 1.6, Charlie to the lead: one round of the tournament, as pairs of slots, with his encrypted bits."""
+
+    pairs: bytes
+    bits: bytes
+
+
+class MatchItems(Message):
+    """Step 1.6, lead to Charlie: the blinded items and the clear bit of each match."""
+
+    items: bytes
+    clear: bytes
+
+
+class Indicator(Message):
+    """Step 2.1, Charlie to all: zeta(pi2^-1(u))."""
+
+    u: Ciphertexts
+
+
+class NoiseTerm(Whisper):
+    """Steps 2.3 and 3.1, P_j to the lead: zeta(v_j K eta_j + S_j), packed."""
+
+    terms: Ciphertexts
+
+
+class NoiseTotal(Message):
+    """Step 3.1, lead to Charlie: zeta(K eta + sum_j S_j), packed."""
+
+    total: Ciphertexts
+
+
+class Share(Message):
+    """Step 3.3, P_j to Charlie: its additive share of K w^s."""
+
+    share: bytes
+
+
+class Published(Message):
+    """Step 3.3, Charlie to all: everybody's shares in roster order, his own last."""
+
+    shares: bytes
+
+
+# --- What follows from the study alone -----------------------------------------
+
+
+def _noise_kind(study: Study) -> str:
+    return Parameters.model_validate(study.protocol).noise
+
+
+def packing(study: Study) -> Packing:
+    """Lay out K w^s: slots as wide as public bounds require, never as any party's data or noise does.
+
+    |w_j|_2 <= sqrt(2 ln 2 / Lambda), for w_j costs no more than w = 0; the noise is bounded at the public
+    ``min_records`` but for a chance of 2^-60, which the statement counts in delta.
+    """
+    weight = sqrt(2 * log(2) / study.model.regularization)
+    weights = study.K * (ceil(weight * 2**FRACTION_BITS) + 1)
+    scale = Fraction(study.K << FRACTION_BITS)
+    floor, eps, lam = study.study.min_records, study.privacy.epsilon, study.model.regularization
+    if _noise_kind(study) == "laplace":
+        noise = tail_bound(scale * paper_scale(floor, eps, lam), count=study.d)
+    else:
+        noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
+    return Packing(study.d, weights + noise, study.crypto.key_bits)
+
+
+def _tie_bits(study: Study) -> int:
+    """Return m = ceil(log2 K)."""
+    return (study.K - 1).bit_length()
+
+
+def _draw_noise(rng: Rng, study: Study, n: int) -> tuple[int, ...]:
+    """Step 2.3: draw K eta_j as one integer vector, in units of 2^-F.
+
+    The factor K belongs to the scale. Multiplying a drawn integer by K would put the released sum on a lattice, where
+    the classifiers' sum modulo K stands for everybody to read.
+    """
+    scale = Fraction(study.K << FRACTION_BITS)
+    eps, lam = study.privacy.epsilon, study.model.regularization
+    if _noise_kind(study) == "laplace":
+        return tuple(discrete_laplace(rng, scale * paper_scale(n, eps, lam), study.d))
+    return tuple(l2_laplace(rng, paper_beta(n, eps, lam), study.d, scale))
+
+
+def _encode_weights(w: Sequence[float]) -> tuple[int, ...]:
+    """Round to the grid of 2^-F."""
+    return tuple(round(v * 2**FRACTION_BITS) for v in w)
+
+
+def _size_with_tie(n: int, rank: int, study: Study) -> int:
+    """N_j = n_j 2^m + rho(j): all distinct, so no comparison can show that two parties are equally large."""
+    value = (n << _tie_bits(study)) + rank
+    if value >> SIZE_BITS:
+        msg = f"a party has more records than the {SIZE_BITS - _tie_bits(study)} bits of a size can hold"
+        raise LocalProtocolError(msg)
+    return value
+
+
+def _rounds(slots: Sequence[int]) -> list[tuple[int, int]]:
+    """Pair the slots that are left for the next round; the last of an odd number has a bye."""
+    return [(slots[i], slots[i + 1]) for i in range(0, len(slots) - 1, 2)]
+
+
+def _blind_term(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
+    """Step 2.3: zeta(v_j)^e for each packed exponent; one exponentiation each."""
+    return tuple(c.to_int() for c in v_j.powers(exponents))
+
+
+def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fresh:
+    """Step 1.4: xi(a_i + r_i), multiplied by a full r^N: else its randomness would still be a_i's, and show pi2."""
+    return pool.freshen(a_i + r_i, lead)
+
+
+def _to_bytes(values: Sequence[int], width: int) -> bytes:
+    return b"".join(v.to_bytes(width, "big") for v in values)
+
+
+def _from_bytes(raw: bytes, width: int, count: int, peer: str) -> tuple[int, ...]:
+    if len(raw) != width * count:
+        msg = f"{peer} sent {len(raw)} bytes where {count} values of {width} bytes belong"
+        raise ProtocolViolation(msg, peer=peer)
+    return tuple(int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width))
+
+
+def _open_published(raw: bytes, study: Study, modulus: int, layout: Packing) -> Model:
+    width = (modulus.bit_length() + 7) // 8
+    values = _from_bytes(raw, width, (study.K + 1) * layout.count, CHARLIE)
+    rows = {name: values[i * layout.count : (i + 1) * layout.count] for i, name in enumerate((*study.names, CHARLIE))}
+    shares = Shares(rows, modulus, layout, study.K, FRACTION_BITS)
+    return Model(shares.open(), shares)
+
+
+def _zero_share(seat: Seat, names: Sequence[str], seed: bytes, modulus: int, count: int) -> tuple[int, ...]:
+    """This participant's share of zero. Two parties' key is bound to their toss, which Charlie cannot choose."""
+    order = {name: i for i, name in enumerate((*names, CHARLIE))}
+    keys = (
+        (
+            order[seat.me] < order[peer],
+            seat.shared_key(peer, b"zero" if CHARLIE in (peer, seat.me) else b"zero" + seed),
+        )
+        for peer in order
+        if peer != seat.me
+    )
+    return zero_share(keys, b"stage 3", modulus, count)
+
+
+# --- The parties ---------------------------------------------------------------
+
+
+async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+    """Party P_j, the lead included.
+
+    Parameters
+    ----------
+    seat : Seat
+    study : Study
+    data : Dataset
+        This party's records; at least the study's ``min_records``.
+
+    Returns
+    -------
+    Model
+        The released classifier with all published shares.
+
+    Raises
+    ------
+    ProtocolViolation
+        Another participant's fault; it is named where that can be known.
+    RunFailed
+        The opened sum is not the sum of everybody's shares.
+    """
+    layout, n_j = packing(study), len(data.y)
+
+    # Section 3.1. Before the join: afterwards, the time that training takes would tell n_j.
+    await seat.stage("training")
+    w_j = await seat.once("classifier", lambda _: tuple(fit(data.X, data.y, study.model.regularization).tolist()))
+    K_eta_j = await seat.once("noise", lambda rng: _draw_noise(rng, study, n_j))
+    xi = None
+    if seat.me == study.lead:
+        xi = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.crypto.key_bits)))
+
+    await seat.join()
+    await seat.stage("keys")
+    if xi is not None:
+        await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes()))
+    keys = await seat.receive(CharlieKeys, CHARLIE)
+    zeta = PublicKey.received(keys.modulus, study.crypto.key_bits, CHARLIE)
+    check_point(keys.decider, CHARLIE)
+
+    # Step 1.2, "mutually agree on a permutation": by a coin toss; a second permutation breaks ties.
+    seed = await toss(seat)
+    pi1 = permutation(seed, "pi1", study.K)
+    rho = permutation(seed, "tie", study.K)
+    j = study.names.index(seat.me)
+
+    # Steps 1.1 to 1.5.
+    await seat.stage("stage 1: smallest data set")
+    size = _size_with_tie(n_j, rho[j], study)
+    a_j, b_j = await seat.once("size shares", lambda rng: share(rng, size, _M))
+    sealed_b = await seat.once("sealed share", lambda rng: seat.seal(rng, CHARLIE, b_j.to_bytes(_SHARE_BYTES, "big")))
+    own = SizeShare(a=a_j.to_bytes(_SHARE_BYTES, "big"), sealed_b=sealed_b)
+    if xi is None:
+        await seat.whisper(own, study.lead)
+    else:
+        await _lead_stage_1(seat, study, xi, keys.decider, pi1, own)
+
+    S_j = await _stage_2(seat, study, layout, zeta, pi1[j], K_eta_j)
+    return await _stage_3(seat, study, layout, zeta, w_j, S_j, seed)
+
+
+async def _lead_stage_1(
+    seat: Seat, study: Study, xi: SecretKey, decider: bytes, pi1: Sequence[int], own: SizeShare
+) -> None:
+    """The lead's part of Stage 1: it stands in for the parties that the paper's step 1.2 and 1.4 pass shares among."""
+    K, key = study.K, xi.public
+
+    # Steps 1.2 and 1.3: permute by pi1, encrypt, pass on. Charlie sees b_j in a box without a name.
+    received = {**await seat.gather(SizeShare), seat.me: own}
+    in_slots = [received[study.names[j]] for j in invert(pi1)]
+    pool = FullPool(key, await seat.once("obfuscators xi", lambda rng: xi.obfuscators(rng, K)))
+    fresh = [pool.encrypt(int.from_bytes(s.a, "big"), CHARLIE) for s in in_slots]
+    sealed = b"".join(s.sealed_b for s in in_slots)
+    await seat.send(CHARLIE, PermutedShares(a=Ciphertexts.outgoing(fresh), sealed_b=sealed))
+
+    # Step 1.5: a~ = pi2(pi1(a) + r) mod 2^33, uniform.
+    blinded = await seat.receive(BlindedShares, CHARLIE)
+    values = blinded.a.read(key, K, CHARLIE)
+    a = await seat.once("blinded shares", lambda _: tuple(xi.decrypt(c) % _M for c in values))
+
+    # Step 1.6, a tournament of one-directional comparisons: the paper's all pairs in both directions would show the
+    # ranking.
+    left = tuple(range(K))
+    for number in range(_tie_bits(study)):
+        matches = await seat.receive(MatchBits, CHARLIE)
+        slots = _from_bytes(matches.pairs, 2, len(left) // 2 * 2, CHARLIE)
+        pairs = tuple(zip(slots[::2], slots[1::2], strict=True))
+        if len(set(slots)) != len(slots) or not set(slots) <= set(range(K)):
+            msg = "charlie paired slots that do not exist or do not differ"
+            raise ProtocolViolation(msg, peer=CHARLIE)
+        if len(matches.bits) != BITS_BYTES * len(pairs):
+            msg = f"charlie sent {len(matches.bits)} bytes of encrypted bits where {BITS_BYTES * len(pairs)} belong"
+            raise ProtocolViolation(msg, peer=CHARLIE)
+        results = await seat.once(
+            f"matches {number}",
+            lambda rng, pairs=pairs, bits=matches.bits: tuple(
+                evaluate(rng, decider, bits[BITS_BYTES * i : BITS_BYTES * (i + 1)], (a[s] - a[t]) % _M, CHARLIE)
+                for i, (s, t) in enumerate(pairs)
+            ),
+        )
+        items, clear = b"".join(items for items, _ in results), bytes(bit for _, bit in results)
+        await seat.send(CHARLIE, MatchItems(items=items, clear=clear))
+        left = left[: -(-len(left) // 2)]  # only the number of slots that are left matters here
+
+
+async def _stage_2(
+    seat: Seat, study: Study, layout: Packing, zeta: PublicKey, slot: int, K_eta_j: Sequence[int]
+) -> tuple[int, ...]:
+    """Steps 2.2 to 3.1: select the smallest party's noise under encryption, and blind it; returns the blinds S_j."""
+    # Obfuscators do not depend on anything that is still to come: drawn while the others are busy with Stage 1.
+    entries = await seat.once("obfuscators", lambda rng: zeta.full_obfuscators(rng, layout.count))
+    pool = FullPool(zeta, entries)
+
+    # Step 2.2: undo pi1. Slot pi1(j) is this party's.
+    indicator = await seat.receive(Indicator, CHARLIE)
+    await seat.stage("stage 2: noise")
+    v_j = indicator.u.read(zeta, study.K, CHARLIE)[slot]
+
+    # Steps 2.3 and 3.1: everybody blinds, not P_1 alone, by S_j uniform in Z_N.
+    S_j = await seat.once("blinds S", lambda rng: tuple(rng.below(zeta.n) for _ in range(layout.count)))
+    powers = await seat.once("selected noise", lambda _: _blind_term(v_j, layout.pack_exponents(K_eta_j)))
+    terms = [Ciphertext(zeta, power) + s for power, s in zip(powers, S_j, strict=True)]
+    if seat.me != study.lead:
+        fresh = [pool.freshen(term, study.lead) for term in terms]
+        await seat.whisper(NoiseTerm(terms=Ciphertexts.outgoing(fresh)), study.lead)
+        return S_j
+
+    # Step 2.4. All K terms, or nothing: a missing one would take the noise away in silence.
+    for name, message in (await seat.gather(NoiseTerm)).items():
+        received = message.terms.read(zeta, layout.count, name)
+        terms = [total + term for total, term in zip(terms, received, strict=True)]
+    fresh = [pool.freshen(total, CHARLIE) for total in terms]
+    await seat.send(CHARLIE, NoiseTotal(total=Ciphertexts.outgoing(fresh)))
+    return S_j
+
+
+async def _stage_3(
+    seat: Seat,
+    study: Study,
+    layout: Packing,
+    zeta: PublicKey,
+    w_j: Sequence[float],
+    S_j: Sequence[int],
+    seed: bytes,
+) -> Model:
+    """Steps 3.2 and 3.3: W_j - S_j, and a share of zero, so that Charlie with the lead learns no W_j either."""
+    await seat.stage("stage 3: shares")
+    zeros = _zero_share(seat, study.names, seed, zeta.n, layout.count)
+    W_j = layout.pack(_encode_weights(w_j))
+    mine = tuple((w - s + z) % zeta.n for w, s, z in zip(W_j, S_j, zeros, strict=True))
+    raw = _to_bytes(mine, study.crypto.key_bits // 8)
+    await seat.release("shares", study.privacy.epsilon, study.privacy.delta)
+    await seat.send(CHARLIE, Share(share=raw))
+    published = await seat.receive(Published, CHARLIE)
+    model = _open_published(published.shares, study, zeta.n, layout)
+    if model.shares.values[seat.me] != mine:
+        msg = f"charlie published another share of {seat.me} than it had sent"
+        raise ProtocolViolation(msg, peer=CHARLIE)
+    return model
+
+
+# --- Charlie -------------------------------------------------------------------
+
+
+async def charlie(seat: Seat, study: Study) -> Model:
+    """Charlie, the curator: relays, blinds, compares, decrypts what is blinded, publishes.
+
+    Returns
+    -------
+    Model
+        The released classifier with all published shares.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party's fault; it is named where that can be known.
+    RunFailed
+        The opened sum is not the sum of everybody's shares.
+    """
+    K, lead, layout = study.K, study.lead, packing(study)
+    zeta = SecretKey(*await seat.once("key zeta", lambda rng: draw_primes(rng, study.crypto.key_bits)))
+    decider = DeciderKey(await seat.once("decider key", DeciderKey.draw))
+    N = zeta.public.n
+
+    await seat.join()
+    await seat.stage("keys")
+    await seat.broadcast(CharlieKeys(modulus=zeta.public.to_bytes(), decider=decider.public))
+    xi = PublicKey.received((await seat.receive(LeadKey, lead)).modulus, study.crypto.key_bits, lead)
+
+    # Drawn while the parties toss their coins.
+    pool = FullPool(xi, await seat.once("obfuscators xi", lambda rng: xi.full_obfuscators(rng, K)))
+    indicator_pool = FullPool(zeta.public, await seat.once("obfuscators zeta", lambda rng: zeta.obfuscators(rng, K)))
+    r = await seat.once("blinds r", lambda rng: tuple(rng.below(xi.n) for _ in range(K)))
+    pi2 = await seat.once("pi2", lambda rng: random_permutation(rng, K))
+
+    # Step 1.4: a~ = pi2(pi1(a) + r), b~ = pi2(pi1(b) - r), r uniform in Z_N.
+    permuted = await seat.receive(PermutedShares, lead)
+    await seat.stage("stage 1: smallest data set")
+    a = permuted.a.read(xi, K, lead)
+    if len(permuted.sealed_b) != K * _SEALED_BYTES:
+        msg = f"{lead} sent {len(permuted.sealed_b)} bytes of sealed shares where {K * _SEALED_BYTES} belong"
+        raise ProtocolViolation(msg, peer=lead)
+    boxes = [permuted.sealed_b[i * _SEALED_BYTES : (i + 1) * _SEALED_BYTES] for i in range(K)]
+    b = [int.from_bytes(seat.unseal(box, length=_SHARE_BYTES), "big") for box in boxes]
+    fresh = [_blinded_share(a[pi2[t]], r[pi2[t]], pool, lead) for t in range(K)]
+    await seat.send(lead, BlindedShares(a=Ciphertexts.outgoing(fresh)))
+    b_tilde = [(b[pi2[t]] - r[pi2[t]]) % _M for t in range(K)]
+
+    # Step 1.6.
+    left = list(range(K))
+    for number in range(_tie_bits(study)):
+        left = await _charlie_round(seat, lead, decider, b_tilde, left, number)
+
+    # Step 2.1: u is 1 at the winner's slot; sent in pi1's order, that is after pi2^-1.
+    await seat.stage("stage 2: noise")
+    winner = pi2[left[0]]
+    u = [indicator_pool.encrypt(int(slot == winner), "*") for slot in range(K)]
+    await seat.broadcast(Indicator(u=Ciphertexts.outgoing(u)))
+
+    # Step 3.2: decrypt K eta + sum_j S_j; take the exponents' public offset off.
+    total = (await seat.receive(NoiseTotal, lead)).total.read(zeta.public, layout.count, lead)
+    await seat.stage("stage 3: shares")
+    opened = await seat.once("blinded noise", lambda _: tuple(zeta.decrypt(c) for c in total))
+    zeros = _zero_share(seat, study.names, b"", N, layout.count)
+    offsets = layout.exponent_offsets()
+    mine = tuple((o - e + z) % N for o, e, z in zip(opened, offsets, zeros, strict=True))
+
+    # Step 3.3: publish all K + 1 shares.
+    width = study.crypto.key_bits // 8
+    shares = await seat.gather(Share, study.names)
+    rows = [_to_bytes(_from_bytes(shares[name].share, width, layout.count, name), width) for name in study.names]
+    published = b"".join((*rows, _to_bytes(mine, width)))
+    model = _open_published(published, study, N, layout)
+    await seat.broadcast(Published(shares=published))
+    return model
+
+
+async def _charlie_round(
+    seat: Seat, lead: str, decider: DeciderKey, b: Sequence[int], left: Sequence[int], number: int
+) -> list[int]:
+    """One round of the tournament; returns the slots that are left."""
+    pairs = _rounds(left)
+    # Slot s is smaller than t iff bit 32 of (a_s - a_t) - (b_t - b_s) is set.
+    y = [(b[t] - b[s]) % _M for s, t in pairs]
+    bits = await seat.once(f"bits {number}", lambda rng: b"".join(decider.encrypt_bits(rng, v) for v in y))
+    slots = [slot for pair in pairs for slot in pair]
+    await seat.send(lead, MatchBits(pairs=_to_bytes(slots, 2), bits=bits))
+    answer = await seat.receive(MatchItems, lead)
+    if len(answer.items) != ITEMS_BYTES * len(pairs) or len(answer.clear) != len(pairs) or max(answer.clear) > 1:
+        msg = f"{lead} sent a tournament round that is not {len(pairs)} matches"
+        raise ProtocolViolation(msg, peer=lead)
+    zeros = await seat.once(
+        f"zeros {number}",
+        lambda _: tuple(
+            decider.count_zeros(answer.items[ITEMS_BYTES * i : ITEMS_BYTES * (i + 1)], lead) for i in range(len(pairs))
+        ),
+    )
+    smaller = [z ^ c ^ (v >> SIZE_BITS & 1) for z, c, v in zip(zeros, answer.clear, y, strict=True)]
+    winners = [s if first else t for (s, t), first in zip(pairs, smaller, strict=True)]
+    return winners + list(left[2 * len(pairs) :])

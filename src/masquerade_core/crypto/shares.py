@@ -1,0 +1,86 @@
+"""Additive shares, permutations from a common seed, and sharings of zero.
+
+All arithmetic is modulo a public integer, so a share hides perfectly: it is uniform, whatever it shares.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from masquerade_core.rng import Rng
+
+__all__ = ["invert", "mask", "permutation", "random_permutation", "share", "zero_share"]
+
+
+def share(rng: Rng, value: int, modulus: int) -> tuple[int, int]:
+    """Split ``value`` into (a, b) with a + b = value mod ``modulus``, a uniform."""
+    a = rng.below(modulus)
+    return a, (value - a) % modulus
+
+
+def random_permutation(rng: Rng, size: int) -> tuple[int, ...]:
+    """Draw a uniform permutation of 0 .. size-1 (Fisher-Yates)."""
+    order = list(range(size))
+    for i in reversed(range(1, size)):
+        j = rng.below(i + 1)
+        order[i], order[j] = order[j], order[i]
+    return tuple(order)
+
+
+class _Stream:
+    """SHAKE-256 as a source for public-coin draws: the same for all who hold the seed."""
+
+    def __init__(self, seed: bytes, label: str) -> None:
+        self._seed = seed + b"\0" + label.encode() + b"\0"
+        self._at = 0
+
+    def bytes(self, n: int) -> bytes:
+        self._at += 1
+        return hashlib.shake_256(self._seed + self._at.to_bytes(8, "big")).digest(n)
+
+    def bits(self, k: int) -> int:
+        return int.from_bytes(self.bytes((k + 7) // 8), "big") >> (-k % 8)
+
+    def below(self, n: int) -> int:
+        while (value := self.bits((n - 1).bit_length())) >= n:
+            pass
+        return value
+
+
+def permutation(seed: bytes, label: str, size: int) -> tuple[int, ...]:
+    """Derive the permutation that everybody who holds ``seed`` derives under this label."""
+    return random_permutation(_Stream(seed, label), size)
+
+
+def invert(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the inverse permutation: invert(p)[p[i]] = i."""
+    inverse = [0] * len(order)
+    for i, p in enumerate(order):
+        inverse[p] = i
+    return tuple(inverse)
+
+
+def mask(key: bytes, label: bytes, modulus: int, count: int) -> tuple[int, ...]:
+    """Expand a pairwise key into ``count`` values modulo ``modulus``, within 2^-128 of uniform."""
+    width = (modulus.bit_length() + 128 + 7) // 8
+    stream = hashlib.shake_256(key + label).digest(width * count)
+    return tuple(int.from_bytes(stream[i * width : (i + 1) * width], "big") % modulus for i in range(count))
+
+
+def zero_share(keys: Iterable[tuple[bool, bytes]], label: bytes, modulus: int, count: int) -> tuple[int, ...]:
+    """One participant's share of zero: the sum over its peers of + mask or - mask.
+
+    Parameters
+    ----------
+    keys : iterable of (bool, bytes)
+        For each peer: whether this participant adds (else subtracts), and their common key. The two ends must differ
+        in the sign, so that all participants' shares add up to zero.
+    label : bytes
+        What the sharing is for; a label serves once per key.
+    modulus, count : int
+        ``count`` values modulo ``modulus``.
+    """
+    total = [0] * count
+    for adds, key in keys:
+        for i, value in enumerate(mask(key, label, modulus, count)):
+            total[i] += value if adds else -value
+    return tuple(value % modulus for value in total)

@@ -1,0 +1,1 @@
+"""Records: the encoder that follows from the study, and loading."""

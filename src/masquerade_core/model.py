@@ -1,0 +1,99 @@
+"""What a run releases: K + 1 additive shares, and the classifier that anybody gets by adding them up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.errors import BadInput
+
+__all__ = ["Model", "Shares"]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The published shares of K w^s, packed, modulo N (Pathak, section 3.2, Stage 3).
+
+    Parameters
+    ----------
+    values : mapping of str to tuple of int
+        Each participant's share: one residue per plaintext of the packing.
+    modulus : int
+        N of Charlie's key.
+    packing : Packing
+        How coordinates lie in a plaintext.
+    parties : int
+        K, by which Dave divides.
+    fraction_bits : int
+        F: a coordinate counts in units of 2^-F.
+    """
+
+    values: Mapping[str, tuple[int, ...]]
+    modulus: int
+    packing: Packing
+    parties: int
+    fraction_bits: int
+
+    def total(self) -> tuple[int, ...]:
+        """Add the shares up: K w^s on the fixed-point grid.
+
+        Raises
+        ------
+        RunFailed
+            The sum is not a packed vector: a share is missing or wrong.
+        """
+        sums = [sum(column) % self.modulus for column in zip(*self.values.values(), strict=True)]
+        return self.packing.unpack(sums, self.modulus)
+
+    def open(self) -> tuple[float, ...]:
+        """What Dave does (Pathak, section 3.3): add the shares and divide by K."""
+        return tuple(v / (self.parties << self.fraction_bits) for v in self.total())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value; integers as hexadecimal text."""
+        return {
+            "parties": self.parties,
+            "fraction_bits": self.fraction_bits,
+            "length": self.packing.length,
+            "bound": hex(self.packing.bound),
+            "modulus": hex(self.modulus),
+            "values": {name: [hex(v) for v in values] for name, values in self.values.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Shares":
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        BadInput
+            The file is not a model of this program, or was cut short.
+        """
+        try:
+            modulus = int(data["modulus"], 16)
+            packing = Packing(int(data["length"]), int(data["bound"], 16), modulus.bit_length())
+            values = {str(name): tuple(int(v, 16) for v in row) for name, row in data["values"].items()}
+            shares = cls(values, modulus, packing, int(data["parties"]), int(data["fraction_bits"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            msg = "the model file holds no published shares in this program's form"
+            raise BadInput(msg, "take the model.json that the run left in its directory") from error
+        if len(values) != shares.parties + 1 or {len(row) for row in values.values()} != {packing.count}:
+            msg = f"the model file holds {len(values)} shares; {shares.parties} parties and Charlie make {shares.parties + 1}"
+            raise BadInput(msg, "take the model.json that the run left in its directory")
+        return shares
+
+
+@dataclass(frozen=True)
+class Model:
+    """A released linear classifier.
+
+    Parameters
+    ----------
+    weights : tuple of float
+        w^s, d coordinates in the encoder's order.
+    shares : Shares
+        What was published; ``shares.open()`` gives the weights.
+    """
+
+    weights: tuple[float, ...]
+    shares: Shares

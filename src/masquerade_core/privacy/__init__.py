@@ -1,0 +1,1 @@
+"""Noise, its calibration, and what can be claimed and proved of it."""

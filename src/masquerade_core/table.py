@@ -1,0 +1,253 @@
+"""The table in memory: all roles of one run in one thread, over the same signed frames as between processes.
+
+It serves simulations, tests and figures. It also keeps what every participant saw, so that :func:`replay` can run any
+role a second time from what it received and what its ``once`` calls returned, and compare what it sends byte for
+byte.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from masquerade_core.crypto.boxes import SigningKey
+from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_core.wire.frames import RUN_BYTES, Endpoint
+from masquerade_core.wire.relay import pack_boxes, split_boxes, target
+
+__all__ = ["Entry", "Passed", "Replay", "Table", "replay"]
+
+Role = Coroutine[Effect, Any, Any]
+
+
+@dataclass(frozen=True)
+class Passed:
+    """One frame that Charlie saw, as he saw it: who, to whom, what type, how many bytes."""
+
+    source: str
+    to: str
+    type: str
+    length: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One effect of a role and its answer (``once`` results as written down)."""
+
+    effect: Effect
+    answer: Any
+
+
+@dataclass
+class _Player:
+    role: Role
+    endpoint: Endpoint
+    rng: Rng
+    pending: Effect | None = None
+    started: bool = False
+    done: bool = False
+    result: Any = None
+    box_key: bytes | None = None
+    journal: list[Entry] = field(default_factory=list)
+    inbox: dict[tuple[str, str], deque[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(deque))
+
+
+class Table:
+    """K parties and Charlie in memory.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The parties in roster order.
+    rngs : mapping of str to Rng, optional
+        Each participant's source; the operating system's where none is given.
+    run : bytes, optional
+        The run id, 16 bytes; drawn where none is given.
+
+    Attributes
+    ----------
+    passed : list of Passed
+        All frames that reached or left Charlie, in order.
+    stages : list of (str, str)
+        (participant, stage) in the order in which they began.
+    releases : list of (str, Release)
+        The budget debits.
+    """
+
+    def __init__(self, names: Sequence[str], rngs: Mapping[str, Rng] | None = None, run: bytes | None = None) -> None:
+        system = SystemRng()
+        self.names = tuple(names)
+        self.run_id = system.bytes(RUN_BYTES) if run is None else run
+        everybody = (*self.names, CHARLIE)
+        keys = {name: SigningKey(system.bytes(32)) for name in everybody}
+        public = {name: key.public for name, key in keys.items()}
+        parties = {name: public[name] for name in self.names}
+        self._endpoints = {
+            name: Endpoint(name, self.run_id, keys[name], parties if name == CHARLIE else {CHARLIE: public[CHARLIE]})
+            for name in everybody
+        }
+        self._rngs = {name: (rngs or {}).get(name, system) for name in everybody}
+        self._players: dict[str, _Player] = {}
+        self.passed: list[Passed] = []
+        self.stages: list[tuple[str, str]] = []
+        self.releases: list[tuple[str, Release]] = []
+
+    def seat(self, name: str) -> Seat:
+        """Return a new seat for this participant's role."""
+        return Seat(name, self.names, self.run_id)
+
+    def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
+        """Run all roles to their end and return what each returned.
+
+        Raises
+        ------
+        RunFailed
+            Everybody waits and nobody speaks: the protocol is stuck; the text says who waits for whom.
+        MasqueradeError
+            Whatever a role raised; it ends the run.
+        """
+        self._players = {
+            name: _Player(roles[name], self._endpoints[name], self._rngs[name]) for name in (*self.names, CHARLIE)
+        }
+        try:
+            while not all(player.done for player in self._players.values()):
+                moved = [self._advance(name) for name in self._players]
+                if not any(moved):
+                    raise RunFailed(self._stuck())
+        finally:
+            for player in self._players.values():
+                player.role.close()
+        return {name: player.result for name, player in self._players.items()}
+
+    def journal(self, name: str) -> tuple[Entry, ...]:
+        """Return everything this participant asked for and was answered."""
+        return tuple(self._players[name].journal)
+
+    def _advance(self, name: str) -> bool:
+        """Run one role until it waits; say whether it moved."""
+        player, moved = self._players[name], False
+        while not player.done:
+            answer: Any = None
+            if player.started:
+                ready, answer = self._answer(name, player)
+                if not ready:
+                    return moved
+                if player.pending is not None:
+                    player.journal.append(Entry(player.pending, answer))
+            player.started = moved = True
+            try:
+                player.pending = player.role.send(_read(player.pending, answer))
+            except StopIteration as stop:
+                player.done, player.result = True, stop.value
+        return moved
+
+    def _answer(self, name: str, player: _Player) -> tuple[bool, Any]:
+        match player.pending:
+            case Once(_, compute):
+                return True, pack_plain(compute(player.rng))
+            case Send():
+                self._deliver(name, player.pending)
+            case Receive():
+                return self._collect(player, player.pending)
+            case Join(box_key):
+                player.box_key = box_key
+                keys = [(other, p.box_key) for other, p in self._players.items()]
+                return all(key is not None for _, key in keys), tuple(keys)
+            case Stage(stage):
+                self.stages.append((name, stage))
+            case Release() as release:
+                self.releases.append((name, release))
+        return True, None
+
+    def _deliver(self, name: str, send: Send) -> None:
+        endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
+        if name == CHARLIE:
+            for to, body in zip(send.to, send.bodies, strict=True):
+                self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
+        elif send.kind == "whisper":
+            data = endpoint.seal(CHARLIE, "whisper", pack_boxes(send.bodies), type=send.type, to=target(send.to))
+            frame = charlie.open(name, data)
+            self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
+            for to, box in split_boxes(frame, self.names):
+                self._to_party(to, charlie.seal(to, "whisper", box, type=send.type, source=name))
+        else:
+            frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
+            self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
+            self._players[CHARLIE].inbox[name, "message"].append((frame.type, frame.body))
+
+    def _to_party(self, name: str, data: bytes) -> None:
+        frame = self._endpoints[name].open(CHARLIE, data)
+        self.passed.append(Passed(frame.source, name, frame.type, frame.size))
+        self._players[name].inbox[frame.source, frame.kind].append((frame.type, frame.body))
+
+    def _collect(self, player: _Player, wanted: Receive) -> tuple[bool, Any]:
+        queues = [player.inbox[sender, wanted.kind] for sender in wanted.senders]
+        if not all(queues):
+            return False, None
+        heads = [queue.popleft() for queue in queues]
+        for sender, (kind, _) in zip(wanted.senders, heads, strict=True):
+            if kind != wanted.type:
+                msg = f"{sender} sent a {kind} where a {wanted.type} is due"
+                raise LocalProtocolError(msg)
+        return True, tuple(body for _, body in heads)
+
+    def _stuck(self) -> str:
+        waits = [
+            f"{name} waits for a {p.pending.type} from {', '.join(p.pending.senders)}"
+            for name, p in self._players.items()
+            if isinstance(p.pending, Receive) and not p.done
+        ]
+        return "nobody can go on: " + "; ".join(waits or ["somebody never joined"])
+
+
+def _read(effect: Effect | None, answer: Any) -> Any:
+    """Turn an answer as written down into what the role receives."""
+    return unpack_plain(answer) if isinstance(effect, Once) else answer
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a role did when it was run again: its sends, and its result."""
+
+    sent: tuple[Send, ...]
+    result: Any
+
+
+def replay(role: Role, journal: Sequence[Entry]) -> Replay:
+    """Run a role again from its journal; no draw is made anew.
+
+    Raises
+    ------
+    LocalProtocolError
+        The role asked for something else than it did the first time, or would send other bytes: it reads a clock, a
+        source of randomness of its own, or state that outlived the run.
+    """
+    sent: list[Send] = []
+    answer: Any = None
+    try:
+        for number, entry in enumerate(journal):
+            effect = role.send(answer)
+            if not _same(effect, entry.effect):
+                msg = f"step {number} of a replay is {effect!r:.60} where the run had {entry.effect!r:.60}"
+                raise LocalProtocolError(msg)
+            if isinstance(effect, Send):
+                sent.append(effect)
+            answer = _read(entry.effect, entry.answer)
+        try:
+            role.send(answer)
+        except StopIteration as stop:
+            return Replay(tuple(sent), stop.value)
+        msg = "a replay goes on where the run had ended"
+        raise LocalProtocolError(msg)
+    finally:
+        role.close()
+
+
+def _same(a: Effect, b: Effect) -> bool:
+    if isinstance(a, Once) and isinstance(b, Once):
+        return a.label == b.label
+    return a == b
