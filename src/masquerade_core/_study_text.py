@@ -1,0 +1,152 @@
+"""A study's words: what is wrong with it, as sentences, and how it is written as TOML."""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["did_you_mean", "explain", "to_toml"]
+
+_KINDS = {
+    "string_type": 'text in quotes, such as "a"',
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "dataclass_type": 'a public key in quotes, "mq1:<curve key>:<signing key>"',
+}
+_PATTERNS = {
+    "address": "tcp://HOST:PORT",
+    "nonce": "16 to 64 letters, digits, '-' or '_', as 'masquerade study new' makes them",
+    "text": "1 to 128 printable characters",
+    "name": "1 to 32 lower-case letters, digits or '-', beginning with a letter or digit",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+_LONGEST = 60
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return " (did you mean 'x'?)" for the nearest known word, or what is known if none is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
+    return f" (did you mean '{near[0]}'?)" if near else f" (known are {', '.join(known)})"
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> str:
+    """Say in words everything that pydantic found wrong with a study (or with one table of it)."""
+    errors = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    sentences = [_sentence(e, root) for e in errors]  # unknown keys first: a key that misses is often one misspelt
+    if len(sentences) == 1:
+        return sentences[0]
+    return f"{len(sentences)} problems: " + "; ".join(sentences)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _model_at(root: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """Follow ``path`` from ``root`` to the model that stands there."""
+    model: Any = root
+    for step in path:
+        if isinstance(step, str):
+            if not (isinstance(model, type) and issubclass(model, BaseModel)) or step not in _fields(model):
+                return None
+            model = _fields(model)[step].annotation
+        else:
+            model = next(iter(get_args(model)), None)
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def _place(path: Sequence[int | str]) -> str:
+    """Name a place in the file as its reader sees it: ``[privacy] epsilon``, ``[[party]] number 2, key``."""
+    if not path:
+        return ""
+    if len(path) == 1:
+        return f"[{path[0]}]"
+    head, *rest = path
+    if isinstance(rest[0], int):
+        table = f"[[{head}]] number {rest[0] + 1}"
+        rest = rest[1:]
+        return f"{table}, {'.'.join(_step(s) for s in rest)}" if rest else table
+    return f"[{head}] {'.'.join(_step(s) for s in rest)}"
+
+
+def _step(step: int | str) -> str:
+    return step if isinstance(step, str) else f"item {step + 1}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one return per kind of error
+    path, kind, context = error["loc"], error["type"], error.get("ctx", {})
+    path = tuple(step for step in path if not (isinstance(step, str) and "[" in step))
+    place, last = _place(path), path[-1] if path else ""
+    if kind == "value_error":
+        text = str(context["error"])
+        return f"{place} {text}" if text.startswith(("is ", "may ")) else text
+    if kind == "extra_forbidden":
+        parent = _model_at(root, path[:-1])
+        hint = did_you_mean(str(last), list(_fields(parent))) if parent else ""
+        where = f"in {_place(path[:-1])}" if len(path) > 1 else "at the top"
+        return f"unknown key '{last}' {where}{hint}"
+    if kind == "missing":
+        parent = _model_at(root, path[:-1])
+        description = _fields(parent)[str(last)].description if parent else None
+        return f"{place} is missing" + (f": {description}" if description else "")
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        return f"{place} is {_shown(error['input'])}, but must be {words} {context[key]:g}"
+    if kind == "string_pattern_mismatch":
+        wanted = _PATTERNS.get(str(last), _PATTERNS["name"])
+        if context["pattern"].startswith(r"\A[^"):
+            wanted = _PATTERNS["text"]
+        return f"{place} is {_shown(error['input'])}, but must be {wanted}"
+    if kind == "literal_error":
+        return f"{place} is {_shown(error['input'])}, but must be {context['expected'].replace(chr(39), chr(34))}"
+    if kind in {"too_short", "too_long"}:
+        bound = context.get("min_length", context.get("max_length"))
+        return f"{place} has {context['actual_length']} entries, but must have at {_most(kind)} {bound}"
+    return f"{place} is {_shown(error['input'])}, but must be {_KINDS.get(kind, 'something else: ' + error['msg'])}"
+
+
+def _most(kind: str) -> str:
+    return "least" if kind == "too_short" else "most"
+
+
+def to_toml(data: Mapping[str, Any]) -> str:
+    """Write tables, and lists of tables, of plain values as TOML."""
+    blocks = []
+    for section, content in data.items():
+        rows, head = (content, f"[[{section}]]") if isinstance(content, list) else ([content], f"[{section}]")
+        blocks += ["\n".join([head, *(f"{_key(k)} = {_value(v)}" for k, v in row.items())]) for row in rows]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if key and all(c.isascii() and (c.isalnum() or c in "-_") for c in key) else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, allow_nan=False)

@@ -1,0 +1,412 @@
+"""The study file: everything that changes the result or its privacy, in one place that everybody signs.
+
+TOML in, frozen values out. Nothing here is ever read off private data: bounds, levels and the smallest number of
+records are public. Every problem is a :class:`~masquerade_core.errors.BadInput` whose sentence names the section and
+the key; the study is public, so its values may be shown.
+"""
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from masquerade_core._study_text import explain, to_toml
+from masquerade_core.errors import BadInput
+from masquerade_core.identity import PublicKeys, PublicKeysField
+
+__all__ = [
+    "CHARLIE",
+    "INTERCEPT",
+    "Crypto",
+    "Curator",
+    "Feature",
+    "Label",
+    "Model",
+    "Party",
+    "Privacy",
+    "PublicKeys",
+    "Study",
+    "StudySection",
+    "as_fraction",
+]
+
+CHARLIE = "charlie"
+"""The curator's name at every table; no party may bear it."""
+
+INTERCEPT = "(intercept)"
+"""The name of the constant coordinate."""
+
+_NETWORK_KEY_BITS = (2048, 3072)
+_MAX_BYTES = 4 << 20
+
+_Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
+_Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f]{1,128}\z")]
+_Real = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def as_fraction(x: float) -> Fraction:
+    """Return the decimal number that the study's file shows for ``x``, exactly: 0.1 is 1/10.
+
+    Two machines that read the same study so compute the same noise scale to the last bit.
+    """
+    return Fraction(repr(x))
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class StudySection(_Section):
+    """``[study]``: who is it for, and under which rules does it run."""
+
+    name: _Name
+    protocol: _Name
+    min_parties: int = Field(ge=2, description="the fewest parties a run may have")
+    lead: _Name = Field(description="the party that holds the parties' key")
+    min_records: int = Field(ge=2, description="the fewest records a party may have; public")
+    deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="of silence, before everybody gives up")
+    nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
+
+
+class Privacy(_Section):
+    """``[privacy]``: the wish."""
+
+    epsilon: float = Field(gt=0, allow_inf_nan=False, description="the privacy loss a record may suffer; no default")
+    delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
+    calibration: str = Field(description="how the noise follows from the wish; 'paper' for now")
+    colluders: int = Field(default=0, ge=0, description="parties that may side with Charlie")
+
+    @field_validator("calibration")
+    @classmethod
+    def _only_paper(cls, value: str) -> str:
+        if value != "paper":
+            raise ValueError(f'is {value!r}, but only "paper" is available now')
+        return value
+
+
+class Model(_Section):
+    """``[model]``: the loss and Lambda of (Lambda/2) ||w||^2, which is twice Pathak's lambda."""
+
+    loss: Literal["logistic"] = "logistic"
+    regularization: float = Field(gt=0, allow_inf_nan=False, description="Lambda of (Lambda/2) |w|^2")
+    intercept: bool = True
+
+
+class Crypto(_Section):
+    """``[crypto]``: key length in bits, and how sums are made."""
+
+    key_bits: int = Field(default=2048, ge=512, le=4096)
+    aggregation: Literal["paillier"] = "paillier"
+
+
+class Label(_Section):
+    """``[label]``: the column to predict, and which of its two values counts as +1."""
+
+    name: _Text
+    positive: _Text = Field(description="the label value that counts as +1, in quotes")
+
+
+class Feature(_Section):
+    """``[[feature]]``: one column with public bounds (numbers) or public levels (categories)."""
+
+    name: _Text
+    min: _Real | None = None
+    max: _Real | None = None
+    levels: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+
+    @model_validator(mode="after")
+    def _numeric_or_categorical(self) -> Self:
+        bounds = (self.min is not None) + (self.max is not None)
+        if (self.levels is None) == (bounds == 0):
+            raise ValueError(f"feature {self.name!r} needs either min and max, or levels, and not both")
+        if bounds == 1:
+            raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
+        if self.min is not None and self.max is not None:
+            if self.min >= self.max:
+                raise ValueError(f"feature {self.name!r} has min {self.min} and max {self.max}; min must be smaller")
+            if not math.isfinite(self.max - self.min):
+                raise ValueError(f"feature {self.name!r} has bounds too far apart for floating point")
+        elif self.levels is not None and len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"feature {self.name!r} has a level twice; levels must differ")
+        elif self.levels is not None and len(self.levels) < 2:  # noqa: PLR2004
+            raise ValueError(f"feature {self.name!r} has {len(self.levels)} levels; at least two are needed")
+        return self
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the coordinates that this feature becomes."""
+        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
+
+
+class Curator(_Section):
+    """``[curator]``: where Charlie listens, and who he is."""
+
+    address: str = Field(pattern=r"\Atcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[1-9][0-9]{0,4}\z")
+    key: PublicKeysField
+
+    @field_validator("address")
+    @classmethod
+    def _port(cls, value: str) -> str:
+        if int(value.rpartition(":")[2]) > 65535:  # noqa: PLR2004
+            raise ValueError(f"is {value!r}, but a port is at most 65535")
+        return value
+
+
+class Party(_Section):
+    """``[[party]]``: one data owner of the roster."""
+
+    name: _Name
+    key: PublicKeysField
+
+    @field_validator("name")
+    @classmethod
+    def _not_charlie(cls, value: str) -> str:
+        if value == CHARLIE:
+            raise ValueError(f"is {CHARLIE!r}, which is the curator's name; a party needs another")
+        return value
+
+
+class Study(_Section):
+    """One study, whole and checked.
+
+    Features and parties keep the order of the file: it is the order of coordinates and of the roster.
+    """
+
+    study: StudySection
+    privacy: Privacy
+    model: Model
+    crypto: Crypto = Crypto()
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    label: Label
+    features: Annotated[tuple[Feature, ...], Field(alias="feature", strict=False, min_length=1)]
+    curator: Curator
+    parties: Annotated[tuple[Party, ...], Field(alias="party", strict=False, min_length=1, max_length=1024)]
+
+    @field_validator("protocol")
+    @classmethod
+    def _json_values(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError("may hold only text, finite numbers, true, false and lists or tables of them") from error
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for problem in self._problems():
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        yield from self._roster_problems()
+        yield from self._key_problems()
+        yield from self._column_problems()
+
+    def _roster_problems(self) -> Iterator[str]:
+        rules, K = self.study, self.K
+        if (name := _first_repeated(self.names)) is not None:
+            yield f"party {name!r} stands in the roster twice; names must differ"
+        if rules.min_parties > K:
+            yield f"the roster has {K} parties, but min_parties is {rules.min_parties}"
+        if rules.lead not in self.names:
+            yield f"[study] lead is {rules.lead!r}, but the parties are {', '.join(self.names)}"
+        if (t := self.privacy.colluders) >= K:
+            yield f"[privacy] colluders is {t}, but at least one of the {K} parties must be honest"
+        if rules.min_records > self.max_records:
+            yield f"[study] min_records is {rules.min_records}; each of {K} parties may have at most {self.max_records}"
+
+    def _key_problems(self) -> Iterator[str]:
+        keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
+        for half in ("curve", "sign"):
+            owners: dict[bytes, str] = {}
+            for owner, key in keys:
+                other = owners.setdefault(getattr(key, half), owner)
+                if other != owner:
+                    yield f"{other} and {owner} have the same key; everybody needs their own"
+
+    def _column_problems(self) -> Iterator[str]:
+        columns = [f.name for f in self.features]
+        if (name := _first_repeated(columns)) is not None:
+            yield f"feature {name!r} stands in the study twice; features must differ"
+        if self.label.name in columns:
+            yield f"the label {self.label.name!r} is a feature as well; it can be only one of them"
+        if (name := _first_repeated(self.coordinates)) is not None:
+            yield f"two features would both become the coordinate {name!r}; rename one"
+
+    @classmethod
+    def load(cls, path: Path | str, *, in_memory: bool = False) -> Self:
+        """Read a study's file.
+
+        Parameters
+        ----------
+        path : path
+            A TOML file of at most 4 MB.
+        in_memory : bool
+            Allow key lengths that only the in-memory table may use.
+
+        Raises
+        ------
+        BadInput
+            The file is missing, unreadable or no valid study.
+        """
+        path = Path(path)
+        try:
+            raw = path.read_bytes()
+            if len(raw) > _MAX_BYTES:
+                raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a study")
+            text = raw.decode()
+        except FileNotFoundError as error:
+            raise BadInput(f"there is no study at {path}", "make one with 'masquerade study new'") from error
+        except (OSError, UnicodeDecodeError) as error:
+            reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+            raise BadInput(f"the study {path} cannot be read: {reason}") from error
+        return cls.parse(text, str(path), in_memory=in_memory)
+
+    @classmethod
+    def parse(cls, text: str, source: str = "study", *, in_memory: bool = False) -> Self:
+        """Read a study from TOML text; ``source`` names it in errors.
+
+        Raises
+        ------
+        BadInput
+            The text is no valid study; the sentence says what was seen and what is allowed.
+        """
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise BadInput(f"{source} is not TOML: {error}") from error
+        try:
+            study = cls.model_validate(data)
+        except ValidationError as error:
+            raise BadInput(f"{source}: {explain(error, cls)}") from error
+        return study if in_memory else study.for_network()
+
+    def for_network(self) -> Self:
+        """Return this study if networked processes may run it.
+
+        Raises
+        ------
+        BadInput
+            The key is of a length that only the in-memory table may use.
+        """
+        if self.crypto.key_bits not in _NETWORK_KEY_BITS:
+            raise BadInput(
+                f"[crypto] key_bits is {self.crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
+                "set key_bits = 2048; other lengths are for the in-memory table alone",
+            )
+        return self
+
+    def to_toml(self) -> str:
+        """Return the study as TOML; :meth:`parse` reads it back to an equal study."""
+        return to_toml(self.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+    def canonical(self) -> dict[str, str]:
+        """Return every field, defaults included, under its dotted name as canonical JSON text, in a fixed order."""
+        dump = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {name: _json(value) for name, value in _flat(dump)}
+
+    def field_hashes(self) -> dict[str, bytes]:
+        """Return 16 bytes per field of :meth:`canonical`, by which two studies can say where they differ."""
+        return {k: hashlib.blake2b(v.encode(), digest_size=16).digest() for k, v in self.canonical().items()}
+
+    def digest(self) -> bytes:
+        """Return the 32 bytes that stand for this study."""
+        return hashlib.blake2b(_json(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
+
+    def run_id(self, version: str) -> bytes:
+        """Return the 16 bytes that stand for a run of this study by this version of the program."""
+        seed = b"masquerade run" + self.digest() + version.encode()
+        return hashlib.blake2b(seed, digest_size=16).digest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties in roster order."""
+        return tuple(p.name for p in self.parties)
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        """The number of parties."""
+        return len(self.parties)
+
+    @property
+    def lead(self) -> str:
+        """The party that holds the parties' Paillier key."""
+        return self.study.lead
+
+    @property
+    def address(self) -> str:
+        """Where Charlie listens."""
+        return self.curator.address
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of a record's coordinates, the constant last."""
+        encoded = tuple(name for f in self.features for name in f.coordinates)
+        return (*encoded, INTERCEPT) if self.model.intercept else encoded
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a record and of a classifier."""
+        return len(self.coordinates)
+
+    @property
+    def max_records(self) -> int:
+        """The most records a party may have: n_j 2^m + rho(j) fits into 32 bits, m = ceil(log2 K)."""
+        return (1 << (32 - (self.K - 1).bit_length())) - 1
+
+    def party(self, name: str) -> Party:
+        """Return one party of the roster.
+
+        Raises
+        ------
+        BadInput
+            No party bears this name.
+        """
+        for party in self.parties:
+            if party.name == name:
+                return party
+        raise BadInput(f"{name!r} is not in the roster; the parties are {', '.join(self.names)}")
+
+    def name_of(self, key: PublicKeys) -> str:
+        """Return who owns a key: a party's name, or ``CHARLIE``.
+
+        Raises
+        ------
+        BadInput
+            Nobody in the study does.
+        """
+        for name, known in ((CHARLIE, self.curator.key), *((p.name, p.key) for p in self.parties)):
+            if known == key:
+                return name
+        raise BadInput(
+            f"the key with fingerprint {key.fingerprint()} belongs to nobody in this study",
+            "use the key whose public half the coordinator was given",
+        )
+
+
+def _first_repeated(values: tuple[str, ...] | list[str]) -> str | None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _flat(dump: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, content in dump.items():
+        rows = content if isinstance(content, list) else [content]
+        for index, row in enumerate(rows):
+            prefix = f"{section}.{index}" if isinstance(content, list) else section
+            for key in sorted(row):
+                yield f"{prefix}.{key}", row[key]

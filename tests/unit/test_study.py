@@ -1,0 +1,304 @@
+"""The study file: what it accepts, what it says when it does not, and the hashes everybody signs."""
+
+import base64
+import string
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from masquerade_core.errors import BadInput
+from masquerade_core.study import CHARLIE, PublicKeys, Study, as_fraction
+
+
+def key(seed: int) -> str:
+    return str(PublicKeys(bytes([seed]) * 32, bytes([seed + 100]) * 32))
+
+
+GOOD = f"""
+[study]
+name = "wdbc"
+protocol = "local-aggregation"
+min_parties = 2
+lead = "hospital-a"
+min_records = 100
+deadline_seconds = 600
+nonce = "0123456789abcdef"
+
+[privacy]
+epsilon = 1
+delta = 1e-5
+calibration = "paper"
+
+[model]
+loss = "logistic"
+regularization = 0.01
+
+[crypto]
+key_bits = 2048
+
+[protocol]
+noise = "l2"
+
+[label]
+name = "diagnosis"
+positive = "malignant"
+
+[[feature]]
+name = "radius_mean"
+min = 0
+max = 40.0
+
+[[feature]]
+name = "sex"
+levels = ["f", "m"]
+
+[curator]
+address = "tcp://charlie.example.org:5555"
+key = "{key(1)}"
+
+[[party]]
+name = "hospital-a"
+key = "{key(2)}"
+
+[[party]]
+name = "hospital-b"
+key = "{key(3)}"
+"""
+
+
+def test_a_good_study_is_read_with_its_defaults() -> None:
+    study = Study.parse(GOOD)
+    assert study.names == ("hospital-a", "hospital-b")
+    assert (study.K, study.lead, study.d) == (2, "hospital-a", 4)
+    assert study.coordinates == ("radius_mean", "sex=f", "sex=m", "(intercept)")
+    assert study.privacy.epsilon == 1.0
+    assert study.privacy.colluders == 0
+    assert study.crypto.aggregation == "paillier"
+    assert study.protocol == {"noise": "l2"}
+    assert study.address == "tcp://charlie.example.org:5555"
+    assert study.party("hospital-b").key == PublicKeys.parse(key(3))
+    assert study.name_of(PublicKeys.parse(key(3))) == "hospital-b"
+    assert study.name_of(PublicKeys.parse(key(1))) == CHARLIE
+    assert study.max_records == 2**31 - 1
+
+
+def test_without_an_intercept_there_is_one_coordinate_less() -> None:
+    study = Study.parse(GOOD.replace('loss = "logistic"', "intercept = false"))
+    assert study.coordinates == ("radius_mean", "sex=f", "sex=m")
+
+
+BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
+    ("not TOML", 'name = "wdbc"', 'name = "wdbc', ("not TOML", "line 3")),
+    ("a key twice", 'name = "wdbc"', 'name = "wdbc"\nname = "b"', ("not TOML", "line 4")),
+    ("an unknown key", "epsilon = 1", "epsilom = 1", ("'epsilom' in [privacy]", "did you mean 'epsilon'?")),
+    ("an unknown section", "[crypto]", "[cripto]", ("'cripto' at the top", "did you mean 'crypto'?")),
+    ("an unknown party key", f'key = "{key(2)}"', f'kex = "{key(2)}"', ("[[party]] number 1", "did you mean 'key'?")),
+    ("an unrelated key", "epsilon = 1", "epsilon = 1\nzzz = 2", ("'zzz'", "known are", "epsilon")),
+    ("a missing key", "epsilon = 1", "", ("[privacy] epsilon is missing", "no default")),
+    ("a missing section", '[label]\nname = "diagnosis"\npositive = "malignant"', "", ("[label] is missing",)),
+    ("a missing positive label", 'positive = "malignant"', "", ("[label] positive is missing",)),
+    ("text for a number", "epsilon = 1", 'epsilon = "1"', ("[privacy] epsilon", '"1"', "a number")),
+    ("true for a number", "epsilon = 1", "epsilon = true", ("[privacy] epsilon", "true", "a number")),
+    ("a fraction for an integer", "min_records = 100", "min_records = 99.5", ("min_records", "99.5", "whole number")),
+    ("a number for text", 'positive = "malignant"', "positive = 1", ("[label] positive", "text in quotes")),
+    ("epsilon of zero", "epsilon = 1", "epsilon = 0", ("epsilon is 0", "greater than 0")),
+    ("a negative epsilon", "epsilon = 1", "epsilon = -0.5", ("epsilon is -0.5", "greater than 0")),
+    ("an infinite epsilon", "epsilon = 1", "epsilon = inf", ("epsilon", "finite")),
+    ("epsilon not a number", "epsilon = 1", "epsilon = nan", ("epsilon", "finite")),
+    ("delta of one", "delta = 1e-5", "delta = 1", ("delta is 1", "less than 1")),
+    ("a negative delta", "delta = 1e-5", "delta = -1e-5", ("delta", "at least 0")),
+    ("no regularization", "regularization = 0.01", "regularization = 0", ("[model] regularization", "greater than 0")),
+    ("one record", "min_records = 100", "min_records = 1", ("min_records is 1", "at least 2")),
+    ("too many records", "min_records = 100", "min_records = 2147483648", ("min_records", "at most 2147483647")),
+    ("one party allowed", "min_parties = 2", "min_parties = 1", ("min_parties is 1", "at least 2")),
+    ("too few parties", "min_parties = 2", "min_parties = 3", ("2 parties", "min_parties is 3")),
+    ("no deadline", "deadline_seconds = 600", "deadline_seconds = 0", ("deadline_seconds is 0", "greater than 0")),
+    ("a short nonce", '"0123456789abcdef"', '"abc"', ("[study] nonce", "16 to 64")),
+    ("another calibration", 'calibration = "paper"', 'calibration = "proven"', ("proven", 'only "paper" is available')),
+    ("another loss", 'loss = "logistic"', 'loss = "hinge"', ("[model] loss", "hinge", "logistic")),
+    ("another aggregation", "key_bits = 2048", 'aggregation = "masks"', ("aggregation", "paillier")),
+    ("a short key", "key_bits = 2048", "key_bits = 1024", ("key_bits is 1024", "2048 and 3072")),
+    ("a tiny key", "key_bits = 2048", "key_bits = 256", ("key_bits is 256", "at least 512")),
+    (
+        "a strange lead",
+        'lead = "hospital-a"',
+        'lead = "hospital-c"',
+        ("lead is 'hospital-c'", "hospital-a, hospital-b"),
+    ),
+    ("the same name twice", 'name = "hospital-b"', 'name = "hospital-a"', ("'hospital-a' stands in the roster twice",)),
+    ("a party called charlie", 'name = "hospital-b"', 'name = "charlie"', ("curator's name",)),
+    ("a party called *", 'name = "hospital-b"', 'name = "*"', ("[[party]] number 2, name", "lower-case")),
+    ("a party in capitals", 'name = "hospital-b"', 'name = "Hospital-B"', ("[[party]] number 2, name", "lower-case")),
+    ("a name ending in a newline", 'name = "hospital-b"', 'name = "hospital-b\\n"', ("[[party]] number 2, name",)),
+    ("the same key twice", key(3), key(2), ("'hospital-a' and party 'hospital-b' have the same key",)),
+    ("the curator's key", key(3), key(1), ("the curator and party 'hospital-b' have the same key",)),
+    (
+        "half a key twice",
+        key(3),
+        str(PublicKeys(bytes([3]) * 32, bytes([102]) * 32)),
+        ("'hospital-a' and party 'hospital-b' have the same key",),
+    ),
+    ("a cut key", key(3), key(3)[:-4], ("[[party]] number 2, key", "mq1:<curve key>:<signing key>")),
+    ("a key of another form", key(3), key(3).replace("mq1", "mq2"), ("[[party]] number 2, key", "mq1:")),
+    ("a feature without a kind", "min = 0\nmax = 40.0", "", ("'radius_mean'", "either min and max, or levels")),
+    ("a feature of both kinds", "max = 40.0", 'max = 40.0\nlevels = ["a", "b"]', ("either min and max, or levels",)),
+    ("one bound", "max = 40.0", "", ("'radius_mean'", "only one of min and max")),
+    ("bounds the wrong way", "max = 40.0", "max = -1", ("min 0.0 and max -1.0", "smaller")),
+    ("equal bounds", "max = 40.0", "max = 0", ("min must be smaller",)),
+    ("an infinite bound", "max = 40.0", "max = inf", ("[[feature]] number 1, max", "finite")),
+    ("bounds too far apart", "min = 0\nmax = 40.0", "min = -1e308\nmax = 1e308", ("too far apart",)),
+    ("one level", 'levels = ["f", "m"]', 'levels = ["f"]', ("'sex' has 1 levels", "at least two")),
+    ("no levels", 'levels = ["f", "m"]', "levels = []", ("'sex'", "at least two")),
+    ("a level twice", 'levels = ["f", "m"]', 'levels = ["f", "f"]', ("'sex' has a level twice",)),
+    ("an empty level", 'levels = ["f", "m"]', 'levels = ["f", ""]', ("[[feature]] number 2, levels.item 2",)),
+    ("levels that are text", 'levels = ["f", "m"]', 'levels = "fm"', ("[[feature]] number 2, levels", "a list")),
+    ("levels of numbers", 'levels = ["f", "m"]', "levels = [1, 2]", ("levels.item 1", "text in quotes")),
+    ("a feature twice", 'name = "sex"', 'name = "radius_mean"', ("feature 'radius_mean' stands in the study twice",)),
+    ("a coordinate twice", 'name = "radius_mean"', 'name = "sex=f"', ("both become the coordinate 'sex=f'",)),
+    ("the label as a feature", 'name = "diagnosis"', 'name = "sex"', ("the label 'sex' is a feature as well",)),
+    ("no port", ":5555", "", ("[curator] address", "tcp://HOST:PORT")),
+    ("an impossible port", ":5555", ":70000", ("[curator] address", "at most 65535")),
+    ("too many colluders", "delta = 1e-5", "delta = 1e-5\ncolluders = 2", ("colluders is 2", "honest")),
+    ("a date in the protocol", 'noise = "l2"', "noise = 2020-01-01", ("[protocol] may hold only",)),
+    ("two problems", "epsilon = 1\ndelta = 1e-5", "epsilon = 0\ndelta = 2", ("2 problems", "epsilon", "delta")),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_a_bad_study_is_refused_with_a_sentence(old: str, new: str, words: tuple[str, ...]) -> None:
+    assert GOOD.count(old) >= 1
+    with pytest.raises(BadInput) as caught:
+        Study.parse(GOOD.replace(old, new, 1), "wdbc.toml")
+    text = caught.value.message + " " + caught.value.hint
+    for word in words:
+        assert word in text
+    for raw in ("pydantic", "value_error", "Value error", "validation", "input_value"):
+        assert raw not in text
+
+
+def test_one_party_alone_is_refused() -> None:
+    alone = GOOD[: GOOD.rindex("[[party]]")]
+    with pytest.raises(BadInput, match="1 parties, but min_parties is 2"):
+        Study.parse(alone)
+
+
+def test_a_malformed_key_is_never_shown() -> None:
+    with pytest.raises(BadInput) as caught:
+        Study.parse(GOOD.replace(key(3), "SECRETSECRET"))
+    assert "SECRET" not in caught.value.message
+
+
+def test_short_keys_are_for_the_in_memory_table_alone() -> None:
+    text = GOOD.replace("key_bits = 2048", "key_bits = 768")
+    study = Study.parse(text, in_memory=True)
+    assert study.crypto.key_bits == 768
+    with pytest.raises(BadInput, match="768"):
+        study.for_network()
+
+
+def test_load_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    with pytest.raises(BadInput, match="no study at"):
+        Study.load(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="not UTF-8"):
+        Study.load(path)
+    with pytest.raises(BadInput, match="cannot be read"):
+        Study.load(tmp_path)
+    path.write_text(GOOD)
+    assert Study.load(path) == Study.parse(GOOD)
+    path.write_text(GOOD.replace("epsilon = 1", "epsilon = 0"))
+    with pytest.raises(BadInput, match=r"s\.toml: \[privacy\] epsilon"):
+        Study.load(path)
+
+
+def test_toml_goes_there_and_back() -> None:
+    nasty = GOOD.replace('"malignant"', '"a \\"b\\" \\\\ é \U0001f600 \\u00a0"').replace(
+        'noise = "l2"', 'noise = "l2"\nsteps = [1, 2.5, true]\n"a b" = {x = 1e-300, y = ["z"]}\nbig = 1e16'
+    )
+    for text in (GOOD, nasty):
+        study = Study.parse(text)
+        again = Study.parse(study.to_toml())
+        assert again == study
+        assert again.digest() == study.digest()
+
+
+def test_the_digest_depends_on_values_and_not_on_spelling() -> None:
+    study = Study.parse(GOOD)
+    assert study.digest() == Study.parse("# a comment\n" + GOOD.replace("epsilon = 1", "epsilon   = 1.0")).digest()
+    assert len(study.digest()) == 32
+    assert len(study.run_id("1.0")) == 16
+    assert study.run_id("1.0") != study.run_id("1.1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("epsilon = 1", "epsilon = 1.0000000000000002", "privacy.epsilon"),
+        ('levels = ["f", "m"]', 'levels = ["m", "f"]', "feature.1.levels"),
+        ("max = 40.0", "max = 41", "feature.0.max"),
+        ('noise = "l2"', 'noise = "laplace"', "protocol.noise"),
+        ("abcdef", "abcdee", "study.nonce"),
+        (key(3), key(4), "party.1.key"),
+    ],
+)
+def test_studies_that_differ_say_in_which_field(old: str, new: str, field: str) -> None:
+    ours, theirs = Study.parse(GOOD), Study.parse(GOOD.replace(old, new, 1))
+    mine, yours = ours.field_hashes(), theirs.field_hashes()
+    assert [name for name in mine if mine[name] != yours[name]] == [field]
+    assert list(mine) == list(ours.canonical())
+    assert {len(h) for h in mine.values()} == {16}
+    assert ours.digest() != theirs.digest()
+
+
+def test_a_default_counts_as_if_it_were_written() -> None:
+    written = GOOD.replace("delta = 1e-5", "delta = 1e-5\ncolluders = 0")
+    assert Study.parse(GOOD).canonical() == Study.parse(written).canonical()
+    assert "crypto.aggregation" in Study.parse(GOOD).canonical()
+
+
+def test_a_study_cannot_be_changed() -> None:
+    study = Study.parse(GOOD)
+    with pytest.raises(ValueError, match="frozen"):
+        study.privacy.epsilon = 9.0  # type: ignore[misc]  # that it is refused is the point
+
+
+def test_decimals_are_exact() -> None:
+    assert as_fraction(0.1) == Fraction(1, 10)
+    assert as_fraction(1e-5) == Fraction(1, 100_000)
+
+
+class TestPublicKeys:
+    def test_text_goes_there_and_back(self) -> None:
+        keys = PublicKeys(bytes(range(32)), bytes(range(32, 64)))
+        assert PublicKeys.parse(str(keys)) == keys
+        assert str(keys).startswith("mq1:")
+
+    def test_noncanonical_text_is_refused(self) -> None:
+        text = key(2)
+        twins = {text[:-1] + c for c in string.ascii_letters + string.digits if _same_bytes(text[:-1] + c, text)} - {
+            text
+        }
+        assert twins
+        for twin in twins:
+            with pytest.raises(BadInput):
+                PublicKeys.parse(twin)
+
+    def test_fingerprints_are_short_and_differ(self) -> None:
+        prints = {PublicKeys.parse(key(i)).fingerprint() for i in range(20)}
+        assert len(prints) == 20
+        assert all(len(p.split()) == 8 for p in prints)
+
+    def test_an_unknown_key_is_refused_by_its_fingerprint(self) -> None:
+        stranger = PublicKeys.parse(key(9))
+        with pytest.raises(BadInput, match=stranger.fingerprint()):
+            Study.parse(GOOD).name_of(stranger)
+
+    def test_a_key_of_the_wrong_length_is_refused(self) -> None:
+        with pytest.raises(BadInput, match="31 and 32"):
+            PublicKeys(bytes(31), bytes(32))
+
+
+def _same_bytes(a: str, b: str) -> bool:
+    return base64.urlsafe_b64decode(a.split(":")[2] + "=") == base64.urlsafe_b64decode(b.split(":")[2] + "=")
