@@ -49,14 +49,15 @@ from masquerade_core.crypto.comparison import (
 )
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
-from masquerade_core.crypto.shares import invert, permutation, random_permutation, share, zero_share
+from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.model import Model, Shares
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
-from masquerade_protocols.toss import toss
+from masquerade_protocols.joint import toss, zero_share
 
 __all__ = ["FRACTION_BITS", "SIZE_BITS", "Parameters", "charlie", "packing", "party"]
 
@@ -230,37 +231,12 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
     return pool.freshen(a_i + r_i, lead)
 
 
-def _to_bytes(values: Sequence[int], width: int) -> bytes:
-    return b"".join(v.to_bytes(width, "big") for v in values)
-
-
-def _from_bytes(raw: bytes, width: int, count: int, peer: str) -> tuple[int, ...]:
-    if len(raw) != width * count:
-        msg = f"{peer} sent {len(raw)} bytes where {count} values of {width} bytes belong"
-        raise ProtocolViolation(msg, peer=peer)
-    return tuple(int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width))
-
-
 def _open_published(raw: bytes, study: Study, modulus: int, layout: Packing) -> Model:
     width = (modulus.bit_length() + 7) // 8
-    values = _from_bytes(raw, width, (study.K + 1) * layout.count, CHARLIE)
+    values = numbers(raw, width, (study.K + 1) * layout.count, CHARLIE)
     rows = {name: values[i * layout.count : (i + 1) * layout.count] for i, name in enumerate((*study.names, CHARLIE))}
     shares = Shares(rows, modulus, layout, study.K, FRACTION_BITS)
     return Model(shares.open(), shares)
-
-
-def _zero_share(seat: Seat, names: Sequence[str], seed: bytes, modulus: int, count: int) -> tuple[int, ...]:
-    """This participant's share of zero. Two parties' key is bound to their toss, which Charlie cannot choose."""
-    order = {name: i for i, name in enumerate((*names, CHARLIE))}
-    keys = (
-        (
-            order[seat.me] < order[peer],
-            seat.shared_key(peer, b"zero" if CHARLIE in (peer, seat.me) else b"zero" + seed),
-        )
-        for peer in order
-        if peer != seat.me
-    )
-    return zero_share(keys, b"stage 3", modulus, count)
 
 
 # --- The parties ---------------------------------------------------------------
@@ -351,7 +327,7 @@ async def _lead_stage_1(
     left = tuple(range(K))
     for number in range(_tie_bits(study)):
         matches = await seat.receive(MatchBits, CHARLIE)
-        slots = _from_bytes(matches.pairs, 2, len(left) // 2 * 2, CHARLIE)
+        slots = numbers(matches.pairs, 2, len(left) // 2 * 2, CHARLIE)
         pairs = tuple(zip(slots[::2], slots[1::2], strict=True))
         if len(set(slots)) != len(slots) or not set(slots) <= set(range(K)):
             msg = "charlie paired slots that do not exist or do not differ"
@@ -413,10 +389,10 @@ async def _stage_3(
 ) -> Model:
     """Steps 3.2 and 3.3: W_j - S_j, and a share of zero, so that Charlie with the lead learns no W_j either."""
     await seat.stage("stage 3: shares")
-    zeros = _zero_share(seat, study.names, seed, zeta.n, layout.count)
+    zeros = zero_share(seat, (*study.names, CHARLIE), seed, zeta.n, layout.count)
     W_j = layout.pack(_encode_weights(w_j))
     mine = tuple((w - s + z) % zeta.n for w, s, z in zip(W_j, S_j, zeros, strict=True))
-    raw = _to_bytes(mine, study.crypto.key_bits // 8)
+    raw = pack_numbers(mine, study.crypto.key_bits // 8)
     await seat.release("shares", study.privacy.epsilon, study.privacy.delta)
     await seat.send(CHARLIE, Share(share=raw))
     published = await seat.receive(Published, CHARLIE)
@@ -489,15 +465,15 @@ async def charlie(seat: Seat, study: Study) -> Model:
     total = (await seat.receive(NoiseTotal, lead)).total.read(zeta.public, layout.count, lead)
     await seat.stage("stage 3: shares")
     opened = await seat.once("blinded noise", lambda _: tuple(zeta.decrypt(c) for c in total))
-    zeros = _zero_share(seat, study.names, b"", N, layout.count)
+    zeros = zero_share(seat, (*study.names, CHARLIE), b"", N, layout.count)
     offsets = layout.exponent_offsets()
     mine = tuple((o - e + z) % N for o, e, z in zip(opened, offsets, zeros, strict=True))
 
     # Step 3.3: publish all K + 1 shares.
     width = study.crypto.key_bits // 8
     shares = await seat.gather(Share, study.names)
-    rows = [_to_bytes(_from_bytes(shares[name].share, width, layout.count, name), width) for name in study.names]
-    published = b"".join((*rows, _to_bytes(mine, width)))
+    rows = [pack_numbers(numbers(shares[name].share, width, layout.count, name), width) for name in study.names]
+    published = b"".join((*rows, pack_numbers(mine, width)))
     model = _open_published(published, study, N, layout)
     await seat.broadcast(Published(shares=published))
     return model
@@ -512,7 +488,7 @@ async def _charlie_round(
     y = [(b[t] - b[s]) % _M for s, t in pairs]
     bits = await seat.once(f"bits {number}", lambda rng: b"".join(decider.encrypt_bits(rng, v) for v in y))
     slots = [slot for pair in pairs for slot in pair]
-    await seat.send(lead, MatchBits(pairs=_to_bytes(slots, 2), bits=bits))
+    await seat.send(lead, MatchBits(pairs=pack_numbers(slots, 2), bits=bits))
     answer = await seat.receive(MatchItems, lead)
     if len(answer.items) != ITEMS_BYTES * len(pairs) or len(answer.clear) != len(pairs) or max(answer.clear) > 1:
         msg = f"{lead} sent a tournament round that is not {len(pairs)} matches"

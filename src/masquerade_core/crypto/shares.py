@@ -1,14 +1,14 @@
-"""Additive shares, permutations from a common seed, and sharings of zero.
+"""Additive shares, permutations from a common seed, and masks from a common key.
 
 All arithmetic is modulo a public integer, so a share hides perfectly: it is uniform, whatever it shares.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from masquerade_core.rng import Rng
 
-__all__ = ["invert", "mask", "permutation", "random_permutation", "share", "zero_share"]
+__all__ = ["invert", "mask", "permutation", "random_permutation", "share"]
 
 
 def share(rng: Rng, value: int, modulus: int) -> tuple[int, int]:
@@ -64,23 +64,3 @@ def mask(key: bytes, label: bytes, modulus: int, count: int) -> tuple[int, ...]:
     width = (modulus.bit_length() + 128 + 7) // 8
     stream = hashlib.shake_256(key + label).digest(width * count)
     return tuple(int.from_bytes(stream[i * width : (i + 1) * width], "big") % modulus for i in range(count))
-
-
-def zero_share(keys: Iterable[tuple[bool, bytes]], label: bytes, modulus: int, count: int) -> tuple[int, ...]:
-    """One participant's share of zero: the sum over its peers of + mask or - mask.
-
-    Parameters
-    ----------
-    keys : iterable of (bool, bytes)
-        For each peer: whether this participant adds (else subtracts), and their common key. The two ends must differ
-        in the sign, so that all participants' shares add up to zero.
-    label : bytes
-        What the sharing is for; a label serves once per key.
-    modulus, count : int
-        ``count`` values modulo ``modulus``.
-    """
-    total = [0] * count
-    for adds, key in keys:
-        for i, value in enumerate(mask(key, label, modulus, count)):
-            total[i] += value if adds else -value
-    return tuple(value % modulus for value in total)

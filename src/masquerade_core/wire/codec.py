@@ -4,6 +4,7 @@ A body is a msgpack map of the message's fields in their declared order, in cano
 types, keys other than strings and duplicate keys do not exist on this wire.
 """
 
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 import msgpack
@@ -16,8 +17,10 @@ __all__ = [
     "MAX_BODY",
     "decode",
     "encode",
+    "numbers",
     "open_envelope",
     "pack_envelope",
+    "pack_numbers",
     "pack_plain",
     "unpack_plain",
     "unpack_strict",
@@ -101,6 +104,18 @@ def _shallow(value: Any, depth: int) -> bool:
     if isinstance(value, tuple):
         return depth > 0 and all(_shallow(v, depth - 1) for v in value)
     return not isinstance(value, float)
+
+
+def pack_numbers(values: Sequence[int], width: int) -> bytes:
+    """Write numbers of any size, ``width`` bytes each, big-endian: a length that tells nothing."""
+    return b"".join(value.to_bytes(width, "big") for value in values)
+
+
+def numbers(raw: bytes, width: int, count: int, peer: str) -> tuple[int, ...]:
+    """Read ``count`` numbers that :func:`pack_numbers` wrote; another length is ``peer``'s fault."""
+    if len(raw) != width * count:
+        _violation(f"{len(raw)} bytes where {count} numbers of {width} bytes belong", peer)
+    return tuple(int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width))
 
 
 def pack_envelope(source: str, to: str, kind: str, count: int, body: bytes) -> bytes:

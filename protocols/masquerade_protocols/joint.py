@@ -1,6 +1,6 @@
-"""A coin toss among the parties that Charlie relays and cannot see: commit, echo, reveal.
+"""What participants make jointly: a coin toss that Charlie relays and cannot see, and a sharing of zero.
 
-::
+The toss is commit, echo, reveal::
 
     P_j -> all   Commitment   H(run, j, nonce_j, salt_j)                    32 bytes
     P_j -> all   Echo         H(all commitments)                            32 bytes
@@ -15,15 +15,18 @@ Blum, "Coin flipping by telephone", CRYPTO 1981, for K parties with an echo agai
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
+from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import Whisper
 
-__all__ = ["Commitment", "Echo", "Reveal", "toss"]
+__all__ = ["Commitment", "Echo", "Reveal", "toss", "zero_share"]
 
 _Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
 
@@ -82,3 +85,32 @@ async def toss(seat: Seat) -> bytes:
             raise ProtocolViolation(msg, peer=name)
         nonces[name] = reveal.nonce
     return hashlib.sha256(b"masquerade seed\0" + seat.run + b"".join(nonces[name] for name in seat.names)).digest()
+
+
+def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus: int, count: int) -> tuple[int, ...]:
+    """Return this participant's share of zero: all participants' shares add up to 0 modulo ``modulus``.
+
+    Each pair expands its common key; the earlier in ``participants`` adds, the later subtracts. Whoever lacks a
+    pair's key, Charlie and the lead together included, learns of the honest participants' masked values nothing but
+    their sum.
+
+    Parameters
+    ----------
+    seat : Seat
+    participants : sequence of str
+        All of them, in the same order everywhere.
+    bound_to : bytes
+        What two parties' masks are bound to besides the run, a toss that Charlie cannot choose; a label serves once.
+    modulus, count : int
+        ``count`` values modulo ``modulus``.
+    """
+    total = [0] * count
+    own = participants.index(seat.me)
+    for i, peer in enumerate(participants):
+        if peer == seat.me:
+            continue
+        secret_from_charlie = CHARLIE not in (peer, seat.me)
+        key = seat.shared_key(peer, b"zero" + (bound_to if secret_from_charlie else b""))
+        for at, value in enumerate(mask(key, b"zero share", modulus, count)):
+            total[at] += value if own < i else -value
+    return tuple(value % modulus for value in total)

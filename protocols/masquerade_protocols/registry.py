@@ -1,0 +1,136 @@
+"""The protocols by name: what each needs of a study, what its roles are, and how it is explained to people."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.model import Model
+from masquerade_core.privacy.claims import Claim, local_aggregation_statement
+from masquerade_core.seat import Effect, Seat
+from masquerade_core.study import Study, check_section
+from pydantic import BaseModel
+
+from masquerade_protocols import local_aggregation
+
+__all__ = ["PROTOCOLS", "Explanation", "Protocol", "protocol_of"]
+
+Role = Coroutine[Effect, Any, Model]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A study in a data steward's words: what leaves the machine, who must not collude, what it costs."""
+
+    leaves: tuple[str, ...]
+    collusion: tuple[str, ...]
+    cost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol.
+
+    Parameters
+    ----------
+    name : str
+        As in the study's ``protocol`` and in results.
+    paper : str
+        Where it comes from.
+    party, charlie : callable
+        The roles.
+    parameters : type of BaseModel
+        The study's ``[protocol]`` section.
+    stages : tuple of str
+        The stages that the roles announce, in order.
+    statement : callable
+        The privacy statement that follows from the study.
+    explain : callable
+        The study in plain words.
+    """
+
+    name: str
+    paper: str
+    party: Callable[[Seat, Study, Dataset], Role]
+    charlie: Callable[[Seat, Study], Role]
+    parameters: type[BaseModel]
+    stages: tuple[str, ...]
+    statement: Callable[[Study], tuple[Claim, ...]]
+    explain: Callable[[Study], Explanation]
+
+
+def _local_aggregation_statement(study: Study) -> tuple[Claim, ...]:
+    return local_aggregation_statement(
+        K=study.K,
+        d=study.d,
+        eps=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        Lambda=study.model.regularization,
+        noise=local_aggregation.Parameters.model_validate(study.protocol).noise,
+        fraction_bits=local_aggregation.FRACTION_BITS,
+        colluders=study.privacy.colluders,
+        min_records=study.study.min_records,
+    )
+
+
+def _explain_local_aggregation(study: Study) -> Explanation:
+    rules = study.study
+    return Explanation(
+        leaves=(
+            "Your records stay on your machine. A classifier is trained on them here, before you join.",
+            "What leaves: your share of the coins that shuffle the parties; the number of your records, split into two "
+            f"random halves of which {rules.lead} gets one and Charlie the other, without your name; noise, encrypted "
+            "and masked; and your classifier hidden behind a random number as large as the key.",
+            f"What is published: {study.K + 1} random-looking shares that add up to the {study.K} classifiers' sum plus "
+            "the noise of the party with the fewest records. Anybody can add them up; that sum is the model.",
+        ),
+        collusion=(
+            f"Charlie and {rules.lead} must not work together: with both keys they could read everybody's number of "
+            "records and who drew the noise (though no single classifier).",
+            "Charlie and any other party together learn which party has the fewest records, not how many.",
+            "The party with the fewest records knows the noise, and can take it off the published model. This is the "
+            "paper's design; with two parties it then sees the other's classifier.",
+            "All participants are assumed to follow the protocol. A party that lies about its records, or a Charlie who "
+            "steers the comparison, is not caught.",
+        ),
+        cost=(
+            f"The paper claims that each of your records loses at most epsilon = {study.privacy.epsilon:g} of privacy to "
+            "whoever sees the model. What is proved, and against whom, stands in the privacy statement.",
+            "A second run over the same records costs the same again, and the costs add up.",
+        ),
+    )
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    p.name: p
+    for p in (
+        Protocol(
+            name="local-aggregation",
+            paper="Pathak, Rane and Raj 2010",
+            party=local_aggregation.party,
+            charlie=local_aggregation.charlie,
+            parameters=local_aggregation.Parameters,
+            stages=("training", "keys", "stage 1: smallest data set", "stage 2: noise", "stage 3: shares"),
+            statement=_local_aggregation_statement,
+            explain=_explain_local_aggregation,
+        ),
+    )
+}
+
+
+def protocol_of(study: Study) -> Protocol:
+    """Return the protocol that a study names, after a check of its ``[protocol]`` section.
+
+    Raises
+    ------
+    BadInput
+        There is no such protocol, or the section has an unknown key or a value out of range.
+    """
+    name = study.study.protocol
+    if name not in PROTOCOLS:
+        known = ", ".join(PROTOCOLS)
+        raise BadInput(f"[study] protocol is {name!r}; the protocols are {known}", "correct the study's protocol")
+    protocol = PROTOCOLS[name]
+    check_section(protocol.parameters, study.protocol, "protocol")
+    return protocol
