@@ -44,7 +44,7 @@ clean: ## remove the environment, caches and everything built; runs/ stays
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Only venv and pip are asked of the machine. An environment whose interpreter is gone is made anew.
+# Only venv and pip are asked of the machine. The environment is brought up to date in place.
 $(SETUP): requirements.txt pyproject.toml
 	@set -e; \
 	$(BIN)/python -c 'import pip' 2>/dev/null || { \
