@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from masquerade_core._study_text import explain, to_toml
 from masquerade_core.errors import BadInput
@@ -34,6 +34,7 @@ __all__ = [
     "Study",
     "StudySection",
     "as_fraction",
+    "check_section",
 ]
 
 CHARLIE = "charlie"
@@ -388,6 +389,21 @@ class Study(_Section):
             f"the key with fingerprint {key.fingerprint()} belongs to nobody in this study",
             "use the key whose public half the coordinator was given",
         )
+
+
+def check_section(model: type[BaseModel], values: dict[str, Any], section: str) -> None:
+    """Check a table whose form is known elsewhere, as a protocol's own parameters are.
+
+    Raises
+    ------
+    BadInput
+        An unknown key or a value out of range, in the words of :meth:`Study.parse`.
+    """
+    root = create_model("Root", **{section: (model, ...)})  # type: ignore[call-overload]  # a field by its name
+    try:
+        root.model_validate({section: values})
+    except ValidationError as error:
+        raise BadInput(explain(error, root)) from error
 
 
 def _first_repeated(values: tuple[str, ...] | list[str]) -> str | None:
