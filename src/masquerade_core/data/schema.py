@@ -1,0 +1,210 @@
+"""From a table of text to records in the unit ball, by public constants alone.
+
+A number is mapped from its public [min, max] to [-1, 1], a category to one 0/1 coordinate per public level, and a
+constant 1 stands last where the study wants an intercept. Then every record is clipped, x / max(1, ||x||_2): all
+sensitivity bounds need ||x||_2 <= 1, the constant counted. Nothing is centred, scaled or binned by what the data hold,
+for that would be a release of its own that no theorem accounts for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
+
+from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.study import INTERCEPT, Feature, Study
+
+__all__ = ["Dataset", "Encoder"]
+
+_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+_NORM_SLACK = 1e-12
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Dataset:
+    """One party's records: secret, and so is how many there are.
+
+    Parameters
+    ----------
+    X : ndarray of float64, shape (n, d)
+        Encoded records, each with ||x||_2 <= 1.
+    y : ndarray of float64, shape (n,)
+        Labels, -1 or +1.
+
+    Raises
+    ------
+    LocalProtocolError
+        The arrays are not such: they did not come from the encoder.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        """Check what every privacy bound rests on, and freeze the arrays."""
+        X, y = self.X, self.y
+        if X.ndim != 2 or y.shape != X.shape[:1] or not (np.isfinite(X).all() and (np.abs(y) == 1).all()):  # noqa: PLR2004
+            raise LocalProtocolError("a data set is not a matrix of finite records with one label, -1 or +1, for each")
+        if (np.linalg.norm(X, axis=1) > 1 + _NORM_SLACK).any():
+            raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
+        X.setflags(write=False)
+        y.setflags(write=False)
+
+    @classmethod
+    def from_unit_ball(cls, X: ArrayLike, y: ArrayLike) -> Self:
+        """Take records that are encoded and clipped already, such as simulated ones; the arrays are copied."""
+        return cls(np.array(X, dtype=np.float64), np.array(y, dtype=np.float64))
+
+    def __repr__(self) -> str:
+        return "<Dataset: secret>"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How a record becomes a vector; it follows from the study and travels with the model.
+
+    Parameters
+    ----------
+    features : tuple of Feature
+        Columns with public bounds or levels, in the order of coordinates.
+    intercept : bool
+        Whether a constant 1 is appended.
+    """
+
+    features: tuple[Feature, ...]
+    intercept: bool
+
+    @classmethod
+    def from_study(cls, study: Study) -> Self:
+        """Return the study's encoder."""
+        return cls(study.features, study.model.intercept)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a file must have."""
+        return tuple(f.name for f in self.features)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the d coordinates, the constant last."""
+        encoded = tuple(name for f in self.features for name in f.coordinates)
+        return (*encoded, INTERCEPT) if self.intercept else encoded
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates."""
+        return len(self.names)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value; every number survives exactly."""
+        dumped = [f.model_dump(mode="json", exclude_none=True) for f in self.features]
+        return {"features": dumped, "intercept": self.intercept}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        BadInput
+            It is not an encoder of this program.
+        """
+        try:
+            features = tuple(Feature.model_validate(f) for f in data["features"])
+            intercept = data["intercept"]
+        except (KeyError, TypeError, ValidationError) as error:
+            raise BadInput("the model file holds no encoder in this program's form") from error
+        if not features or not isinstance(intercept, bool):
+            raise BadInput("the model file holds no encoder in this program's form")
+        return cls(features, intercept)
+
+    def encode(
+        self, columns: Mapping[str, Sequence[str]], *, lines: Sequence[int] | None = None, source: str = "the data"
+    ) -> NDArray[np.float64]:
+        """Encode and clip records.
+
+        Parameters
+        ----------
+        columns : mapping of str to sequence of str
+            The cells of each feature's column; others are ignored. All have one length n.
+        lines : sequence of int
+            Where each record stands in its file; by default below one line of headings.
+        source : str
+            Names the file in errors.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, d)
+            Rows of norm at most 1.
+
+        Raises
+        ------
+        BadInput
+            A cell is no number, outside its public bounds or no public level; the column and the line are named, and
+            the cell is never shown.
+        """
+        n = len(columns[self.features[0].name])
+        where = lines if lines is not None else range(2, n + 2)
+        blocks = [_encode_column(f, columns[f.name], where, source) for f in self.features]
+        if self.intercept:
+            blocks.append(np.ones((n, 1)))
+        X = np.hstack(blocks)
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+        return X
+
+
+def _encode_column(f: Feature, cells: Sequence[str], lines: Sequence[int], source: str) -> NDArray[np.float64]:
+    if f.levels is not None:
+        index = {level: i for i, level in enumerate(f.levels)}
+        try:
+            places = np.fromiter((index[cell] for cell in cells), dtype=np.intp, count=len(cells))
+        except KeyError:
+            line = next(line for cell, line in zip(cells, lines, strict=True) if cell not in index)
+            raise BadInput(
+                f"{source}, line {line}: column {f.name!r} has a value that is none of the study's levels",
+                f"the levels are {', '.join(map(repr, f.levels))}; blanks and capitals count",
+            ) from None
+        one_hot = np.zeros((len(cells), len(f.levels)))
+        one_hot[np.arange(len(cells)), places] = 1.0
+        return one_hot
+    if f.min is None or f.max is None:
+        raise LocalProtocolError(f"feature {f.name!r} has neither bounds nor levels")
+    values = _numbers(f.name, cells, lines, source)
+    outside = (values < f.min) | (values > f.max)
+    if outside.any():
+        raise BadInput(
+            f"{source}, line {lines[int(outside.argmax())]}: column {f.name!r} has a value outside its public bounds, "
+            f"{f.min:.17g} to {f.max:.17g}",
+            "correct the value or leave the record out; nothing is clamped in silence",
+        )
+    return (2.0 * ((values - f.min) / (f.max - f.min)) - 1.0)[:, None]
+
+
+def _numbers(name: str, cells: Sequence[str], lines: Sequence[int], source: str) -> NDArray[np.float64]:
+    try:
+        values = np.fromiter((float(cell) for cell in cells), dtype=np.float64, count=len(cells))
+        if np.isfinite(values).all() and not any("_" in cell for cell in cells):
+            return values
+    except ValueError:
+        pass
+    line, reason = next((line, r) for cell, line in zip(cells, lines, strict=True) if (r := _why_no_number(cell)))
+    # "from None": the original error shows the cell.
+    raise BadInput(
+        f"{source}, line {line}: column {name!r} {reason}",
+        "every record needs a finite number there, with a decimal point; leave incomplete records out",
+    ) from None
+
+
+def _why_no_number(cell: str) -> str:
+    if cell.strip().lower() in _MISSING:
+        return "is empty or missing"
+    try:
+        value = float(cell)
+    except ValueError:
+        return "holds text where the study has a number"
+    if not np.isfinite(value):
+        return "holds an infinite value"
+    return "holds text where the study has a number" if "_" in cell else ""

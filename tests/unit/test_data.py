@@ -1,0 +1,275 @@
+"""Records: what the encoder does to them, and what is said of files that cannot be used."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import pytest
+
+from masquerade_core.data.loading import load_csv, load_grouped, load_records
+from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RefusedLocally
+from masquerade_core.study import PublicKeys, Study
+
+
+def _key(seed: int) -> str:
+    return str(PublicKeys(bytes([seed]) * 32, bytes([seed + 100]) * 32))
+
+
+STUDY = f"""
+[study]
+name = "s"
+protocol = "local-aggregation"
+min_parties = 2
+lead = "a"
+min_records = 3
+deadline_seconds = 600
+nonce = "0123456789abcdef"
+[privacy]
+epsilon = 1
+delta = 0
+calibration = "paper"
+[model]
+regularization = 0.01
+[label]
+name = "diagnosis"
+positive = "malignant"
+[[feature]]
+name = "radius"
+min = 0
+max = 40
+[[feature]]
+name = "sex"
+levels = ["f", "m"]
+[curator]
+address = "tcp://localhost:5555"
+key = "{_key(1)}"
+[[party]]
+name = "a"
+key = "{_key(2)}"
+[[party]]
+name = "b"
+key = "{_key(3)}"
+"""
+
+GOOD = """radius,comment,sex,diagnosis
+20,x,f,malignant
+40,"y, z",m,benign
+0,,m,benign
+30,w,f,malignant
+"""
+CANARY = "86753.09172"
+
+
+@pytest.fixture
+def study() -> Study:
+    """A study of one number and one category, three records at least."""
+    return Study.parse(STUDY)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a CSV file and return its path."""
+
+    def _write(text: str | bytes) -> Path:
+        path = tmp_path / "data.csv"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return _write
+
+
+def test_numbers_categories_and_the_constant_make_a_record(study: Study, write: Callable[[str], Path]) -> None:
+    data = load_csv(write(GOOD), study)
+    raw = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [-1, 0, 1, 1], [0.5, 1, 0, 1]], dtype=float)
+    np.testing.assert_allclose(data.X, raw / np.linalg.norm(raw, axis=1)[:, None], rtol=1e-15)
+    np.testing.assert_array_equal(data.y, [1, -1, -1, 1])
+    assert data.X.shape[1] == study.d == Encoder.from_study(study).d
+
+
+def test_a_record_inside_the_ball_is_not_scaled(study: Study) -> None:
+    encoder = Encoder(study.features[:1], intercept=False)
+    np.testing.assert_array_equal(encoder.encode({"radius": ["0", "10", "20"]}), [[-1], [-0.5], [0]])
+
+
+def test_one_record_does_not_change_how_another_is_encoded(study: Study) -> None:
+    encoder = Encoder.from_study(study)
+    alone = encoder.encode({"radius": ["3.25"], "sex": ["m"]})
+    among = encoder.encode({"radius": ["40", "3.25", "0"], "sex": ["f", "m", "f"]})
+    np.testing.assert_array_equal(alone[0], among[1])
+
+
+def test_columns_may_stand_in_any_order_after_a_byte_order_mark(study: Study, write: Callable[[str], Path]) -> None:
+    one = load_csv(write(GOOD), study)
+    lines = [line.split(",") for line in GOOD.replace('"y, z"', "y").splitlines()]
+    turned = "\r\n".join(",".join(reversed(cells)) for cells in lines) + "\r\n\r\n"
+    two = load_csv(write("\ufeff" + turned), study)
+    np.testing.assert_array_equal(one.X, two.X)
+    np.testing.assert_array_equal(one.y, two.y)
+
+
+def test_the_encoder_travels_as_json(study: Study) -> None:
+    encoder = Encoder.from_study(study)
+    again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
+    assert again.names == ("radius", "sex=f", "sex=m", "(intercept)")
+    for bad in ({}, {"features": [], "intercept": True}, {"features": [{"name": "a"}], "intercept": True}):
+        with pytest.raises(BadInput, match="no encoder"):
+            Encoder.from_json(bad)
+    with pytest.raises(BadInput, match="no encoder"):
+        Encoder.from_json({**encoder.to_json(), "intercept": 1})
+
+
+def test_dave_reads_records_without_labels(study: Study, write: Callable[[str], Path]) -> None:
+    X = load_records(write("sex,radius\nm,40\n"), Encoder.from_study(study))
+    np.testing.assert_allclose(X, np.array([[1, 0, 1, 1]]) / np.sqrt(3))
+
+
+BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
+    ("an empty file", "", ("is empty",)),
+    ("only column names", "radius,sex,diagnosis\n", ("no records",)),
+    ("a missing column", GOOD.replace("radius", "r"), ("no column 'radius'",)),
+    ("a misspelt column", GOOD.replace("radius", "radiu"), ("no column 'radius'", "did you mean the column 'radiu'?")),
+    ("no label column", GOOD.replace("diagnosis", "d"), ("no column 'diagnosis'",)),
+    ("semicolons", GOOD.replace(",", ";"), ("no column 'radius'", "commas")),
+    ("a column twice", GOOD.replace("comment", "radius"), ("column 'radius' twice",)),
+    ("an empty cell", GOOD.replace("40,", ",", 1), ("line 3", "'radius'", "empty or missing")),
+    ("NaN", GOOD.replace("40,", "NaN,", 1), ("line 3", "'radius'", "empty or missing")),
+    ("NA", GOOD.replace("40,", "NA,", 1), ("line 3", "'radius'", "empty or missing")),
+    ("text for a number", GOOD.replace("40,", f"{CANARY}mm,", 1), ("line 3", "'radius'", "text")),
+    ("an underscore", GOOD.replace("40,", "4_0,", 1), ("line 3", "'radius'", "text")),
+    ("infinity", GOOD.replace("40,", "-inf,", 1), ("line 3", "'radius'", "infinite")),
+    (
+        "out of bounds",
+        GOOD.replace("40,", f"{CANARY},", 1),
+        ("line 3", "'radius'", "outside", "bounds, 0 to 40"),
+    ),
+    ("below bounds", GOOD.replace("0,,", "-0.01,,"), ("line 4", "'radius'", "outside")),
+    ("an unknown level", GOOD.replace(",m,", f",{CANARY},", 1), ("line 3", "'sex'", "'f', 'm'")),
+    ("a level with a blank", GOOD.replace(",m,", ", m,", 1), ("line 3", "'sex'", "blanks")),
+    ("one class", GOOD.replace("benign", "malignant"), ("'diagnosis' has one class only",)),
+    ("one class, the other", GOOD.replace("malignant", "benign"), ("one class only",)),
+    ("three classes", GOOD.replace("benign", CANARY, 1), ("'diagnosis' has more than two different values",)),
+    ("no positive", GOOD.replace("malignant", CANARY), ("'diagnosis' never is 'malignant'",)),
+    ("an empty label", GOOD.replace("benign", "", 1), ("line 3", "'diagnosis' is empty")),
+    ("a short line", GOOD.replace("0,,m,benign", "0,m,benign"), ("line 4", "3 columns, but 4")),
+    ("a long line", GOOD.replace("20,x", "20,x,x"), ("line 2", "5 columns, but 4")),
+    ("an open quote", GOOD + '30,"w,f,malignant\n', ("not CSV",)),
+    ("not UTF-8", GOOD.encode().replace(b"w,", b"\xff,"), ("not UTF-8",)),
+    ("too many lines in one cell", GOOD.replace('"y, z"', '"y\n\n"').replace("0,,", "-1,,"), ("line 6", "'radius'")),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_a_bad_file_is_refused_without_showing_a_cell(
+    text: str, words: tuple[str, ...], study: Study, write: Callable[[str], Path]
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        load_csv(write(text), study)
+    said = f"{caught.value.message} {caught.value.hint}"
+    for word in words:
+        assert word in said
+    error: BaseException | None = caught.value
+    while error is not None:  # a traceback shows the causes too
+        assert CANARY not in str(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_a_missing_file_is_refused(study: Study, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no file"):
+        load_csv(tmp_path / "none.csv", study)
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_csv(tmp_path, study)
+
+
+def test_too_few_records_are_refused_without_a_count(study: Study, write: Callable[[str], Path]) -> None:
+    short = "".join(GOOD.splitlines(keepends=True)[:3])
+    with pytest.raises(RefusedLocally, match="min_records, 3") as caught:
+        load_csv(write(short), study)
+    assert caught.value.exit_code == 6
+    assert "2" not in caught.value.message + caught.value.hint
+    assert len(load_csv(write(short), study, need_label=False).y) == 2  # a public test set may be small
+
+
+def test_more_records_than_the_study_can_count_are_refused(
+    study: Study, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Study, "max_records", 3)
+    with pytest.raises(BadInput, match="more records than"):
+        load_csv(write(GOOD), study)
+
+
+def _grouped(sizes: dict[str, int]) -> str:
+    rows = [f"{i % 40},{'fm'[i % 2]},{('malignant', 'benign')[i % 2]},{s}" for s, n in sizes.items() for i in range(n)]
+    return "\n".join(["radius,sex,diagnosis,site", *rows]) + "\n"
+
+
+def test_one_file_splits_into_its_groups(study: Study, write: Callable[[str], Path]) -> None:
+    groups = load_grouped(write(_grouped({"b": 4, "a": 6})), study, "site")
+    assert list(groups) == ["b", "a"]
+    assert [len(g.y) for g in groups.values()] == [4, 6]
+    with pytest.raises(RefusedLocally, match="where site is 'a'"):
+        load_grouped(write(_grouped({"b": 4, "a": 2})), study, "site")
+    with pytest.raises(BadInput, match="no column 'hospital'"):
+        load_grouped(write(_grouped({"b": 4})), study, "hospital")
+    with pytest.raises(BadInput, match="'site' is empty"):
+        load_grouped(write(_grouped({"": 4})), study, "site")
+
+
+def test_a_group_of_one_class_is_refused(study: Study, write: Callable[[str], Path]) -> None:
+    text = _grouped({"a": 6}) + "1,f,benign,b\n" * 4
+    with pytest.raises(BadInput, match="where site is 'b': the label 'diagnosis' has one class only"):
+        load_grouped(write(text), study, "site")
+
+
+class TestDataset:
+    """What a data set is, and what it keeps to itself."""
+
+    def test_it_prints_nothing(self) -> None:
+        data = Dataset.from_unit_ball([[0.5, 0.25]], [1])
+        assert repr(data) == str(data) == "<Dataset: secret>"
+
+    def test_it_cannot_be_changed(self) -> None:
+        data = Dataset.from_unit_ball([[0.5, 0.25]], [1])
+        with pytest.raises(ValueError, match="read-only"):
+            data.X[0, 0] = 1
+
+    @pytest.mark.parametrize(
+        ("X", "y"),
+        [
+            ([[0.6, 0.8000001]], [1]),
+            ([[0.6, 0.8]], [0]),
+            ([[0.6, 0.8]], [1, 1]),
+            ([0.6, 0.8], [1, 1]),
+            ([[np.nan, 0.8]], [1]),
+        ],
+    )
+    def test_what_no_bound_would_hold_for_is_refused(self, X: list[list[float]], y: list[float]) -> None:
+        with pytest.raises(LocalProtocolError) as caught:
+            Dataset.from_unit_ball(X, y)
+        assert isinstance(caught.value, MasqueradeError)
+
+    def test_it_survives_a_pickle_for_worker_processes(self) -> None:
+        data = Dataset.from_unit_ball([[0.6, 0.8]], [1])
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(data)).X, data.X)  # noqa: S301  our own bytes
+
+
+def test_twenty_thousand_records_load_quickly(study: Study, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    text = STUDY.replace(
+        '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n',
+        "".join(f'[[feature]]\nname = "x{i}"\nmin = -9\nmax = 9\n' for i in range(9)),
+    )
+    wide = Study.parse(text)
+    values = rng.uniform(0, 9, (20_000, 10))
+    rows = [",".join(map(repr, row)) + (",malignant" if row[0] > 4 else ",benign") for row in values.tolist()]
+    path = tmp_path / "big.csv"
+    path.write_text("radius," + ",".join(f"x{i}" for i in range(9)) + ",diagnosis\n" + "\n".join(rows))
+    start = process_time()
+    data = load_csv(path, wide)
+    assert process_time() - start < 2  # 0.15 s on an idle core
+    assert data.X.shape == (20_000, 11)
+    assert np.linalg.norm(data.X, axis=1).max() <= 1 + 1e-12
