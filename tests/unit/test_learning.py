@@ -1,0 +1,117 @@
+"""The local classifier is the minimiser, as another library finds it too."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.learning import erm
+from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm, predict_labels
+from masquerade_core.learning.losses import (
+    logistic_curvature,
+    logistic_loss,
+    logistic_slope,
+    objective,
+    objective_gradient,
+)
+
+_Array = NDArray[np.float64]
+
+
+def _data(kind: str, n: int, d: int, seed: int) -> tuple[_Array, _Array]:
+    rng = np.random.default_rng(seed)
+    # "binary" is like the census data: 0/1 columns, norm sqrt(14) before clipping
+    X = (rng.random((n, d)) < 14 / d).astype(float) if kind == "binary" else rng.normal(size=(n, d))
+    X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    score = X @ rng.normal(size=d)
+    noise = {"separable": 0.0, "binary": 0.3, "noisy": 0.5}[kind]
+    return X, np.where(score + noise * rng.normal(size=n) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "d", "Lambda"),
+    [
+        ("noisy", 200, 1, 0.01),
+        ("noisy", 2000, 10, 0.01),
+        ("noisy", 2000, 10, 2.0),
+        ("noisy", 20, 31, 1e-4),
+        ("separable", 300, 10, 1e-2),
+        ("separable", 300, 10, 1e-4),
+        ("binary", 3000, 123, 1e-4),
+        ("binary", 3000, 123, 2.0),
+    ],
+)
+def test_it_is_the_classifier_of_scikit_learn(kind: str, n: int, d: int, Lambda: float) -> None:
+    X, y = _data(kind, n, d, seed=7)
+    w = fit(X, y, Lambda)
+    oracle = LogisticRegression(
+        C=1 / (n * Lambda), fit_intercept=False, tol=1e-12, solver="newton-cholesky", max_iter=1000
+    )
+    oracle.fit(X, y)
+    np.testing.assert_allclose(w, oracle.coef_[0], rtol=0, atol=1e-6)
+    assert gradient_norm(w, X, y, Lambda) <= TOLERANCE
+    np.testing.assert_array_equal(predict_labels(X, w), oracle.predict(X))
+
+
+def test_twice_the_paper_s_lambda_and_not_once() -> None:
+    """Pathak's equation (2) with lambda = .05 has its minimiser at Lambda = .1, and nowhere else."""
+    X, y = _data("noisy", 500, 5, seed=1)
+
+    def paper(w: _Array) -> float:
+        return float(logistic_loss(y * (X @ w)).mean() + 0.05 * w @ w)
+
+    w = fit(X, y, 0.1)
+    assert all(paper(w) < paper(w + 1e-3 * e) for e in (*np.eye(5), *-np.eye(5)))
+    assert paper(w) < paper(fit(X, y, 0.05)) - 1e-6
+
+
+def test_the_norm_is_within_the_bounds_that_privacy_and_slots_rest_on() -> None:
+    for Lambda in (1e-4, 0.01, 1.0, 2.0):
+        X, y = _data("separable", 200, 6, seed=3)
+        norm = np.linalg.norm(fit(X, y, Lambda))
+        assert norm**2 <= 0.27846454276107 / Lambda  # W(1/e) / Lambda
+        assert norm <= np.sqrt(2 * np.log(2) / Lambda)
+
+
+def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = _data("separable", 100, 4, seed=2)
+    monkeypatch.setattr(erm, "_MAX_STEPS", 2)
+    with pytest.raises(RunFailed, match="gradient norm"):
+        fit(X, y, 1e-4)
+
+
+def test_an_unknown_loss_is_our_own_mistake() -> None:
+    X, y = _data("noisy", 10, 2, seed=2)
+    with pytest.raises(LocalProtocolError):
+        fit(X, y, 0.1, loss="hinge")
+    with pytest.raises(LocalProtocolError):
+        fit(X, y, 0.0)
+
+
+def test_slope_and_curvature_are_derivatives_and_nothing_overflows() -> None:
+    m = np.linspace(-30, 30, 241)
+    h = 1e-5
+    np.testing.assert_allclose((logistic_loss(m + h) - logistic_loss(m - h)) / (2 * h), logistic_slope(m), atol=1e-8)
+    np.testing.assert_allclose(
+        (logistic_slope(m + h) - logistic_slope(m - h)) / (2 * h), logistic_curvature(m), atol=1e-8
+    )
+    far = np.array([-1e4, -800.0, 800.0, 1e4])
+    np.testing.assert_array_equal(logistic_loss(far), [1e4, 800, 0, 0])
+    np.testing.assert_array_equal(logistic_slope(far), [-1, -1, 0, 0])
+    np.testing.assert_array_equal(logistic_curvature(far), [0, 0, 0, 0])
+
+
+def test_the_gradient_is_the_objective_s() -> None:
+    X, y = _data("noisy", 50, 4, seed=5)
+    w = np.array([0.3, -1.0, 2.0, 0.0])
+    h = 1e-6
+    slopes = [(objective(w + h * e, X, y, 0.3) - objective(w - h * e, X, y, 0.3)) / (2 * h) for e in np.eye(4)]
+    np.testing.assert_allclose(objective_gradient(w, X, y, 0.3), slopes, atol=1e-9)
+
+
+def test_a_score_of_zero_is_the_negative_class() -> None:
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])
+    w = np.array([1.0, 0.0])
+    np.testing.assert_array_equal(predict_labels(X, w), [-1, 1, -1])
+    assert error_rate(X, np.array([1.0, 1.0, -1.0]), w) == pytest.approx(1 / 3)
