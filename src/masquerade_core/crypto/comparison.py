@@ -112,8 +112,8 @@ class DeciderKey(Secret):
         """
         zeros = 0
         try:
-            for i in range(0, ITEMS_BYTES, _PAIR):
-                zeros += _times(self._scalar, items[i : i + POINT_BYTES]) == items[i + POINT_BYTES : i + _PAIR]
+            for a, b in _read(items, BITS + 1):
+                zeros += _times(self._scalar, a) == b
         except (CryptoError, ValueError, TypeError) as error:
             msg = f"{peer} sent comparison items that are no points of the group"
             raise ProtocolViolation(msg, peer=peer) from error
@@ -160,7 +160,7 @@ def evaluate(rng: Rng, public: bytes, bits: bytes, x: int, peer: str) -> tuple[b
     """
     delta = rng.bits(1)
     try:
-        y = [_read(bits, i) for i in range(BITS)]
+        y = _read(bits, BITS)
         plain = _items(y, [x >> i & 1 for i in reversed(range(BITS))], delta)
         items = [_blind(rng, public, item) for item in plain]
     except (CryptoError, ValueError, TypeError) as error:
@@ -169,12 +169,13 @@ def evaluate(rng: Rng, public: bytes, bits: bytes, x: int, peer: str) -> tuple[b
     return b"".join(items[i] for i in _order(rng, len(items))), (x >> BITS & 1) ^ delta
 
 
-def _read(bits: bytes, i: int) -> _Pair:
-    pair = bits[_PAIR * i : _PAIR * i + POINT_BYTES], bits[_PAIR * i + POINT_BYTES : _PAIR * (i + 1)]
-    if not all(crypto_core_ed25519_is_valid_point(point) for point in pair):
-        msg = "not a point"
+def _read(raw: bytes, count: int) -> list[_Pair]:
+    """Read ``count`` pairs. Both halves are checked: a second half that is no point would pass for "not zero"."""
+    points = [raw[i : i + POINT_BYTES] for i in range(0, len(raw), POINT_BYTES)]
+    if len(raw) != count * _PAIR or not all(crypto_core_ed25519_is_valid_point(point) for point in points):
+        msg = f"not {count} pairs of points"
         raise ValueError(msg)
-    return pair
+    return list(zip(points[::2], points[1::2], strict=True))
 
 
 def _negate_plus_one(pair: _Pair) -> _Pair:
