@@ -4,8 +4,9 @@ A body is a msgpack map of the message's fields in their declared order, in cano
 types, keys other than strings and duplicate keys do not exist on this wire.
 """
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Never, NoReturn, TypeVar
 
 import msgpack
 from pydantic import ValidationError
@@ -28,6 +29,8 @@ __all__ = [
 
 MAX_BODY = 4 * 1024 * 1024  # bytes: no more is ever unpacked at once
 _MAX_DEPTH = 4
+_MAX_ARRAY = 4096  # parties, and whatever else comes one per party; a parser allocates an array when its header is read
+_MAX_MAPS = 64
 _BIG_INT = 1  # the local journal's extension type, never on the wire
 _INT64, _UINT64 = -(2**63), 2**64
 
@@ -71,13 +74,16 @@ def unpack_strict(data: bytes, peer: str) -> Any:
     """Unpack msgpack within bounds and in canonical form; see the module's docstring."""
     if len(data) > MAX_BODY:
         _violation(f"{len(data)} bytes where at most {MAX_BODY} are allowed", peer)
+    bounds = _Bounds()
     try:
         value = msgpack.unpackb(
             data,
             use_list=False,
             strict_map_key=True,
-            object_pairs_hook=_unique,
-            max_array_len=65536,
+            object_pairs_hook=bounds.fields,
+            list_hook=bounds.items,
+            ext_hook=bounds.no_extension,
+            max_array_len=_MAX_ARRAY,
             max_map_len=32,
             max_str_len=4096,
             max_bin_len=MAX_BODY,
@@ -90,12 +96,32 @@ def unpack_strict(data: bytes, peer: str) -> Any:
     return value
 
 
-def _unique(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs) or not all(isinstance(key, str) for key in fields):
-        msg = "duplicate or non-string keys"
+class _Bounds:
+    """Counts what one body holds while it is unpacked: four megabytes of empty maps would take three hundred."""
+
+    def __init__(self) -> None:
+        self._maps = _MAX_MAPS
+        self._items = _MAX_ARRAY
+
+    def fields(self, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        self._maps -= 1
+        if self._maps < 0 or len(fields) != len(pairs) or not all(isinstance(key, str) for key in fields):
+            msg = "too many maps, duplicate or non-string keys"
+            raise ValueError(msg)
+        return fields
+
+    def items(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        self._items -= len(items)
+        if self._items < 0:
+            msg = "too many items in arrays"
+            raise ValueError(msg)
+        return items
+
+    def no_extension(self, _code: int, _raw: bytes) -> Never:
+        # msgpack itself lets an empty extension through, as a tuple.
+        msg = "an extension type"
         raise ValueError(msg)
-    return fields
 
 
 def _shallow(value: Any, depth: int) -> bool:
@@ -118,9 +144,14 @@ def numbers(raw: bytes, width: int, count: int, peer: str) -> tuple[int, ...]:
     return tuple(int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width))
 
 
+def _turn(source: str, to: str, kind: str, count: int) -> bytes:
+    turn = msgpack.packb((source, to, kind, count))
+    return hashlib.blake2b(turn, digest_size=16, person=b"masq envelope").digest()
+
+
 def pack_envelope(source: str, to: str, kind: str, count: int, body: bytes) -> bytes:
-    """Bind a whisper's body to its direction, type and number before it is sealed."""
-    return bytes(msgpack.packb((source, to, kind, count, body)))
+    """Bind a whisper's body to its direction, type and number before it is sealed: 16 bytes, however long the names."""
+    return _turn(source, to, kind, count) + body
 
 
 def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) -> bytes:
@@ -131,10 +162,10 @@ def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) 
     ProtocolViolation
         It was made for another direction, type or turn: somebody replayed or reflected it.
     """
-    value = unpack_strict(plain, peer)
-    if not isinstance(value, tuple) or value[:-1] != expected or not isinstance(value[-1], bytes):
+    turn = _turn(*expected)
+    if not plain.startswith(turn):
         _violation("a box that was made for another turn", peer)
-    return value[-1]
+    return plain[len(turn) :]
 
 
 def pack_plain(value: object) -> bytes:
