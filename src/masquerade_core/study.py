@@ -56,7 +56,7 @@ def as_fraction(x: float) -> Fraction:
 
     Two machines that read the same study so compute the same noise scale to the last bit.
     """
-    return Fraction(repr(x))
+    return Fraction(repr(float(x)))
 
 
 class _Section(BaseModel):
