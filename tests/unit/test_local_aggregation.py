@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from masquerade_core.privacy.calibration import paper_beta, paper_scale
 from scipy import stats
 
 from masquerade_core import seat as seat_module
 from masquerade_core.crypto.paillier import FullPool, PublicKey, ShortPool
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.calibration import paper_beta, paper_scale
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study
