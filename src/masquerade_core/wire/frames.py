@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import MAX_BODY, unpack_strict
 from masquerade_core.wire.messages import PARTIES
 
@@ -106,7 +107,7 @@ class Endpoint:
             type,
             body,
         )
-        signed = msgpack.packb(dict(zip(_HEADER_FIELDS, fields, strict=True)))
+        signed = bytes(msgpack.packb(dict(zip(_HEADER_FIELDS, fields, strict=True))))
         if len(signed) > MAX_BODY:
             msg = f"a {type or kind} of {len(signed)} bytes is too long for a frame; allowed are {MAX_BODY}"
             raise LocalProtocolError(msg)
@@ -162,9 +163,12 @@ class Endpoint:
         raise ProtocolViolation(msg, peer=hop) from None
 
     def _check_direction(self, hop: str, wire: _Wire) -> None:
-        straight = wire.src == hop and wire.dst == self._me
-        leaving = wire.kind == "whisper" and wire.src == hop and wire.dst != self._me
-        passed_on = wire.kind == "whisper" and wire.src not in (hop, self._me, PARTIES) and wire.dst == self._me
-        if not (straight or leaving or passed_on):
-            msg = f"{hop} sent a {wire.kind} from {wire.src} to {wire.dst}: it may not speak for others"
+        if wire.kind != "whisper":
+            sound = (wire.src, wire.dst) == (hop, self._me)
+        elif hop == CHARLIE:  # who passes on what another party whispered to this one
+            sound = wire.src not in (hop, self._me, PARTIES) and wire.dst == self._me
+        else:
+            sound = wire.src == hop and wire.dst not in (hop, self._me)
+        if not sound:
+            msg = f"{hop} sent a {wire.kind} in another's name, or one that is not for {self._me}"
             raise ProtocolViolation(msg, peer=hop)
