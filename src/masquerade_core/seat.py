@@ -13,6 +13,7 @@ Rules that the Seat enforces:
 * Ciphertexts leave only towards the recipient they were made fresh for.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -108,8 +109,9 @@ class Seat:
         self._labels: set[str] = set()
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
-        self._sent: dict[str, int] = {}
-        self._opened: dict[str, int] = {}
+        self._sent: Counter[tuple[str, str]] = Counter()
+        self._opened: Counter[tuple[str, str]] = Counter()
+        self._whispers = 0
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -124,10 +126,19 @@ class Seat:
         return self._box
 
     async def join(self) -> None:
-        """Draw this run's box key, show its public half and learn the others'."""
+        """Draw this run's box key, show its public half and learn the others'.
+
+        Raises
+        ------
+        ProtocolViolation
+            Somebody joined with bytes that are no key.
+        """
         secret = await self.once("box key", lambda rng: rng.bytes(32))
-        self._box = BoxKey(secret)
-        self._keys = dict(await Join(self._box.public))
+        box = BoxKey(secret)
+        self._keys = dict(await Join(box.public))
+        for name, key in self._keys.items():
+            box.check(key, name)
+        self._box = box
 
     async def stage(self, name: str) -> None:
         """Say which of the paper's stages begins."""
@@ -178,6 +189,7 @@ class Seat:
         await Send("message", type(message).__name__, self.names, (body,) * len(self.names))
 
     def _check_clear(self, message: Message) -> None:
+        _ = self._joined_box
         if isinstance(message, Whisper):
             msg = f"a {type(message).__name__} never travels in the clear"
             raise LocalProtocolError(msg)
@@ -188,23 +200,29 @@ class Seat:
         The boxes of one whisper are equally long, so Charlie learns who speaks when, which is public, and no more.
         """
         box, targets = self._joined_box, self.others if to is None else (to,)
-        if self.me == CHARLIE or not set(targets) <= set(self.others):
+        kind = type(message).__name__
+        self._check_sealed(message)
+        if not (self.me in self.names and set(targets) <= set(self.others)):
             msg = f"{self.me} cannot whisper to {', '.join(targets)}"
             raise LocalProtocolError(msg)
-        kind = type(message).__name__
-        count = self._sent.get(kind, 0)
-        self._sent[kind] = count + 1
-        nonces = await self.once(f"nonces of {kind} {count}", lambda rng: rng.bytes(24 * len(targets)))
+        nonces = await self.once(f"nonces of whisper {self._whispers}", lambda rng: rng.bytes(24 * len(targets)))
+        self._whispers += 1
         body = encode(message, PARTIES if to is None else to)
         boxes = tuple(
             box.seal(
                 self._keys[name],
-                pack_envelope(self.me, name, kind, count, body),
+                pack_envelope(self.me, name, kind, self._sent[name, kind], body),
                 nonces[24 * i : 24 * i + 24],
             )
             for i, name in enumerate(targets)
         )
+        self._sent.update((name, kind) for name in targets)
         await Send("whisper", kind, targets, boxes)
+
+    def _check_sealed(self, message: Message) -> None:
+        if not isinstance(message, Whisper):
+            msg = f"a {type(message).__name__} is no whisper: parties whisper to each other, and send to Charlie"
+            raise LocalProtocolError(msg)
 
     async def receive(self, cls: type[M], sender: str) -> M:
         """Wait for one message of this class from one sender.
@@ -218,19 +236,20 @@ class Seat:
 
     async def gather(self, cls: type[M], senders: Collection[str] | None = None) -> dict[str, M]:
         """Wait for one message of this class from each sender (default: every other party); in roster order."""
+        _ = self._joined_box
         wanted = self.others if senders is None else tuple(senders)
         whispered = issubclass(cls, Whisper)
         name = cls.__name__
         bodies: tuple[bytes, ...] = await Receive("whisper" if whispered else "message", name, wanted)
         if whispered:
-            count = self._opened.get(name, 0)
-            self._opened[name] = count + 1
-            bodies = tuple(self._open(peer, name, count, body) for peer, body in zip(wanted, bodies, strict=True))
+            bodies = tuple(self._open(peer, name, body) for peer, body in zip(wanted, bodies, strict=True))
         return {peer: decode(cls, body, peer) for peer, body in zip(wanted, bodies, strict=True)}
 
-    def _open(self, peer: str, kind: str, count: int, sealed: bytes) -> bytes:
+    def _open(self, peer: str, kind: str, sealed: bytes) -> bytes:
         plain = self._joined_box.open(self._keys[peer], sealed, peer)
-        return open_envelope(plain, peer, (peer, self.me, kind, count))
+        body = open_envelope(plain, peer, (peer, self.me, kind, self._opened[peer, kind]))
+        self._opened[peer, kind] += 1
+        return body
 
     def seal(self, rng: Rng, to: str, data: bytes) -> bytes:
         """Seal bytes for a third participant, anonymously: neither the sender nor a number is in it."""

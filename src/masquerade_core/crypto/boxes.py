@@ -69,6 +69,20 @@ class BoxKey(Secret):
             self._boxes[peer_key] = Box(self._key, PublicKey(peer_key))
         return self._boxes[peer_key]
 
+    def check(self, peer_key: bytes, peer: str) -> None:
+        """Refuse a key with which no secret can be shared: a wrong length, a point of small order.
+
+        Raises
+        ------
+        ProtocolViolation
+            The fault of ``peer``, who joined with it.
+        """
+        try:
+            self._box(peer_key)
+        except (CryptoError, ValueError, TypeError) as error:
+            msg = f"{peer} joined with a box key that is no key"
+            raise ProtocolViolation(msg, peer=peer) from error
+
     def seal(self, peer_key: bytes, plain: bytes, nonce: bytes) -> bytes:
         """Box ``plain`` for ``peer_key``'s holder: ``BOX_OVERHEAD`` bytes longer; the nonce: 24 fresh random bytes."""
         return bytes(self._box(peer_key).encrypt(plain, nonce))
