@@ -230,7 +230,7 @@ def replay(role: Role, journal: Sequence[Entry]) -> Replay:
     answer: Any = None
     try:
         for number, entry in enumerate(journal):
-            effect = role.send(answer)
+            effect = _step(role, answer, number)
             if not _same(effect, entry.effect):
                 msg = f"step {number} of a replay is {effect!r:.60} where the run had {entry.effect!r:.60}"
                 raise LocalProtocolError(msg)
@@ -245,6 +245,14 @@ def replay(role: Role, journal: Sequence[Entry]) -> Replay:
         raise LocalProtocolError(msg)
     finally:
         role.close()
+
+
+def _step(role: Role, answer: Any, number: int) -> Effect:
+    try:
+        return role.send(answer)
+    except StopIteration:
+        msg = f"a replay ends before step {number}, where the run went on"
+        raise LocalProtocolError(msg) from None
 
 
 def _same(a: Effect, b: Effect) -> bool:
