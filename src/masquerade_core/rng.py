@@ -8,6 +8,8 @@ import secrets
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+from masquerade_core.errors import LocalProtocolError
+
 __all__ = ["Rng", "SimulationRng", "SystemRng"]
 
 
@@ -40,6 +42,9 @@ class _FromBytes(ABC):
 
     def below(self, n: int) -> int:
         """Return an integer uniform in [0, n), n >= 1."""
+        if n < 1:
+            msg = "a draw from an empty range"
+            raise LocalProtocolError(msg)
         k = (n - 1).bit_length()
         while (value := self.bits(k)) >= n:
             pass

@@ -221,7 +221,7 @@ class Ciphertext:
 
     def powers(self, scalars: Sequence[int]) -> tuple["Ciphertext", ...]:
         """Return E(a) * s for each s: on all cores where there are several."""
-        if any(s <= 0 for s in scalars):
+        if not scalars or any(s <= 0 for s in scalars):
             return tuple(self * s for s in scalars)
         with ThreadPoolExecutor(min(os.cpu_count() or 1, len(scalars))) as pool:
             done = pool.map(lambda s: gmpy2.powmod_exp_list(self._value, [s], self.key.mod_n2), scalars)
