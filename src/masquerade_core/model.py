@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.errors import BadInput
+from masquerade_core.errors import BadInput, LocalProtocolError
 
 __all__ = ["Model", "Shares"]
+
+_HINT = "take the model.json that the run left in its directory"
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,17 @@ class Shares:
             packing = Packing(int(data["length"]), int(data["bound"], 16), modulus.bit_length())
             values = {str(name): tuple(int(v, 16) for v in row) for name, row in data["values"].items()}
             shares = cls(values, modulus, packing, int(data["parties"]), int(data["fraction_bits"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            count = packing.count
+        except (KeyError, TypeError, ValueError, AttributeError, LocalProtocolError) as error:
             msg = "the model file holds no published shares in this program's form"
-            raise BadInput(msg, "take the model.json that the run left in its directory") from error
-        if len(values) != shares.parties + 1 or {len(row) for row in values.values()} != {packing.count}:
-            msg = f"the model file holds {len(values)} shares; {shares.parties} parties and Charlie make {shares.parties + 1}"
-            raise BadInput(msg, "take the model.json that the run left in its directory")
+            raise BadInput(msg, _HINT) from error
+        K = shares.parties
+        if K < 1 or len(values) != K + 1 or {len(row) for row in values.values()} != {count}:
+            msg = f"the model file holds {len(values)} shares; {K} parties and Charlie make {K + 1}"
+            raise BadInput(msg, _HINT)
+        if min(packing.length, packing.bound) < 1 or not 0 <= shares.fraction_bits <= modulus.bit_length():
+            msg = "the model file holds shares of no vector"
+            raise BadInput(msg, _HINT)
         return shares
 
 
