@@ -29,13 +29,10 @@ coordinates in m plaintexts, and keys of n bits::
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from math import ceil, log, sqrt
 from typing import Annotated, Literal
 
-from masquerade_core.data.schema import Dataset
-from masquerade_core.learning.erm import fit
-from masquerade_core.privacy.calibration import paper_beta, paper_scale
-from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
 from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.crypto.boxes import ANONYMOUS_OVERHEAD
@@ -50,8 +47,12 @@ from masquerade_core.crypto.comparison import (
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
 from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
+from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.learning.erm import fit
 from masquerade_core.model import Model, Shares
+from masquerade_core.privacy.calibration import paper_beta, paper_scale
+from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
@@ -221,6 +222,14 @@ def _rounds(slots: Sequence[int]) -> list[tuple[int, int]]:
     return [(slots[i], slots[i + 1]) for i in range(0, len(slots) - 1, 2)]
 
 
+def _play(decider: bytes, bits: bytes, differences: Sequence[int], rng: Rng) -> tuple[tuple[bytes, int], ...]:
+    """Step 1.6: the lead's side of a round's matches, (items, clear bit) each."""
+    return tuple(
+        evaluate(rng, decider, bits[BITS_BYTES * i : BITS_BYTES * (i + 1)], x, CHARLIE)
+        for i, x in enumerate(differences)
+    )
+
+
 def _blind_term(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
     """Step 2.3: zeta(v_j)^e for each packed exponent; one exponentiation each."""
     return tuple(c.to_int() for c in v_j.powers(exponents))
@@ -335,13 +344,8 @@ async def _lead_stage_1(
         if len(matches.bits) != BITS_BYTES * len(pairs):
             msg = f"charlie sent {len(matches.bits)} bytes of encrypted bits where {BITS_BYTES * len(pairs)} belong"
             raise ProtocolViolation(msg, peer=CHARLIE)
-        results = await seat.once(
-            f"matches {number}",
-            lambda rng, pairs=pairs, bits=matches.bits: tuple(
-                evaluate(rng, decider, bits[BITS_BYTES * i : BITS_BYTES * (i + 1)], (a[s] - a[t]) % _M, CHARLIE)
-                for i, (s, t) in enumerate(pairs)
-            ),
-        )
+        differences = [(a[s] - a[t]) % _M for s, t in pairs]
+        results = await seat.once(f"matches {number}", partial(_play, decider, matches.bits, differences))
         items, clear = b"".join(items for items, _ in results), bytes(bit for _, bit in results)
         await seat.send(CHARLIE, MatchItems(items=items, clear=clear))
         left = left[: -(-len(left) // 2)]  # only the number of slots that are left matters here

@@ -4,14 +4,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from masquerade_core.privacy.claims import Claim, local_aggregation_statement
+from pydantic import BaseModel
+
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
-from masquerade_core.privacy.claims import Claim, local_aggregation_statement
 from masquerade_core.seat import Effect, Seat
 from masquerade_core.study import Study, check_section
-from pydantic import BaseModel
-
 from masquerade_protocols import local_aggregation
 
 __all__ = ["PROTOCOLS", "Explanation", "Protocol", "protocol_of"]
@@ -74,32 +74,44 @@ def _local_aggregation_statement(study: Study) -> tuple[Claim, ...]:
     )
 
 
+_LEAVES = """
+Your records stay on your machine. A classifier is trained on them here, before you join.
+
+What leaves: coins that shuffle the parties; the number of your records, split into two random halves of which {lead}
+gets one and Charlie the other, his without your name; noise, encrypted and masked; and your classifier, hidden behind a
+random number as large as the key.
+
+What is published: {shares} random-looking shares. They add up to the sum of the {K} classifiers and of the noise that the
+party with the fewest records drew. Anybody can add them up; that sum is the model.
+"""
+_COLLUSION = """
+Charlie and {lead} must not work together: with both their keys they read everybody's number of records and whose noise
+was taken, though no single classifier. If it was {lead}'s own, they take it off the model.
+
+Charlie and any other party together learn which party has the fewest records, not how many. If it is that party, it can
+take its noise off the model.
+
+The party with the fewest records can do so alone, for it knows the noise: that is the paper's design. With two parties
+it then holds the other's classifier.
+
+Everybody is assumed to follow the protocol. A party that lies about its records, and a Charlie who steers the comparison,
+are not caught.
+"""
+_COST = """
+The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy to whoever sees the model.
+What is proved, and against whom, stands in the privacy statement.
+
+A second run over the same records costs the same again: the costs add up.
+"""
+
+
 def _explain_local_aggregation(study: Study) -> Explanation:
-    rules = study.study
-    return Explanation(
-        leaves=(
-            "Your records stay on your machine. A classifier is trained on them here, before you join.",
-            "What leaves: your share of the coins that shuffle the parties; the number of your records, split into two "
-            f"random halves of which {rules.lead} gets one and Charlie the other, without your name; noise, encrypted "
-            "and masked; and your classifier hidden behind a random number as large as the key.",
-            f"What is published: {study.K + 1} random-looking shares that add up to the {study.K} classifiers' sum plus "
-            "the noise of the party with the fewest records. Anybody can add them up; that sum is the model.",
-        ),
-        collusion=(
-            f"Charlie and {rules.lead} must not work together: with both keys they could read everybody's number of "
-            "records and who drew the noise (though no single classifier).",
-            "Charlie and any other party together learn which party has the fewest records, not how many.",
-            "The party with the fewest records knows the noise, and can take it off the published model. This is the "
-            "paper's design; with two parties it then sees the other's classifier.",
-            "All participants are assumed to follow the protocol. A party that lies about its records, or a Charlie who "
-            "steers the comparison, is not caught.",
-        ),
-        cost=(
-            f"The paper claims that each of your records loses at most epsilon = {study.privacy.epsilon:g} of privacy to "
-            "whoever sees the model. What is proved, and against whom, stands in the privacy statement.",
-            "A second run over the same records costs the same again, and the costs add up.",
-        ),
-    )
+    words = {"lead": study.lead, "K": study.K, "shares": study.K + 1, "epsilon": study.privacy.epsilon}
+
+    def paragraphs(text: str) -> tuple[str, ...]:
+        return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))
+
+    return Explanation(paragraphs(_LEAVES), paragraphs(_COLLUSION), paragraphs(_COST))
 
 
 PROTOCOLS: dict[str, Protocol] = {

@@ -15,11 +15,9 @@ from fractions import Fraction
 from typing import Any
 
 import gmpy2
-import numpy as np
 import pytest
-from masquerade_core.privacy.calibration import paper_scale
 
-from masquerade_core.crypto import comparison
+from masquerade_core.crypto import comparison, shares
 from masquerade_core.crypto.boxes import BOX_OVERHEAD, BoxKey
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import (
@@ -33,6 +31,8 @@ from masquerade_core.crypto.paillier import (
     draw_primes,
 )
 from masquerade_core.crypto.shares import invert, permutation
+from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.calibration import paper_scale
 from masquerade_core.privacy.mechanisms import discrete_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Send
@@ -63,8 +63,8 @@ def test_f1_anybody_tells_neighbours_apart_by_the_sum_modulo_k(K: int, monkeypat
     def guessed() -> bool:
         """Say whether the released sum is that of these records, of which Dave knows all but one."""
         r = run(study, data)
-        w = [la._encode_weights(la.fit(x.X, x.y, study.model.regularization)) for x in data.values()]
-        known = np.sum(np.array(w, dtype=object), axis=0)
+        w = [la._encode_weights(fit(x.X, x.y, study.model.regularization).tolist()) for x in data.values()]
+        known = [sum(column) for column in zip(*w, strict=True)]
         return all((t - k) % K == 0 for t, k in zip(r.total, known, strict=True))
 
     assert not any(guessed() for _ in range(8))  # by chance: K^-30 a run
@@ -392,7 +392,7 @@ def test_g13_the_lead_reads_charlies_permutation(
         return _fresh(a_i.key, lead, (a_i + r_i).to_int())
 
     drawn: list[tuple[int, ...]] = []
-    draw: Callable[[Rng, int], tuple[int, ...]] = la.random_permutation
+    draw: Callable[[Rng, int], tuple[int, ...]] = shares.random_permutation
 
     def noted(rng: Rng, size: int) -> tuple[int, ...]:
         drawn.append(draw(rng, size))
