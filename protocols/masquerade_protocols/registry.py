@@ -81,8 +81,8 @@ What leaves: coins that shuffle the parties; the number of your records, split i
 gets one and Charlie the other, his without your name; noise, encrypted and masked; and your classifier, hidden behind a
 random number as large as the key.
 
-What is published: {shares} random-looking shares. They add up to the sum of the {K} classifiers and of the noise that the
-party with the fewest records drew. Anybody can add them up; that sum is the model.
+What is published: {shares} random-looking shares. They add up to the sum of the {K} classifiers and of the noise that
+the party with the fewest records drew. Anybody can add them up; that sum is the model.
 """
 _COLLUSION = """
 Charlie and {lead} must not work together: with both their keys they read everybody's number of records and whose noise
@@ -94,8 +94,8 @@ take its noise off the model.
 The party with the fewest records can do so alone, for it knows the noise: that is the paper's design. With two parties
 it then holds the other's classifier.
 
-Everybody is assumed to follow the protocol. A party that lies about its records, and a Charlie who steers the comparison,
-are not caught.
+Everybody is assumed to follow the protocol. A party that lies about its records, and a Charlie who steers the
+comparison, are not caught.
 """
 _COST = """
 The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy to whoever sees the model.
