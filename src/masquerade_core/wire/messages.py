@@ -26,6 +26,10 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
+    def __repr_args__(self) -> tuple[()]:
+        """Print no field: a message may hold coins or a share, and a repr ends in a log."""
+        return ()
+
 
 class Whisper(Message):
     """What a party says to parties: it travels in boxes that Charlie relays and cannot open."""
