@@ -1,0 +1,335 @@
+"""The privacy statement: what the paper claims and what is provable, for every view of a run.
+
+A row speaks of one view (who looks), one unit (whose privacy) and one definition. ``epsilon`` is a number only where
+something is proved; otherwise ``provable`` says "none", or "not assessed" where nobody has worked it out.
+
+Conventions of all rows: neighbours differ in one record, replaced, and all sizes n_j are fixed, since the noise's scale
+itself depends on n_(1). Records lie in the unit ball by public bounds alone.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from masquerade_core.errors import LocalProtocolError
+from masquerade_core.learning.erm import TOLERANCE
+from masquerade_core.privacy.calibration import classifier_norm_bound
+from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
+
+__all__ = [
+    "LARGEST_SMALLEST",
+    "NONE",
+    "NOT_ASSESSED",
+    "Claim",
+    "local_aggregation_statement",
+    "provable_delta",
+    "provable_epsilon",
+]
+
+NONE = "none"
+NOT_ASSESSED = "not assessed"
+
+LARGEST_SMALLEST = 1_000_000
+"""Rounding and inexact minimisers are counted for a smallest party of at most this many records."""
+
+_NEIGHBOURS = "replace one record, all sizes fixed"
+_NO_COLLUSION = "nothing: the paper excludes collusion"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the privacy statement.
+
+    Parameters
+    ----------
+    view : str
+        Who looks.
+    unit : str
+        "record" or "party".
+    neighbours : str
+        Which data sets are to be told apart.
+    definition : str
+        "pure", "approximate", "probabilistic" or "none"; "computational" where it holds for bounded adversaries.
+    claimed : str
+        What the paper says.
+    provable : str
+        What is proved: the numbers as text, "none" or "not assessed".
+    epsilon, delta : float or None
+        The same as numbers; None where there is none.
+    holds_at : str
+        With what calibration the study's wish would hold in this view.
+    source : str
+        Paper and theorem, or our derivation.
+    assumptions : tuple of str
+        Who must not collude, and what must be true of the data.
+    text : str
+        The row in plain words.
+    """
+
+    view: str
+    unit: str
+    neighbours: str
+    definition: str
+    claimed: str
+    provable: str
+    epsilon: float | None
+    delta: float | None
+    holds_at: str
+    source: str
+    assumptions: tuple[str, ...]
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value."""
+        return {**asdict(self), "assumptions": list(self.assumptions)}
+
+
+_PARTY_UNIT = Claim(
+    view="released model",
+    unit="party",
+    neighbours="replace all records of one party, all sizes fixed",
+    definition=NONE,
+    claimed="nothing",
+    provable=NOT_ASSESSED,
+    epsilon=None,
+    delta=None,
+    holds_at=NOT_ASSESSED,
+    source=NOT_ASSESSED,
+    assumptions=(),
+    text="Whether a party's data as a whole can be recognised is not worked out: the noise is sized for one record.",
+)
+
+
+def provable_epsilon(
+    *,
+    K: int,
+    d: int,
+    eps: float,
+    Lambda: float,
+    noise: str,
+    fraction_bits: int | None = None,
+    refined: bool = True,
+) -> float:
+    """Return the epsilon that is proved of the released model, where the study's is ``eps``.
+
+    One record moves one w_j by at most Delta_2 = 2 s/(n_j Lambda) in L2 norm, s = 1, or sigma(R) when ``refined``
+    (:func:`~masquerade_core.privacy.calibration.refined_l2_sensitivity`), and so their sum. The sum's noise is K times
+    the average's:
+
+    * "laplace": scale K b, b = 4/(n_(1) eps Lambda), per coordinate, and an L1 norm of sqrt(d) Delta_2 at most:
+      sqrt(d) Delta_2/(K b) = eps s sqrt(d)/(2K).
+    * "l2": rate beta/K, beta = n_(1) Lambda eps/2: beta Delta_2/K = eps s/K.
+
+    Parameters
+    ----------
+    fraction_bits : int, optional
+        F, if what is released lies on a grid of 2^-F. Rounding moves a neighbouring pair apart by up to sqrt(d) 2^-F
+        more, and minimisers of gradient norm gamma by 2 gamma/Lambda; both are counted at ``LARGEST_SMALLEST`` records.
+        Without it the number is that of exact arithmetic.
+
+    References
+    ----------
+    Chaudhuri and Monteleoni 2008, Corollary 2; Rajkumar and Agarwal 2012, equation (2).
+    """
+    slope = 1 / (1 + math.exp(-classifier_norm_bound(Lambda))) if refined else 1.0
+    if fraction_bits is not None:
+        inexact = math.sqrt(d) * 2.0**-fraction_bits + 2 * TOLERANCE / Lambda
+        slope += inexact * LARGEST_SMALLEST * Lambda / 2  # in units of 2/(n Lambda)
+    if noise == "laplace":
+        return eps * slope * math.sqrt(d) / (2 * K)
+    if noise == "l2":
+        return eps * slope / K
+    raise LocalProtocolError(f"there is no statement for noise {noise!r}")
+
+
+def provable_delta(*, d: int, epsilon: float, noise: str) -> float:
+    """Return the delta that goes with a proved ``epsilon``: the slots' bound on the noise, and the sampler's error.
+
+    A draw beyond the bound B aborts the run, with equal probability on neighbours. What is left is the noise x within
+    B whose neighbour's x + v is beyond. For "laplace" its probability is at most sum_i P(|x_i| > B - |v_i|) <=
+    2^-60 exp(Delta_2/(K b)), and Delta_2/(K b) = epsilon/sqrt(d). For "l2" it is at most 2^-60 exp(epsilon), to which
+    the sampler's total variation adds (1 + exp(epsilon)) 2^-60.
+    """
+    if noise == "laplace":
+        return min(1.0, 2.0**-TAIL_BITS * math.exp(min(epsilon / math.sqrt(d), 700)))
+    growth = math.exp(min(epsilon, 700))
+    return min(1.0, 2.0**-TAIL_BITS * growth + 2.0**-L2_TV_BITS * (1 + growth))
+
+
+def local_aggregation_statement(
+    *,
+    K: int,
+    d: int,
+    eps: float,
+    delta: float,
+    Lambda: float,
+    noise: str,
+    fraction_bits: int,
+    colluders: int,
+    min_records: int,
+) -> tuple[Claim, ...]:
+    """Return the statement for ``local-aggregation`` with ``calibration = "paper"``.
+
+    Parameters
+    ----------
+    K, d : int
+        Parties; coordinates, the constant counted.
+    eps, delta : float
+        The study's wish.
+    Lambda : float
+        Regularisation, twice the paper's lambda.
+    noise : str
+        "laplace" or "l2".
+    fraction_bits : int
+        F of the grid 2^-F that everything is rounded to.
+    colluders : int
+        Parties that may side with Charlie.
+    min_records : int
+        The public floor of n_j.
+    """
+    proved = provable_epsilon(K=K, d=d, eps=eps, Lambda=Lambda, noise=noise, fraction_bits=fraction_bits)
+    generic = provable_epsilon(K=K, d=d, eps=eps, Lambda=Lambda, noise=noise, refined=False)
+    proved_delta = provable_delta(d=d, epsilon=proved, noise=noise)
+    rows = _Rows(K, eps, delta, noise, proved, proved_delta, _common_assumptions(min_records))
+    formula = "epsilon sqrt(d)/(2K)" if noise == "laplace" else "epsilon/K"
+    wish = "the wish holds" if rows.wish_holds else "the wish is not proved"
+    t = max(1, colluders)
+    rest = "the other party's classifier" if K == 2 else f"the sum of the {K - 1} other classifiers"  # noqa: PLR2004
+    return (
+        rows.proved(
+            "released model",
+            f"Whoever sees only what is published: {wish}. The generic bound on how far a record moves a classifier "
+            f"gives {formula} = {_number(generic)}; the slopes that can occur at this regularization give "
+            f"{_number(proved)}, with rounding and inexact minimisers counted.",
+            "the published shares are masked with keys that no outsider can compute",
+        ),
+        rows.proved(
+            "Charlie",
+            "Charlie sees masked numbers, a bracket of unnamed sizes that is the same for all sizes, and the model. He "
+            "cannot take the noise off, since every party masks it, and learns no size.",
+            "Charlie colludes with nobody, and cannot break the boxes or the lead's Paillier key",
+        ),
+        rows.proved(
+            "one party, not the smallest",
+            "A party knows its own records and its own noise, which was not selected. Of the others' records it learns "
+            "what the model tells. The lead, too: the numbers it opens are blinded.",
+            "the party colludes with nobody, and cannot break the boxes or Charlie's Paillier key",
+        ),
+        rows.none(
+            "the party with the fewest records",
+            "neither Charlie nor any of the parties can individually remove the noise (section 3.2, b)",
+            f"It drew the noise and knows it. It can take it off the model, see that what is left makes sense, and so "
+            f"holds {rest} exactly.",
+        ),
+        rows.proved(
+            "Charlie with the lead, which is not the smallest party",
+            "Together they hold both keys and read every party's number of records, and so who drew the noise. Of the "
+            "other classifiers they see the sum, with the noise on it.",
+            "the lead is not the party with the fewest records, else nothing is left to prove",
+            claimed=_NO_COLLUSION,
+        ),
+        rows.proved(
+            f"Charlie with {t} {'party' if t == 1 else 'parties'}, the smallest not among them",
+            "Together they know the permutation, and so which party has the fewest records; with the lead among them "
+            "all sizes. Of the other classifiers they see the sum, with the noise on it.",
+            "the party with the fewest records is honest; nobody knows beforehand who that is",
+            claimed=_NO_COLLUSION,
+        ),
+        rows.none(
+            "Charlie or any party, together with the smallest party",
+            _NO_COLLUSION,
+            "The smallest party knows the noise, and whoever learns it from that party can take it off.",
+        ),
+        rows.none(
+            "Charlie or a party that breaks the rules",
+            "nothing: the paper assumes that all follow the protocol",
+            "A Charlie who selects nobody's noise, a lead that steers the comparison, or a party that claims to have "
+            "the fewest records and draws no noise gets a model without noise, and is not caught.",
+        ),
+        _PARTY_UNIT,
+    )
+
+
+def _common_assumptions(min_records: int) -> tuple[str, ...]:
+    preprocessing = (
+        "records are encoded by public bounds and clipped to norm 1; no other preprocessing, bound, epsilon or "
+        "regularization was chosen by looking at them"
+    )
+    return (
+        "everybody follows the protocol",
+        preprocessing,
+        f"each local classifier is the exact minimiser up to a gradient norm of {TOLERANCE:g}, which is counted",
+        f"the smallest party has at least {min_records:,} and at most {LARGEST_SMALLEST:,} records",
+        "the numbers of records are not covered by epsilon: what hides them is the masking alone",
+        "the model is released once; every further run over the same records adds its own epsilon",
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What the rows of one statement have in common."""
+
+    K: int
+    eps: float
+    wished_delta: float
+    noise: str
+    epsilon: float
+    delta: float
+    assumptions: tuple[str, ...]
+
+    @property
+    def wish_holds(self) -> bool:
+        """Whether what is proved is what was wished; a chance of 2^-40 counts as none."""
+        return self.epsilon <= self.eps and self.delta <= max(self.wished_delta, 2.0**-40)
+
+    @property
+    def _claimed(self) -> str:
+        where = "Theorem 4.1" if self.noise == "laplace" else "Rajkumar and Agarwal, footnote 2"
+        return f"pure, epsilon = {_number(self.eps)} ({where})"
+
+    def proved(self, view: str, text: str, *assumptions: str, claimed: str = "") -> Claim:
+        """Return a row for a view that is no more than the model, masked as it may be."""
+        if self.noise == "laplace":
+            law = "b = 2 s sqrt(d)/(K n_(1) Lambda epsilon)"
+        else:
+            law = "beta = K n_(1) Lambda epsilon/(2 s)"
+        at = self.eps**2 / self.epsilon  # what is proved is proportional to the study's epsilon
+        return Claim(
+            view=view,
+            unit="record",
+            neighbours=_NEIGHBOURS,
+            definition="approximate, computational",
+            claimed=claimed or self._claimed,
+            provable=f"epsilon = {_number(self.epsilon)}, delta = {self.delta:.1e}",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            holds_at=f"{law}; that is this noise with epsilon = {at:.3g} in the study",
+            source="our derivation from Chaudhuri and Monteleoni 2008, Corollary 2",
+            assumptions=(*self.assumptions, *assumptions),
+            text=text,
+        )
+
+    def none(self, view: str, claimed: str, text: str) -> Claim:
+        """Return a row for a view against which nothing can be proved."""
+        return Claim(
+            view=view,
+            unit="record",
+            neighbours=_NEIGHBOURS,
+            definition=NONE,
+            claimed=claimed,
+            provable=NONE,
+            epsilon=None,
+            delta=None,
+            holds_at="no scale of this noise; it takes a protocol in which nobody knows the noise",
+            source="Pathak, Rane, Raj 2010, section 3.2, Stages 2 and 3, by inspection",
+            assumptions=(),
+            text=text,
+        )
+
+
+def _number(value: float) -> str:
+    """Round up to four significant digits, for a bound must not be rounded down."""
+    if value <= 0 or not math.isfinite(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.4g}"
