@@ -1,0 +1,217 @@
+"""Drives one role of one run: the role in a thread of its own, the sockets in this one.
+
+So long arithmetic never starves the sockets, and the sockets' state needs no locks: the two threads meet only where
+an effect is handed over and where its answer comes back. The result of a ``once`` passes through the form in which it
+would be written down, so that a role gets exactly what it would get after a restart.
+"""
+
+import contextlib
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.seat import Effect, Once
+from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.session import Session
+from masquerade_host.transport import wait
+
+__all__ = ["run_role"]
+
+_TICK = 100  # milliseconds between two looks at the clock
+_RETRY = 10  # the same, while frames wait that the network does not take
+_LAST_WORDS = 1.0  # seconds for an abort to leave, or for Charlie's verdict to come
+_LINGER = 2000  # milliseconds for ZeroMQ to hand its last frames to the system
+
+Role = Coroutine[Effect, Any, Any]
+
+
+@dataclass(frozen=True)
+class _Returned:
+    result: Any
+
+
+@dataclass(frozen=True)
+class _Raised:
+    error: BaseException
+
+
+class _AbandonedError(Exception):
+    """Nobody waits for this role any more."""
+
+
+class _RoleThread(threading.Thread):
+    """Steps a role. A daemon: arithmetic under way must not keep an ended run's process alive."""
+
+    def __init__(self, role: Role, rng: Rng, bell: socket.socket) -> None:
+        super().__init__(name="role", daemon=True)
+        self._role = role
+        self._rng = rng
+        self._bell = bell
+        self.asked: queue.SimpleQueue[Effect | _Returned | _Raised] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._abandoned = False
+
+    def run(self) -> None:
+        """Step the role to its end, whatever that is."""
+        answer: Any = None
+        try:
+            while True:
+                effect = self._role.send(answer)
+                if isinstance(effect, Once):
+                    answer = unpack_plain(pack_plain(effect.compute(self._rng)))
+                else:
+                    answer = self._ask(effect)
+        except StopIteration as stop:
+            self._tell(_Returned(stop.value))
+        except _AbandonedError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for this one
+            self._tell(_Raised(error))
+        finally:
+            self._role.close()
+
+    def _tell(self, what: Effect | _Returned | _Raised) -> None:
+        self.asked.put(what)
+        with contextlib.suppress(OSError):  # the run may have ended meanwhile
+            self._bell.send(b"\0")
+
+    def _ask(self, effect: Effect) -> Any:
+        self._tell(effect)
+        answer = self._answers.get()
+        if self._abandoned:
+            raise _AbandonedError
+        return answer
+
+    def answer(self, value: Any) -> None:
+        """Let the role go on."""
+        self._answers.put(value)
+
+    def abandon(self) -> None:
+        """Let the role end at its next await."""
+        self._abandoned = True
+        self._answers.put(None)
+
+
+def run_role(role: Role, session: Session, rng: Rng) -> Any:
+    """Run a role against a session until everybody is done, and return what the role returned.
+
+    SIGTERM and SIGINT end the run cleanly, where this is the process's main thread.
+
+    Parameters
+    ----------
+    role : coroutine
+        Of ``masquerade_protocols``; its seat's name and run id are the session's.
+    session : Session
+    rng : SystemRng
+        No other source is allowed between processes.
+
+    Raises
+    ------
+    MasqueradeError
+        The run ended without a result; the others were told why.
+    """
+    if type(rng) is not SystemRng:
+        role.close()
+        raise RefusedLocally(
+            "a run between processes draws from the operating system alone, never from a seed",
+            "seeds are for 'masquerade simulate'",
+        )
+    bell, ringer = socket.socketpair()
+    bell.setblocking(False)
+    ringer.setblocking(False)
+    thread = _RoleThread(role, rng, ringer)
+    with bell, ringer, _signals(ringer) as caught:
+        try:
+            result = _converse(session, thread, bell, caught)
+        except MasqueradeError as error:
+            raise _say_why(session, bell, error) from error.__cause__
+        except BaseException:
+            _say_why(session, bell, None)
+            raise
+        finally:
+            thread.abandon()
+            session.stats.end()
+            if session.link is not None:
+                session.link.close(_LINGER)
+        return result
+
+
+def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught: list[int]) -> Any:
+    result: Any = None
+    session.open()
+    thread.start()
+    while not session.closed:
+        _sleep(session, bell)
+        if caught:
+            raise RunFailed(f"stopped by {signal.Signals(caught[0]).name}: nothing was released from here")
+        while not thread.asked.empty():
+            match thread.asked.get():
+                case _Returned(value):
+                    result = value
+                    session.finish()
+                case _Raised(error):
+                    raise error
+                case effect:
+                    session.begin(effect)
+        if not session.closed:
+            session.step()
+        for answer in session.answers():
+            thread.answer(answer)
+    _flush(session, bell)
+    return result
+
+
+def _sleep(session: Session, bell: socket.socket) -> None:
+    link = session.link
+    wait(link.sockets if link else (), bell, _RETRY if link and link.busy else _TICK)
+    with contextlib.suppress(BlockingIOError):
+        bell.recv(4096)
+
+
+def _flush(session: Session, bell: socket.socket) -> None:
+    """Hand ZeroMQ what still waits."""
+    link, until = session.link, time.monotonic() + _LAST_WORDS
+    while link is not None and link.busy and time.monotonic() < until:
+        wait((), bell, _RETRY)
+        link.flush()
+
+
+def _say_why(session: Session, bell: socket.socket, error: MasqueradeError | None) -> MasqueradeError:
+    """Tell the others why this run ends; return the error to raise, which may be Charlie's better one."""
+    session.abort(error)
+    _flush(session, bell)
+    until = time.monotonic() + _LAST_WORDS
+    while isinstance(error, DeadlinePassed) and session.link is not None and time.monotonic() < until:
+        if (verdict := session.hear_verdict()) is not None:
+            return verdict
+        wait(session.link.sockets, bell, _TICK)
+    return error if error is not None else RunFailed("the run ended here by an error of this program")
+
+
+@contextlib.contextmanager
+def _signals(bell: socket.socket) -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of dying of them."""
+    caught: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        with contextlib.suppress(OSError):
+            bell.send(b"\0")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,390 @@
+"""ZeroMQ, used as a lossy pipe with authenticated ends and nothing more.
+
+Charlie binds a ROUTER, parties connect a DEALER outwards. CURVE is always on. Who a peer is says the key that the
+handshake has proved, which ZeroMQ attaches to every message as ``User-Id``; routing ids are only return addresses. A
+socket is used by the one thread that made it. What ZeroMQ cannot send at once waits here and is offered again.
+"""
+
+import contextlib
+import errno
+import ipaddress
+import socket
+import threading
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import recv_monitor_message
+
+from masquerade_core.errors import BadInput
+from masquerade_core.wire.frames import MAX_FRAME
+from masquerade_host.keyfiles import Keys
+
+__all__ = ["Arrival", "CharlieSocket", "Happening", "PartySocket", "speaks_curve", "wait"]
+
+_DOMAIN = "masquerade"
+_HIGH_WATER = 256  # frames per peer inside ZeroMQ
+_DENIED = 400  # our ZAP handler's "not in the roster"
+_BLOCKED = (errno.EAGAIN, errno.EHOSTUNREACH)  # the peer is slow, or its connection is gone
+
+
+def _harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
+    sock.linger = 0
+    sock.sndhwm = sock.rcvhwm = _HIGH_WATER
+    sock.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME)
+    sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
+    sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
+    sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15000)
+    sock.setsockopt(zmq.HEARTBEAT_TTL, 15000)
+    sock.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    sock.curve_secretkey = z85.encode(keys.curve)
+    sock.curve_publickey = z85.encode(keys.public.curve)
+
+
+def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, milliseconds: int) -> None:
+    """Sleep until a socket has something, the bell rings, or the time is over."""
+    poller = zmq.Poller()
+    poller.register(bell, zmq.POLLIN)
+    for sock in sockets:
+        poller.register(sock, zmq.POLLIN)
+    poller.poll(milliseconds)
+
+
+class _Doorkeeper(threading.Thread):
+    """The ZAP handler: admits the roster's CURVE keys, and whoever else comes is denied. It never raises.
+
+    References
+    ----------
+    ZeroMQ RFC 27 (ZAP). Without ``ZAP_ENFORCE_DOMAIN`` a server with no handler admits everybody.
+    """
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", allowed: Collection[bytes]) -> None:
+        super().__init__(name="doorkeeper", daemon=True)
+        self._allowed = frozenset(allowed)
+        self._socket = context.socket(zmq.REP)
+        self._socket.linger = 0
+        self._socket.bind("inproc://zeromq.zap.01")
+        self.denied: deque[bytes] = deque(maxlen=64)
+
+    def run(self) -> None:
+        """Answer until the context ends."""
+        with contextlib.suppress(zmq.ZMQError):
+            while True:
+                self._socket.send_multipart(self._judge(self._socket.recv_multipart()))
+        self._socket.close(0)
+
+    def _judge(self, request: list[bytes]) -> list[bytes]:
+        sequence = request[1] if len(request) > 1 else b""
+        # version, sequence, domain, address, identity, mechanism, CURVE key
+        match request:
+            case [b"1.0", _, domain, _, _, b"CURVE", key] if domain == _DOMAIN.encode() and key in self._allowed:
+                return [b"1.0", sequence, b"200", b"OK", z85.encode(key), b""]
+            case [*_, key]:
+                self.denied.append(key)
+        return [b"1.0", sequence, str(_DENIED).encode(), b"not in the roster", b"", b""]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One ZeroMQ message at Charlie: whose key it came under, the way back, and the frame (None: not one frame)."""
+
+    name: str
+    route: bytes
+    data: bytes | None
+
+
+class CharlieSocket:
+    """Charlie's end: a bound ROUTER that the roster's keys alone can talk to.
+
+    Parameters
+    ----------
+    address : str
+        ``tcp://host:port`` of this machine.
+    keys : Keys
+        Charlie's.
+    roster : mapping of str to bytes
+        Each party's CURVE key.
+
+    Raises
+    ------
+    BadInput
+        The port is in use, or the address is not this machine's.
+    """
+
+    def __init__(self, address: str, keys: Keys, roster: Mapping[str, bytes]) -> None:
+        self._names = {z85.encode(key).decode(): name for name, key in roster.items()}
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._doorkeeper = _Doorkeeper(self._context, roster.values())
+        self._doorkeeper.start()
+        self._router = self._context.socket(zmq.ROUTER)
+        _harden(self._router, keys)
+        self._router.curve_server = True
+        self._router.zap_domain = _DOMAIN.encode()
+        self._router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._router.setsockopt(zmq.BACKLOG, 1024)
+        self._routes: dict[str, bytes] = {}
+        self._outbox: dict[str, deque[bytes]] = {name: deque() for name in roster}
+        try:
+            self._bind(address)
+        except BaseException:
+            self.close(0)
+            raise
+
+    def _bind(self, address: str) -> None:
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        host = host.strip("[]")
+        numeric = _numeric_host(host)
+        self._router.ipv6 = ":" in numeric
+        try:
+            self._router.bind(f"tcp://[{numeric}]:{port}" if ":" in numeric else f"tcp://{numeric}:{port}")
+        except zmq.ZMQError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise BadInput(
+                    f"{address} is in use by another process", "end that process, or choose another port in the study"
+                ) from error
+            if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+                raise BadInput(
+                    f"{host} is not an address of this machine",
+                    f"run Charlie where the study says, or listen elsewhere: --listen tcp://0.0.0.0:{port}",
+                ) from error
+            raise BadInput(f"Charlie cannot listen at {address}: {error.strerror}", "choose another port") from error
+
+    @property
+    def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
+        """What to wait for."""
+        return (self._router,)
+
+    @property
+    def address(self) -> str:
+        """Where this socket really listens."""
+        return self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    @property
+    def busy(self) -> bool:
+        """Whether frames wait that ZeroMQ has not taken yet."""
+        return any(self._outbox[name] for name in self._routes)
+
+    def waiting(self, name: str) -> int:
+        """Return how many bytes wait for a party."""
+        return sum(map(len, self._outbox[name]))
+
+    def denied(self) -> int:
+        """Return how many strangers were turned away since the last call."""
+        count = 0
+        while self._doorkeeper.denied:
+            self._doorkeeper.denied.popleft()
+            count += 1
+        return count
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Take what has arrived, at most as much as ZeroMQ buffers, so that the clock is looked at in between."""
+        for _ in range(_HIGH_WATER):
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            payload = frames[-1]
+            name = self._names[str(payload.get("User-Id"))]
+            data = payload.bytes if len(frames) == 2 else None  # noqa: PLR2004 - the routing id and one frame
+            yield Arrival(name, frames[0].bytes, data)
+
+    def found(self, name: str, route: bytes) -> None:
+        """Remember the way back to a party, once a valid signature has come along it."""
+        self._routes[name] = route
+
+    def forget(self, name: str) -> None:
+        """Drop what waits for a party that comes anew."""
+        self._outbox[name].clear()
+
+    def send(self, name: str, data: bytes) -> None:
+        """Send a frame to a party, now or when its connection takes it."""
+        self._outbox[name].append(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Offer ZeroMQ what waits."""
+        for name, route in self._routes.items():
+            waiting = self._outbox[name]
+            while waiting:
+                try:
+                    self._router.send_multipart((route, waiting[0]), zmq.NOBLOCK)
+                except zmq.ZMQError as error:
+                    if error.errno not in _BLOCKED:
+                        raise
+                    break
+                waiting.popleft()
+
+    def close(self, linger: int) -> None:
+        """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
+        self._router.close(linger)
+        self._context.term()
+        self._doorkeeper.join()
+
+
+def _numeric_host(host: str) -> str:
+    """Resolve a name, for ZeroMQ binds to numbers only; an unknown name is left for it to refuse."""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(host))
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][4][0])
+    except OSError as error:
+        raise BadInput(
+            f"the name {host} is not known here, so Charlie cannot listen at it",
+            "run Charlie where the study says, or listen elsewhere: --listen tcp://0.0.0.0:PORT",
+        ) from error
+
+
+class Happening(Enum):
+    """What a party's connection attempt came to."""
+
+    CONNECTED = auto()
+    DENIED = auto()  # the other side is Charlie, and this key is not on his list
+    FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or bad luck
+    FOREIGN = auto()  # somebody answers who speaks something else; ZeroMQ does not try again
+    LOST = auto()  # an established connection broke; ZeroMQ connects again
+
+
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED
+_FAILURES = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+
+
+class PartySocket:
+    """A party's end: a DEALER that connects outwards to the one server key of the study.
+
+    Parameters
+    ----------
+    address : str
+        Charlie's, as in the study.
+    keys : Keys
+        This party's.
+    server_key : bytes
+        Charlie's CURVE key.
+    """
+
+    def __init__(self, address: str, keys: Keys, server_key: bytes) -> None:
+        self._address = address
+        self._keys = keys
+        self._server_key = server_key
+        self._outbox: deque[bytes] = deque()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._outbox.clear()
+        self._established = False
+        self._judged = True
+        self._dealer = self._context.socket(zmq.DEALER)
+        _harden(self._dealer, self._keys)
+        self._dealer.curve_serverkey = z85.encode(self._server_key)
+        self._dealer.ipv6 = "[" in self._address
+        self._dealer.immediate = True
+        self._dealer.reconnect_ivl = 250
+        self._dealer.reconnect_ivl_max = 2000
+        self._dealer.setsockopt(zmq.CONNECT_TIMEOUT, 5000)
+        self._monitor = self._dealer.get_monitor_socket(_EVENTS | _FAILURES)
+        self._dealer.connect(self._address)
+
+    def reopen(self) -> None:
+        """Throw the connection away, with all that waits on it, and make another."""
+        self._disconnect(0)
+        self._connect()
+
+    def _disconnect(self, linger: int) -> None:
+        self._dealer.disable_monitor()
+        self._monitor.close(0)
+        self._dealer.close(linger)
+
+    @property
+    def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
+        """What to wait for."""
+        return (self._dealer, self._monitor)
+
+    @property
+    def busy(self) -> bool:
+        """Whether frames wait that ZeroMQ has not taken yet."""
+        return bool(self._outbox)
+
+    def happenings(self) -> Iterator[Happening]:
+        """Take what the connection went through since the last call."""
+        while self._monitor.poll(0):
+            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+            happening = self._read(event["event"], event["value"])
+            if happening is not None:
+                yield happening
+
+    def _read(self, event: int, value: int) -> Happening | None:
+        happening: Happening | None = None
+        match event:
+            case zmq.EVENT_CONNECTED:
+                self._judged = False
+                return None
+            case zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                happening, self._established = Happening.CONNECTED, True
+            case zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                happening = Happening.DENIED if value == _DENIED else Happening.FAILED
+            case zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+                happening = Happening.FOREIGN
+            case zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+                happening = Happening.FAILED
+            case zmq.EVENT_DISCONNECTED if self._established:
+                happening, self._established = Happening.LOST, False
+            case zmq.EVENT_DISCONNECTED if not self._judged:
+                # libzmq says no more than this about a greeting that is not ZeroMQ's, and gives up silently.
+                happening = Happening.FOREIGN
+        self._judged = True
+        return happening
+
+    def arrivals(self) -> Iterator[bytes | None]:
+        """Take what has arrived from Charlie; None for a message that is not one frame."""
+        for _ in range(_HIGH_WATER):
+            try:
+                frames = self._dealer.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            yield frames[0] if len(frames) == 1 else None
+
+    def send(self, data: bytes) -> None:
+        """Send a frame to Charlie, now or when the connection takes it."""
+        self._outbox.append(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Offer ZeroMQ what waits."""
+        while self._outbox:
+            try:
+                self._dealer.send(self._outbox[0], zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._outbox.popleft()
+
+    def close(self, linger: int) -> None:
+        """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
+        self._disconnect(linger)
+        self._context.term()
+
+
+def speaks_curve(address: str) -> bool:
+    """Ask whoever listens at ``address`` for its ZMTP greeting, and say whether it is a CURVE server's.
+
+    A handshake that breaks off looks the same for a wrong key as for a proxy with nobody behind it; this tells the two
+    apart. Greeting: 0xFF, 8 bytes, 0x7F, version 3.x, mechanism in 20 bytes, as-server, filler; 64 bytes.
+
+    References
+    ----------
+    ZeroMQ RFC 37 (ZMTP 3.1), section "Greeting".
+    """
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
+    received = b""
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0) as connection:
+            connection.sendall(greeting)
+            while len(received) < len(greeting) and (part := connection.recv(len(greeting) - len(received))):
+                received += part
+    except OSError:
+        return False
+    return received[:1] == b"\xff" and received[9:10] == b"\x7f" and received[12:32] == b"CURVE".ljust(20, b"\0")
