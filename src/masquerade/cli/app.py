@@ -1,0 +1,62 @@
+"""The command tree, and the one place where a command's end becomes an exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from masquerade.cli import keys, study
+from masquerade.cli.output import Outcome, describe, emit, wants_json
+
+__all__ = ["app", "main", "run"]
+
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
+
+app = typer.Typer(
+    name="masquerade",
+    help="Several data owners and an untrusted curator learn one classifier together; nobody sees anybody's records.",
+    epilog="Begin with: masquerade demo",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(keys.app, name="keys")
+app.add_typer(study.app, name="study")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from masquerade_core import __version__
+
+        sys.stdout.write(f"masquerade {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    del version
+    if context.invoked_subcommand is None:
+        sys.stderr.write(context.get_help() + "\n")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing is raised, and nothing but the answer is on stdout."""
+    as_json = wants_json(arguments)
+    try:
+        outcome = app(list(arguments), prog_name="masquerade", standalone_mode=False)
+        if outcome == _INTERRUPTED:
+            raise KeyboardInterrupt  # noqa: TRY301
+        return emit(outcome, as_json=as_json) if isinstance(outcome, Outcome) else int(outcome or 0)
+    except BrokenPipeError:  # whoever read our stdout went away: head, a closed pager
+        return 1
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the process's outermost edge
+        return emit(describe(error), as_json=as_json)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""``masquerade keys``: who I am at the table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+if TYPE_CHECKING:
+    from masquerade_core.identity import PublicKeys
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Make a participant's keys, or show their public half.", no_args_is_help=True)
+
+
+@app.command()
+def new(
+    file: Annotated[Path, typer.Argument(help="Where the secret keys are written, readable by you alone.")],
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Make a participant's keys; the public half goes to stdout."""
+    from masquerade_host.keyfiles import make_keys
+
+    del output_format
+    return _outcome(make_keys(file).public, file, f"Your secret keys are in {file}: keep it, and show it to nobody.")
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="A file that 'masquerade keys new' made.")],
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Show the public half of a participant's keys, and its fingerprint."""
+    from masquerade_host.keyfiles import load_keys
+
+    del output_format
+    return _outcome(load_keys(file).public, file, f"The public half of {file}:")
+
+
+def _outcome(public: "PublicKeys", file: Path, message: str) -> Outcome:
+    from rich.markup import escape
+
+    return Outcome(
+        message,
+        {"file": str(file), "public_key": str(public), "fingerprint": public.fingerprint()},
+        hint="send the mq1 line to the coordinator; then compare the fingerprint over the telephone",
+        shown=(escape(message), f"fingerprint  [bold]{public.fingerprint()}[/]"),
+        stdout=f"{public}\n",
+    )

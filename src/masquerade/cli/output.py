@@ -1,0 +1,151 @@
+"""What a command gives back, and how it is shown: words to stderr, one JSON object to stdout."""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from masquerade_core.errors import MasqueradeError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["SCHEMA_VERSION", "Format", "FormatOption", "Outcome", "describe", "emit", "wants_json"]
+
+SCHEMA_VERSION = 1
+
+_TRACEBACK = "MASQUERADE_TRACEBACK"
+
+
+class Format(StrEnum):
+    """How a command answers."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="Words for people on stderr, or one JSON object on stdout.")
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command has to say.
+
+    Parameters
+    ----------
+    message : str
+        One sentence.
+    data : mapping
+        JSON values, for ``--format json``.
+    hint : str
+        What to do next.
+    shown : sequence of renderable
+        For people, on stderr; by default the message.
+    stdout : str
+        What a text run puts on stdout to be piped on: a key, a table.
+    error_code, exit_code
+        Of a command that found something wrong without failing itself, as ``doctor`` does.
+    """
+
+    message: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
+    shown: "Sequence[RenderableType]" = ()
+    stdout: str = ""
+    error_code: str | None = None
+    exit_code: int = 0
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the object that ``--format json`` prints."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": "error" if self.exit_code else "ok",
+            "error_code": self.error_code,
+            "message": self.message,
+            "hint": self.hint,
+            "data": dict(self.data),
+        }
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Say whether JSON was asked for, also where the command line cannot be understood otherwise."""
+    pairs = pairwise(arguments)
+    return "--format=json" in arguments or ("--format", "json") in pairs
+
+
+def describe(error: BaseException) -> Outcome:
+    """Turn whatever ended a command into words and an exit code.
+
+    Of an error that nobody foresaw only type and place are shown: its text could hold a record.
+    """
+    match error:
+        case MasqueradeError():
+            return Outcome(
+                error.message,
+                hint=error.hint,
+                error_code=error.error_code,
+                exit_code=error.exit_code,
+                data=_more(error),
+            )
+        case typer.TyperException():
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "masquerade"
+            return Outcome(error.format_message(), hint=f"see '{command} --help'", error_code="usage", exit_code=4)
+        case KeyboardInterrupt() | typer.Abort():
+            return Outcome("stopped by you; nothing was released", error_code="run_failed", exit_code=1)
+        case _:
+            if os.environ.get(_TRACEBACK):
+                traceback.print_exception(error, file=sys.stderr)
+            frames = traceback.extract_tb(error.__traceback__)
+            place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
+            return Outcome(
+                f"this is a bug: {type(error).__name__}{place}",
+                hint=f"please report it; {_TRACEBACK}=1 shows more (read it before you pass it on: it may show data)",
+                error_code="bug",
+                exit_code=5,
+            )
+
+
+def _more(error: MasqueradeError) -> dict[str, Any]:
+    """What an error knows besides its sentence: who was waited for, or whose fault it was."""
+    waited_for, peer = getattr(error, "waited_for", ()), getattr(error, "peer", "")
+    return ({"waited_for": list(waited_for)} if waited_for else {}) | ({"peer": peer} if peer else {})
+
+
+def emit(outcome: Outcome, *, as_json: bool) -> int:
+    """Show an outcome and return its exit code."""
+    if as_json:
+        json.dump(outcome.envelope(), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        sys.stdout.write("\n")
+    else:
+        if outcome.stdout:
+            sys.stdout.write(outcome.stdout)
+            sys.stdout.flush()
+        _show(outcome)
+    return outcome.exit_code
+
+
+def _show(outcome: Outcome) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True, highlight=False)
+    for part in outcome.shown:
+        console.print(part)
+    if outcome.exit_code:
+        console.print(f"[bold red]error:[/] {escape(outcome.message)}", soft_wrap=True)
+    elif not outcome.shown:
+        console.print(escape(outcome.message), soft_wrap=True)
+    if outcome.hint:
+        console.print(
+            f"[dim]{'what to do:' if outcome.exit_code else 'next:'}[/] {escape(outcome.hint)}", soft_wrap=True
+        )

@@ -1,0 +1,157 @@
+"""``masquerade study``: write, check and explain the file that everybody agrees on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+if TYPE_CHECKING:
+    from masquerade_core.identity import PublicKeys
+    from masquerade_core.study import Study
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Write, check and explain a study file.", no_args_is_help=True)
+
+StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)]
+
+
+@app.command()
+def new(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")],
+    protocol: Annotated[str, typer.Option(help="The protocol.")] = "local-aggregation",
+    name: Annotated[str, typer.Option(help="The study's name.")] = "my-study",
+    party: Annotated[
+        list[str] | None, typer.Option("--party", help="NAME or NAME=PUBLICKEY; once for each party.")
+    ] = None,
+    curator_key: Annotated[str | None, typer.Option(help="Charlie's public key.")] = None,
+    address: Annotated[str, typer.Option(help="Where the parties reach Charlie.")] = "tcp://127.0.0.1:5555",
+    feature: Annotated[
+        list[str] | None, typer.Option("--feature", help="NAME:MIN:MAX or NAME:LEVEL,LEVEL,...; once for each column.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="NAME:POSITIVE, the column to predict.")] = None,
+    epsilon: Annotated[float, typer.Option(help="The privacy wish.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="The probability that epsilon does not hold.")] = 1e-6,
+    min_records: Annotated[int, typer.Option(help="The fewest records a party may have.")] = 100,
+    lead: Annotated[
+        str | None, typer.Option(help="The party that holds the parties' key.  [default: the first]")
+    ] = None,
+    regularization: Annotated[float, typer.Option(help="Lambda.")] = 0.02,
+    deadline: Annotated[float, typer.Option(help="Seconds of silence before everybody gives up.")] = 600.0,
+    key_bits: Annotated[int, typer.Option(help="2048 or 3072; smaller for simulations only.")] = 2048,
+    throwaway_keys: Annotated[
+        bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
+    ] = False,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Write a commented study file, with placeholders for keys that are not given."""
+    from masquerade.template import Draft, parse_feature, parse_label, throwaway_key
+    from masquerade_core.identity import PublicKeys
+
+    del output_format
+    missing = throwaway_key if throwaway_keys else lambda: None
+    extra: dict[str, Any] = {}
+    if feature:
+        extra["features"] = [parse_feature(text) for text in feature]
+    if label:
+        extra["label"] = parse_label(label)
+    draft = Draft(
+        parties=[(who, key or missing()) for who, key in map(_party, party or ["site-a", "site-b", "site-c"])],
+        curator_key=PublicKeys.parse(curator_key) if curator_key else missing(),
+        name=name,
+        protocol=protocol,
+        address=address,
+        epsilon=epsilon,
+        delta=delta,
+        min_records=min_records,
+        lead=lead,
+        regularization=regularization,
+        deadline_seconds=deadline,
+        key_bits=key_bits,
+        **extra,
+    )
+    draft.write(output)
+    return Outcome(
+        f"{output} is a study of {len(draft.parties)} parties"
+        + ("" if draft.complete else ", with places left for keys"),
+        {"file": str(output), "parties": [who for who, _ in draft.parties], "complete": draft.complete},
+        hint=f"read it through, then: masquerade study check {output}",
+    )
+
+
+@app.command()
+def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
+    """Say whether a study file can be used, and what is wrong with it if not."""
+    from masquerade_core.study import Study
+    from masquerade_protocols import protocol_of
+
+    del output_format
+    loaded = Study.load(study, in_memory=True)
+    protocol = protocol_of(loaded)
+    network = loaded.crypto.key_bits >= 2048  # noqa: PLR2004
+    warning = "" if network else f"; with {loaded.crypto.key_bits}-bit keys it is for simulations only"
+    return Outcome(
+        f"{study} is a valid study: {protocol.name}, {loaded.K} parties, {loaded.d} coordinates, "
+        f"epsilon = {loaded.privacy.epsilon:g}{warning}",
+        _summary(loaded),
+        hint=f"masquerade study show {study}",
+    )
+
+
+@app.command()
+def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
+    """Explain a study in plain words: what leaves, who must not collude, what it costs, who takes part."""
+    from masquerade.report import explained
+    from masquerade_core.study import Study
+    from masquerade_protocols import protocol_of
+
+    del output_format
+    loaded = Study.load(study, in_memory=True)
+    explanation = protocol_of(loaded).explain(loaded)
+    return Outcome(
+        f"study {loaded.study.name!r} in plain words",
+        _summary(loaded)
+        | {
+            "leaves": list(explanation.leaves),
+            "collusion": list(explanation.collusion),
+            "cost": list(explanation.cost),
+        },
+        hint="compare the study's fingerprint, and each key's, with the others over the telephone",
+        shown=explained(loaded, explanation),
+    )
+
+
+def _party(text: str) -> "tuple[str, PublicKeys | None]":
+    from masquerade_core.errors import BadInput
+    from masquerade_core.identity import PublicKeys
+
+    name, given, key = text.partition("=")
+    if not given:
+        return name, None
+    try:
+        return name, PublicKeys.parse(key)
+    except BadInput as error:
+        raise BadInput(f"what stands after --party {name}= {error.message}", error.hint) from error
+
+
+def _summary(study: "Study") -> dict[str, Any]:
+    from masquerade.report import study_fingerprint
+
+    return {
+        "name": study.study.name,
+        "fingerprint": study_fingerprint(study),
+        "protocol": study.study.protocol,
+        "n_parties": study.K,
+        "n_features": study.d,
+        "epsilon": study.privacy.epsilon,
+        "delta": study.privacy.delta,
+        "calibration": study.privacy.calibration,
+        "lead": study.lead,
+        "address": study.address,
+        "curator": {"public_key": str(study.curator.key), "fingerprint": study.curator.key.fingerprint()},
+        "parties": [
+            {"name": p.name, "public_key": str(p.key), "fingerprint": p.key.fingerprint()} for p in study.parties
+        ],
+    }

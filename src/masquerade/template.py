@@ -1,0 +1,228 @@
+"""A new study as commented TOML: the file that a coordinator edits, sends around and keeps."""
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from masquerade_core.errors import BadInput
+from masquerade_core.identity import PublicKeys
+from masquerade_core.study import Feature, Label, Study
+from masquerade_protocols import protocol_of
+
+__all__ = ["Draft", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
+
+PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
+"""Stands where a public key belongs; a study with it does not pass the check."""
+
+_NUMERIC_PARTS = 3
+
+_EXAMPLE_FEATURES = (Feature(name="age", min=0.0, max=120.0), Feature(name="sex", levels=("f", "m")))
+_EXAMPLE_LABEL = Label(name="outcome", positive="yes")
+
+
+def new_nonce() -> str:
+    """Draw what makes this study's run unlike every other."""
+    return secrets.token_urlsafe(18)
+
+
+def throwaway_key() -> PublicKeys:
+    """Return a public key whose secret half nobody has: for simulations, where nobody signs anything."""
+    return PublicKeys(secrets.token_bytes(32), secrets.token_bytes(32))
+
+
+def parse_feature(text: str) -> Feature:
+    """Read ``name:min:max`` or ``name:level,level,...``.
+
+    Raises
+    ------
+    BadInput
+        It is neither.
+    """
+    parts = text.rsplit(":", 2)
+    try:
+        if len(parts) == _NUMERIC_PARTS:
+            low, high = float(parts[1]), float(parts[2])
+            return Feature(name=parts[0], min=low, max=high)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise BadInput(f"--feature {text!r}: min must be a number smaller than max", _FEATURE_HINT) from error
+    name, _, levels = text.rpartition(":")
+    try:
+        return Feature(name=name, levels=tuple(level.strip() for level in levels.split(",")))
+    except ValueError as error:
+        raise BadInput(f"--feature {text!r} is neither NAME:MIN:MAX nor NAME:LEVEL,LEVEL,...", _FEATURE_HINT) from error
+
+
+_FEATURE_HINT = "write for example --feature age:0:120 or --feature sex:f,m; bounds and levels are public"
+
+
+def parse_label(text: str) -> Label:
+    """Read ``name:positive``.
+
+    Raises
+    ------
+    BadInput
+        It is not of that form.
+    """
+    name, _, positive = text.rpartition(":")
+    try:
+        return Label(name=name, positive=positive)
+    except ValueError as error:
+        raise BadInput(f"--label {text!r} is not NAME:POSITIVE", "write for example --label outcome:yes") from error
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a new study is made of; where a key is missing, a placeholder stands.
+
+    Parameters
+    ----------
+    parties : sequence of (str, PublicKeys or None)
+        Names and keys in roster order.
+    """
+
+    parties: Sequence[tuple[str, PublicKeys | None]]
+    curator_key: PublicKeys | None = None
+    name: str = "my-study"
+    protocol: str = "local-aggregation"
+    address: str = "tcp://127.0.0.1:5555"
+    features: Sequence[Feature] = _EXAMPLE_FEATURES
+    label: Label = _EXAMPLE_LABEL
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    min_records: int = 100
+    min_parties: int | None = None
+    lead: str | None = None
+    deadline_seconds: float = 600.0
+    regularization: float = 0.02
+    intercept: bool = True
+    key_bits: int = 2048
+    nonce: str = field(default_factory=new_nonce)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every key is there."""
+        return self.curator_key is not None and all(key is not None for _, key in self.parties)
+
+    def to_toml(self) -> str:
+        """Return the file's text.
+
+        Raises
+        ------
+        BadInput
+            What was given makes no valid study.
+        """
+        text = self._text(lambda key: str(key) if key else PLACEHOLDER)
+        checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()))
+        protocol_of(Study.parse(checked, "the new study", in_memory=True))
+        return text
+
+    def write(self, path: Path) -> str:
+        """Write the file, which must not exist, and return its text.
+
+        Raises
+        ------
+        BadInput
+            What was given makes no valid study, or the file cannot be written.
+        """
+        text = self.to_toml()
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError as error:
+            raise BadInput(f"{path} exists already, and a study is never overwritten", "choose another file") from error
+        except OSError as error:
+            raise BadInput(f"{path} cannot be written: {error.strerror}", "choose another file") from error
+        return text
+
+    def _text(self, shown: Callable[[PublicKeys | None], str]) -> str:
+        names = [name for name, _ in self.parties]
+        values = {
+            "name": self.name,
+            "protocol": self.protocol,
+            "min_parties": self.min_parties if self.min_parties is not None else len(names),
+            "lead": self.lead if self.lead is not None else names[0],
+            "min_records": self.min_records,
+            "deadline_seconds": float(self.deadline_seconds),
+            "nonce": self.nonce,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "regularization": float(self.regularization),
+            "intercept": self.intercept,
+            "key_bits": self.key_bits,
+            "label": self.label.name,
+            "positive": self.label.positive,
+            "address": self.address,
+            "curator_key": shown(self.curator_key),
+        }
+        blocks = [_HEAD.format_map({key: json.dumps(value, ensure_ascii=False) for key, value in values.items()})]
+        blocks += [_feature(feature) for feature in self.features]
+        blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
+        blocks += [
+            f"[[party]]\nname = {json.dumps(name)}\nkey = {json.dumps(shown(key))}\n" for name, key in self.parties
+        ]
+        return "\n".join(blocks)
+
+
+def _feature(feature: Feature) -> str:
+    head = f"[[feature]]\nname = {json.dumps(feature.name, ensure_ascii=False)}\n"
+    if feature.levels is not None:
+        return f"{head}levels = {json.dumps(list(feature.levels), ensure_ascii=False)}\n"
+    return f"{head}min = {json.dumps(feature.min)}\nmax = {json.dumps(feature.max)}\n"
+
+
+_HEAD = """\
+# A masquerade study: everything that changes the result or its privacy, for everybody to read and to agree on.
+# All participants need exactly this file. 'masquerade study show FILE' says what it means for them.
+
+[study]
+name = {name}
+protocol = {protocol}
+min_parties = {min_parties}
+# One of the parties: it holds the key that the parties share.
+lead = {lead}
+# Of each party, and public: with fewer records, a party refuses to take part.
+min_records = {min_records}
+# Of silence, before everybody gives up.
+deadline_seconds = {deadline_seconds}
+# Makes this run unlike every other: a new study, a new nonce.
+nonce = {nonce}
+
+[privacy]
+# The smaller, the more private, and the noisier.
+epsilon = {epsilon}
+# The probability that epsilon does not hold.
+delta = {delta}
+calibration = "paper"
+
+[model]
+loss = "logistic"
+# Lambda of (Lambda/2) |w|^2: the larger, the less noise, and the simpler the model.
+regularization = {regularization}
+intercept = {intercept}
+
+[crypto]
+key_bits = {key_bits}
+
+[protocol]
+# Or "l2".
+noise = "laplace"
+
+# The column to predict, and which of its two values counts as +1.
+[label]
+name = {label}
+positive = {positive}
+
+# The other columns. Bounds and levels are public: they must not be read off anybody's records.
+"""
+
+_CURATOR = """\
+# Where Charlie, the curator, listens, and the public half of his keys ('masquerade keys new').
+[curator]
+address = {address}
+key = {curator_key}
+
+# The parties. Compare each key's fingerprint with its owner, by another way than the one it came by.
+"""
