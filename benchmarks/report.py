@@ -1,0 +1,149 @@
+"""What was measured, against the limits: a table for people, JSON for machines."""
+
+import json
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gmpy2
+import phe
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import MANY, Bench
+from benchmarks.meter import EXCLUDED, STEPS
+
+__all__ = ["GATES", "Gate", "print_report", "write_json"]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One figure with its limit, in E or bytes; ``against`` names the figure of phe as it comes, where that was run."""
+
+    title: str
+    figure: str
+    limit: float
+    against: str | None = None
+
+    def passes(self, bench: Bench) -> bool:
+        """Say whether the median is within the limit."""
+        return median(bench.values[self.figure]) <= self.limit
+
+
+GATES = (
+    Gate("K=5, everything", "K=5 total", 80, against="K=5 phe"),
+    Gate(f"K={MANY}, arithmetic", f"K={MANY} arithmetic", 800),
+    Gate("32-bit comparison", "comparison", 4, against="comparison phe"),
+    Gate("K=5, bytes sent*", "K=5 bytes", 20_000),
+)
+
+
+def _spread(values: list[float]) -> tuple[str, str, str]:
+    return tuple(_number(v) for v in (min(values), median(values), max(values)))  # type: ignore[return-value]  # three
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
+def print_report(bench: Bench, console: Console) -> bool:
+    """Print all tables; return whether every limit is kept."""
+    e = [1000 * s for s in bench.yardstick.samples]
+    console.print(
+        f"{platform.machine()}, Python {platform.python_version()}, gmpy2 {gmpy2.version()}, phe {phe.__version__}; "
+        f"{bench.rounds} round(s).\n"
+        f"E = CPU time of one phe raw_encrypt at 2048 bits: {min(e):.2f} / {median(e):.2f} / {max(e):.2f} ms "
+        f"(min / median / max of {len(e)}).\nd = 123; key generation and training are not counted.\n"
+    )
+    kept = _print_gates(bench, console)
+    _print_others(bench, console)
+    for where in bench.by_step:
+        _print_steps(bench, where, console)
+    _print_messages(bench, console)
+    return kept
+
+
+def _print_gates(bench: Bench, console: Console) -> bool:
+    table = Table("all participants", title="Limits, in E", caption="* by one ordinary party, in bytes, whole frames")
+    for column in ("min", "median", "max", "limit", "phe", "phe/ours"):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    for gate in GATES:
+        values = bench.values[gate.figure]
+        plain = median(bench.values[gate.against]) if gate.against else None
+        table.add_row(
+            gate.title,
+            *_spread(values),
+            _number(gate.limit),
+            "" if plain is None else _number(plain),
+            "" if plain is None else f"{plain / median(values):.1f}",
+            "kept" if gate.passes(bench) else "MISSED",
+        )
+    console.print(table)
+    return all(gate.passes(bench) for gate in GATES)
+
+
+def _print_others(bench: Bench, console: Console) -> None:
+    table = Table("figure", title="All figures (in E; bytes in bytes)")
+    for column in ("min", "median", "max"):
+        table.add_column(column, justify="right")
+    for figure, values in bench.values.items():
+        table.add_row(figure, *_spread(values))
+    console.print(table)
+
+
+def _print_steps(bench: Bench, where: str, console: Console) -> None:
+    steps = bench.by_step[where]
+    parties = int(where.removeprefix("K="))
+    counts = {"ordinary party": parties - 1, "lead": 1, "Charlie": 1, "table": 1}
+    table = Table("step", title=f"{where}: medians in E; all = {parties - 1} ordinary parties, lead and Charlie")
+    for role in ("ordinary party", "lead", "Charlie", "all"):
+        table.add_column(role, justify="right")
+    sums = dict.fromkeys(counts, 0.0)
+    for step in STEPS:
+        if step == EXCLUDED:
+            continue
+        row = {role: median(steps[role, step]) for role in counts}
+        sums = {role: sums[role] + row[role] for role in counts}
+        _add_steps(table, step, row, counts)
+    table.add_section()
+    _add_steps(table, "sum", sums, counts)
+    console.print(table)
+
+
+def _add_steps(table: Table, title: str, row: dict[str, float], counts: dict[str, int]) -> None:
+    total = sum(row[role] * count for role, count in counts.items())
+    shown = [row[role] for role in ("ordinary party", "lead", "Charlie")]
+    table.add_row(title, *(f"{v:.2f}" if v else "" for v in (*shown, total)))
+
+
+def _print_messages(bench: Bench, console: Console) -> None:
+    table = Table("from", "type", title="K=5: frames on the wire, in whole bytes")
+    for column in ("frames", "shortest", "longest"):
+        table.add_column(column, justify="right")
+    for m in bench.messages:
+        table.add_row(m.source, m.type, str(m.frames), f"{m.shortest:,}", f"{m.longest:,}")
+    console.print(table)
+
+
+def write_json(bench: Bench, path: Path) -> None:
+    """Write everything that was measured, samples included."""
+    data: dict[str, Any] = {
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {"gmpy2": gmpy2.version(), "phe": phe.__version__},
+        "rounds": bench.rounds,
+        "e_seconds": bench.yardstick.samples,
+        "figures": bench.values,
+        "gates": [
+            {**asdict(gate), "median": median(bench.values[gate.figure]), "kept": gate.passes(bench)} for gate in GATES
+        ],
+        "steps": {
+            where: [{"role": role, "step": step, "e": values} for (role, step), values in steps.items()]
+            for where, steps in bench.by_step.items()
+        },
+        "messages": [asdict(m) for m in bench.messages],
+    }
+    path.write_text(json.dumps(data, indent=2) + "\n")

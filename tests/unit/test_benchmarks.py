@@ -1,0 +1,147 @@
+"""The benchmark's phe version computes the right thing, and its meter counts what it should and no more."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from benchmarks import naive
+from benchmarks.measure import Bench, make_data, make_study, run_metered
+from benchmarks.meter import EXCLUDED, MESSAGE_STEPS, Meter, MeteredTable, step_of
+from benchmarks.report import GATES
+
+from masquerade_core.rng import SystemRng
+from masquerade_core.study import CHARLIE
+from masquerade_protocols import local_aggregation
+
+RNG = SystemRng()
+
+
+@pytest.fixture(scope="module")
+def keys() -> naive.Keys:
+    return naive.Keys.draw(512)
+
+
+@pytest.fixture(scope="module")
+def table() -> MeteredTable:
+    study = make_study(3, d=2, bits=512)
+    return run_metered(study, make_data(study))
+
+
+# --- phe's version --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", list(itertools.permutations((10, 2000, 2**31))))
+def test_phes_version_agrees_with_the_clear(sizes: tuple[int, ...], keys: naive.Keys) -> None:
+    weights = [[2**32, -5], [-(2**33), 7], [3, -(2**31)]]
+    noise = [[-(2**40), 1], [2**41, -2], [0, 2**39]]
+    smallest = sizes.index(10)
+    expected = tuple(sum(w) + 3 * noise[smallest][i] for i, w in enumerate(zip(*weights, strict=True)))
+    assert naive.aggregate(RNG, keys, sizes, weights, noise) == expected
+
+
+def test_phes_version_selects_one_of_the_tied(keys: naive.Keys) -> None:
+    ((selected,), (again,)) = (naive.aggregate(RNG, keys, (9, 9, 30), [[0]] * 3, [[1], [2], [4]]) for _ in range(2))
+    assert {selected, again} <= {3, 6}
+
+
+@pytest.mark.parametrize("difference", [-(2**31), -1, 0, 1, 2**31])
+def test_phes_comparison_agrees_with_the_clear(difference: int, keys: naive.Keys) -> None:
+    y = RNG.below(2**33)
+    assert naive.compare(RNG, keys, (y + difference) % 2**33, y) == (difference < 0)
+
+
+# --- The meter ------------------------------------------------------------------------------------------------------
+
+
+class _Clock:
+    """Seconds that pass only when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_each_moment_counts_once_under_the_innermost_key() -> None:
+    clock = _Clock()
+    meter = Meter(clock)
+    clock.now += 100  # before anything is metered
+    with meter.under("table", "queues, journal"):
+        clock.now += 1
+        with meter.under("p0", "comparisons"):
+            clock.now += 10
+            with meter.under("p0", EXCLUDED):
+                clock.now += 1000
+        clock.now += 2
+    clock.now += 100
+    assert dict(meter.seconds) == {("table", "queues, journal"): 3, ("p0", "comparisons"): 10, ("p0", EXCLUDED): 1000}
+    assert meter.total() == 13
+    assert meter.total(["p0"]) == 10
+    assert meter.total(steps=MESSAGE_STEPS) == 3
+
+
+def test_key_generation_and_training_are_excluded_and_the_noise_is_not() -> None:
+    excluded = [label for label in ("classifier", "key xi", "key zeta") if step_of(label) == EXCLUDED]
+    assert excluded == ["classifier", "key xi", "key zeta"]
+    assert step_of("noise") == "noise sampling"
+    assert step_of("a label that nobody has thought of") == "draws"
+
+
+def test_a_slow_training_does_not_count_and_slow_noise_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+
+    def takes(seconds: float, name: str) -> None:
+        original = getattr(local_aggregation, name)
+
+        def slow(*args: object) -> object:
+            clock.now += seconds
+            return original(*args)
+
+        monkeypatch.setattr(local_aggregation, name, slow)
+
+    for seconds, name in ((1000.0, "fit"), (5000.0, "draw_primes"), (1.0, "_draw_noise"), (0.125, "evaluate")):
+        takes(seconds, name)
+    study = make_study(3, d=2, bits=512)
+    table = MeteredTable(study.names, Meter(clock))
+    data = make_data(study)
+    roles = {name: local_aggregation.party(table.seat(name), study, data[name]) for name in study.names}
+    table.run({**roles, CHARLIE: local_aggregation.charlie(table.seat(CHARLIE), study)})
+    assert table.meter.total() == 3 * 1 + 2 * 0.125  # three parties' noise, two matches
+    assert table.meter.total(steps=("noise sampling",)) == 3
+    assert table.meter.total([study.lead], ("comparisons",)) == 0.25
+    assert table.meter.seconds["hospital-1", EXCLUDED] == 1000
+    assert table.meter.seconds[CHARLIE, EXCLUDED] == 5000
+
+
+def test_every_kind_of_work_is_metered(table: MeteredTable) -> None:
+    def steps(name: str) -> set[str]:
+        return {step for (who, step), seconds in table.meter.seconds.items() if who == name and seconds > 0}
+
+    messages = {"codec and boxes", "frames, signatures"}
+    everybody = {"role arithmetic", "draws", "obfuscators r^N", EXCLUDED, *messages}
+    assert steps("hospital-1") == everybody | {"noise sampling", "selected noise"}
+    assert steps("hospital-0") == everybody | {"noise sampling", "selected noise", "comparisons", "decryptions"}
+    assert steps(CHARLIE) == everybody | {"comparisons", "decryptions"}
+    assert steps("table") == {"queues, journal"}
+
+
+def test_every_byte_that_charlie_sees_is_weighed(table: MeteredTable) -> None:
+    weighed = sorted(length for lengths in table.sent.values() for length in lengths)
+    assert weighed == sorted(frame.length for frame in table.passed)
+    assert table.bytes_sent("hospital-1") == sum(
+        length for (who, _), lengths in table.sent.items() if who == "hospital-1" for length in lengths
+    )
+
+
+# --- The verdict ----------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_that_is_missed_is_called_so() -> None:
+    (gate,) = (g for g in GATES if g.figure == "comparison")
+    bench = Bench.__new__(Bench)
+    bench.values = {"comparison": [3.0, 3.9, 99.0]}
+    assert gate.passes(bench)
+    bench.values = {"comparison": [3.0, 4.1, 4.2]}
+    assert not gate.passes(bench)
