@@ -8,6 +8,7 @@ itself depends on n_(1). Records lie in the unit ball by public bounds alone.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -303,7 +304,7 @@ class _Rows:
             provable=f"epsilon = {_number(self.epsilon)}, delta = {self.delta:.1e}",
             epsilon=self.epsilon,
             delta=self.delta,
-            holds_at=f"{law}; that is this noise with epsilon = {at:.3g} in the study",
+            holds_at=f"{law}; that is this noise with epsilon = {_number(at, math.floor)} in the study",
             source="our derivation from Chaudhuri and Monteleoni 2008, Corollary 2",
             assumptions=(*self.assumptions, *assumptions),
             text=text,
@@ -327,9 +328,9 @@ class _Rows:
         )
 
 
-def _number(value: float) -> str:
-    """Round up to four significant digits, for a bound must not be rounded down."""
-    if value <= 0 or not math.isfinite(value):
-        return f"{value:g}"
+def _number(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
+    """Show four significant digits; a bound is rounded up, since it must not look smaller than it is."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / unit - 1e-9) * unit:.4g}"
+    scaled = value / unit
+    nearest = round(scaled)  # the division's own rounding must not turn 1 into 1.001
+    return f"{(nearest if abs(scaled - nearest) < 1e-9 else rounded(scaled)) * unit:.4g}"  # noqa: PLR2004
