@@ -1,0 +1,141 @@
+"""What several tests of the core share: small keys, hostile bytes, effects without a table, looks at secrets."""
+
+import copy
+import pickle
+from collections.abc import Callable, Coroutine, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+import msgpack
+import pytest
+
+from masquerade_core.crypto.boxes import BoxKey, SigningKey
+from masquerade_core.crypto.paillier import SecretKey, draw_primes
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.rng import SimulationRng
+from masquerade_core.seat import Effect, Join, Once, Seat
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.frames import Endpoint
+
+RUN = bytes(range(16))
+PEER = "mallory"  # whom an error has to name
+
+T = TypeVar("T")
+
+
+@cache
+def primes(bits: int, number: int = 0) -> tuple[int, int]:
+    """Draw the same p and q every time."""
+    return draw_primes(SimulationRng(bits, f"test primes {number}"), bits)
+
+
+@cache
+def secret_key(bits: int = 512, number: int = 0) -> SecretKey:
+    """Make the same Paillier key every time."""
+    return SecretKey(*primes(bits, number))
+
+
+def endpoints(*names: str, run: bytes = RUN) -> dict[str, Endpoint]:
+    """Both ends of each party's hop to Charlie."""
+    keys = {name: SigningKey(SimulationRng(name).bytes(32)) for name in (*names, CHARLIE)}
+    public = {name: key.public for name, key in keys.items()}
+    parties = {name: public[name] for name in names}
+    ends = {name: Endpoint(name, run, keys[name], {CHARLIE: public[CHARLIE]}) for name in names}
+    return {**ends, CHARLIE: Endpoint(CHARLIE, run, keys[CHARLIE], parties)}
+
+
+class Header:
+    """A frame made by hand, to get wrong what an Endpoint gets right."""
+
+    def __init__(self, name: str, hop: str) -> None:
+        self.key = SigningKey(SimulationRng(name).bytes(32))
+        self.fields: dict[str, Any] = {
+            "v": 1,
+            "run": RUN,
+            "src": name,
+            "dst": hop,
+            "kind": "message",
+            "seq": 0,
+            "type": "Hail",
+            "body": b"body",
+        }
+
+    def sealed(self, **changes: Any) -> bytes:
+        """Sign the header with these changes."""
+        return self.signed(msgpack.packb({**self.fields, **changes}))
+
+    def signed(self, data: bytes) -> bytes:
+        """Sign any bytes."""
+        return self.key.sign(data) + data
+
+
+def violation(call: Callable[[], object], peer: str = PEER) -> ProtocolViolation:
+    """Expect a ProtocolViolation that names ``peer``, in its text too."""
+    with pytest.raises(ProtocolViolation) as caught:
+        call()
+    assert caught.value.peer == peer
+    assert peer in caught.value.message
+    return caught.value
+
+
+def flips(data: bytes) -> Iterator[bytes]:
+    """Every single-bit change."""
+    for i in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[i // 8] ^= 1 << i % 8
+        yield bytes(changed)
+
+
+def cuts(data: bytes) -> Iterator[bytes]:
+    """Every proper prefix, and one byte too many."""
+    yield from (data[:i] for i in range(len(data)))
+    yield data + b"\0"
+
+
+def keeps_its_secret(secret: object, *digits: int | bytes) -> None:
+    """Expect that a secret is neither pickled nor copied, nor printed."""
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            leave(secret)
+    shown = f"{secret!r} {secret!s} {secret} {secret:}"
+    for digit in digits:
+        raw = digit if isinstance(digit, bytes) else digit.to_bytes((digit.bit_length() + 7) // 8, "big")
+        texts = {str(digit), repr(digit), raw.hex(), repr(raw)[2:-1]}
+        texts |= {str(int.from_bytes(raw, "big")), f"{int.from_bytes(raw, 'big'):x}"}
+        assert not any(text in shown for text in texts)
+
+
+def until(role: Coroutine[Effect, Any, T], kind: type[Effect], rng: SimulationRng | None = None) -> Any:
+    """Step a role, answering its draws, until it asks for an effect of this kind."""
+    draws = SimulationRng(0) if rng is None else rng
+    effect = role.send(None)
+    while not isinstance(effect, kind):
+        effect = role.send(effect.compute(draws) if isinstance(effect, Once) else None)
+    return effect
+
+
+def finish(role: Coroutine[Effect, Any, T], *answers: object) -> T:
+    """Go on with a role that waits, giving one answer after the other; draws are made by a seeded source."""
+    rest, draws = list(answers), SimulationRng(1)
+    answer: object = rest.pop(0) if rest else None
+    try:
+        while True:
+            effect = role.send(answer)
+            answer = effect.compute(draws) if isinstance(effect, Once) else (rest.pop(0) if rest else None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def joined(me: str, names: tuple[str, ...], run: bytes = RUN) -> Seat:
+    """Seat a participant at a table where everybody's box key is known: it follows from the name."""
+    seat = Seat(me, names, run)
+    role = seat.join()
+    once = role.send(None)
+    assert isinstance(once, Once)
+    asked = role.send(SimulationRng(me, "box").bytes(32))
+    assert isinstance(asked, Join)
+    keys = [(name, BoxKey(SimulationRng(name, "box").bytes(32)).public) for name in (*names, CHARLIE)]
+    with pytest.raises(StopIteration):
+        role.send(keys)
+    return seat

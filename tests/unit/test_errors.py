@@ -1,0 +1,44 @@
+"""Errors: one exit code each, as the command line documents them."""
+
+import inspect
+
+import pytest
+
+from masquerade_core import errors
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation
+
+DOCUMENTED = {
+    "RunFailed": (1, "run_failed"),
+    "CannotConnect": (2, "cannot_connect"),
+    "DeadlinePassed": (3, "deadline_passed"),
+    "BadInput": (4, "bad_input"),
+    "LocalProtocolError": (5, "bug"),
+    "RefusedLocally": (6, "refused_locally"),
+    "BudgetExceeded": (7, "budget_exceeded"),
+    "ProtocolViolation": (8, "protocol_violation"),
+}
+
+
+def test_every_error_has_its_documented_code() -> None:
+    found = {
+        name: (kind.exit_code, kind.error_code)
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, MasqueradeError) and kind is not MasqueradeError
+    }
+    assert found == DOCUMENTED
+    assert set(errors.__all__) == {*DOCUMENTED, "MasqueradeError"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_an_error_carries_its_sentence_and_its_hint(name: str) -> None:
+    error = getattr(errors, name)("what was seen", "what to do")
+    assert isinstance(error, MasqueradeError)
+    assert (str(error), error.message, error.hint) == ("what was seen", "what was seen", "what to do")
+    assert getattr(errors, name)("what was seen").hint == ""
+
+
+def test_a_deadline_and_a_violation_name_names() -> None:
+    assert DeadlinePassed("x", waited_for=("a", "b")).waited_for == ("a", "b")
+    assert DeadlinePassed("x").waited_for == ()
+    assert ProtocolViolation("x", peer="a").peer == "a"
+    assert ProtocolViolation("x").peer == ""

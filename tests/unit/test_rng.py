@@ -1,0 +1,77 @@
+"""Sources of randomness: uniform, repeatable only where a seed says so."""
+
+import math
+from collections import Counter
+
+import pytest
+
+from masquerade_core import rng as module
+from masquerade_core.errors import LocalProtocolError
+from masquerade_core.rng import Rng, SimulationRng, SystemRng
+
+
+@pytest.fixture(params=["system", "simulation"])
+def rng(request: pytest.FixtureRequest) -> Rng:
+    return SystemRng() if request.param == "system" else SimulationRng(1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 32, 70_000])
+def test_as_many_bytes_come_as_were_asked_for(rng: Rng, n: int) -> None:
+    assert len(rng.bytes(n)) == n
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 8, 9, 64, 511])
+def test_bits_stay_below_two_to_the_k_and_reach_the_top_bit(rng: Rng, k: int) -> None:
+    drawn = [rng.bits(k) for _ in range(64)]
+    assert all(0 <= v < 1 << k for v in drawn)
+    assert k == 0 or max(v.bit_length() for v in drawn) == k
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 16])
+def test_below_is_uniform(n: int) -> None:
+    rng, draws = SimulationRng(n), 6000
+    drawn = Counter(rng.below(n) for _ in range(draws))
+    assert set(drawn) == set(range(n))
+    spread = 4.9 * math.sqrt(draws * (1 / n) * (1 - 1 / n))  # p = 1e-6 each
+    assert all(abs(count - draws / n) <= spread for count in drawn.values())
+
+
+@pytest.mark.parametrize("n", [0, -1, -(2**70)])
+def test_an_empty_range_is_refused_and_does_not_loop(rng: Rng, n: int) -> None:
+    with pytest.raises(LocalProtocolError, match="empty range"):
+        rng.below(n)
+
+
+def test_equal_seeds_and_labels_give_equal_streams() -> None:
+    assert SimulationRng(5, "a").bytes(100) == SimulationRng(5, "a").bytes(100)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [((5, "a"), (5, "b")), ((5, "a"), (6, "a")), ((5, ""), ("5", "")), (("5", "1"), ("51", ""))]
+)
+def test_other_seeds_or_labels_give_other_streams(one: tuple[int | str, str], two: tuple[int | str, str]) -> None:
+    a, b = SimulationRng(*one).bytes(64), SimulationRng(*two).bytes(64)
+    assert a[:8] != b[:8]
+    assert sum(x == y for x, y in zip(a, b, strict=True)) < 8
+
+
+def test_a_stream_does_not_depend_on_how_it_is_cut_and_never_repeats() -> None:
+    whole = SimulationRng(1).bytes(200_000)
+    parts = SimulationRng(1)
+    assert b"".join(parts.bytes(n) for n in (1, 65_534, 2, 65_536, 68_927)) == whole
+    assert len({whole[i : i + 16] for i in range(0, len(whole), 16)}) == len(whole) // 16
+
+
+def test_the_systems_source_asks_the_operating_system_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def token_bytes(n: int) -> bytes:
+        asked.append(n)
+        return bytes(n)
+
+    monkeypatch.setattr(module.secrets, "token_bytes", token_bytes)
+    rng = SystemRng()
+    rng.bytes(32)
+    rng.bits(9)
+    rng.below(1 << 16)
+    assert asked == [32, 2, 2]
