@@ -104,3 +104,77 @@ class Model:
 
     weights: tuple[float, ...]
     shares: Shares
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A released classifier as it lies in ``model.json``: all that Dave needs.
+
+    Parameters
+    ----------
+    shares : Shares
+        ``shares.open()`` gives the d weights; a file's own copy of them is for people and is not trusted.
+    encoder : Encoder
+        Turns a record into d coordinates.
+    label : Label
+        Which value is the positive class.
+    study, protocol, run_id : str
+        Where it comes from.
+    epsilon, delta : float
+        The wish.
+    """
+
+    shares: Shares
+    encoder: Encoder
+    label: Label
+    study: str
+    protocol: str
+    run_id: str
+    epsilon: float
+    delta: float
+
+
+def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
+    """Return what ``model.json`` holds: the published shares, and the encoder that makes them useful."""
+    return {
+        "kind": _KIND,
+        "study": study.study.name,
+        "protocol": study.study.protocol,
+        "run_id": run.hex(),
+        "epsilon": study.privacy.epsilon,
+        "delta": study.privacy.delta,
+        "label": study.label.model_dump(mode="json"),
+        "encoder": Encoder.from_study(study).to_json(),
+        "weights": dict(zip(study.coordinates, model.weights, strict=True)),
+        "shares": model.shares.to_json(),
+    }
+
+
+def model_from_json(data: Mapping[str, Any]) -> SavedModel:
+    """Read what :func:`model_to_json` wrote.
+
+    Raises
+    ------
+    BadInput
+        It is not a model of this program, or was cut short.
+    """
+    hint = "take the model.json that the run left in its directory"
+    if not isinstance(data, Mapping) or data.get("kind") != _KIND:
+        raise BadInput("this is not a model that this program wrote", hint)
+    try:
+        texts = {key: str(data[key]) for key in ("study", "protocol", "run_id")}
+        saved = SavedModel(
+            shares=Shares.from_json(data["shares"]),
+            encoder=Encoder.from_json(data["encoder"]),
+            label=Label.model_validate(data["label"]),
+            epsilon=float(data["epsilon"]),
+            delta=float(data["delta"]),
+            **texts,
+        )
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise BadInput("the model file lacks a part of what this program writes", hint) from error
+    if saved.shares.packing.length != saved.encoder.d:
+        raise BadInput(
+            f"the model file has {saved.shares.packing.length} weights for {saved.encoder.d} coordinates", hint
+        )
+    return saved
