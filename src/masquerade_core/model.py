@@ -4,11 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from masquerade_core.crypto.packing import Packing
+from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.study import Label, Study
 
-__all__ = ["Model", "Shares"]
+__all__ = ["Model", "SavedModel", "Shares", "model_from_json", "model_to_json"]
 
+_KIND = "masquerade model 1"
 _HINT = "take the model.json that the run left in its directory"
 
 
@@ -158,9 +163,8 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
     BadInput
         It is not a model of this program, or was cut short.
     """
-    hint = "take the model.json that the run left in its directory"
-    if not isinstance(data, Mapping) or data.get("kind") != _KIND:
-        raise BadInput("this is not a model that this program wrote", hint)
+    if data.get("kind") != _KIND:
+        raise BadInput("this is not a model that this program wrote", _HINT)
     try:
         texts = {key: str(data[key]) for key in ("study", "protocol", "run_id")}
         saved = SavedModel(
@@ -172,7 +176,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             **texts,
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
-        raise BadInput("the model file lacks a part of what this program writes", hint) from error
+        raise BadInput("the model file lacks a part of what this program writes", _HINT) from error
     if saved.shares.packing.length != saved.encoder.d:
         raise BadInput(
             f"the model file has {saved.shares.packing.length} weights for {saved.encoder.d} coordinates", hint
