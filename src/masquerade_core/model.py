@@ -179,6 +179,6 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
         raise BadInput("the model file lacks a part of what this program writes", _HINT) from error
     if saved.shares.packing.length != saved.encoder.d:
         raise BadInput(
-            f"the model file has {saved.shares.packing.length} weights for {saved.encoder.d} coordinates", hint
+            f"the model file has {saved.shares.packing.length} weights for {saved.encoder.d} coordinates", _HINT
         )
     return saved
