@@ -1,1 +1,5 @@
 """The process that Charlie runs."""
+
+from masquerade_curator._run import run
+
+__all__ = ["run"]

@@ -142,7 +142,6 @@ class CharlieSession(Session):
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
         self._finished = True
-        self.stats.end()
         self._close_if_done()
 
     def _put(self, name: str, data: bytes, *, counted: bool = True) -> None:
@@ -278,7 +277,7 @@ class CharlieSession(Session):
     def _close_if_done(self) -> None:
         if self._finished and all(hop.done for hop in self._hops.values()):
             for name, hop in self._hops.items():
-                self._out.send(name, hop.endpoint.seal(name, "closed", encode(Closed(), name)))
+                self._put(name, hop.endpoint.seal(name, "closed", encode(Closed(), name)))
             self.closed = True
 
     # --- Clocks and bad ends ----------------------------------------------------

@@ -148,12 +148,11 @@ class PartySession(Session):
 
     def finish(self) -> None:
         """The role has returned: say so, and stay until Charlie closes."""
-        self.stats.end()
         if self._link is None:
             self.closed = True
             return
         self._known = Known.DONE
-        self._link.send(self._endpoint.seal(CHARLIE, "closed", encode(Closed(), CHARLIE)))
+        self._put(self._endpoint.seal(CHARLIE, "closed", encode(Closed(), CHARLIE)))
 
     def _put(self, data: bytes) -> None:
         if self._link is not None:

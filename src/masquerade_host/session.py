@@ -188,6 +188,7 @@ class Session(ABC):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat(encode(Beat(waits_for=self.missing()), ""))
+            self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
         self._stepped = self._clock()
 
     def _deliver(self, frame: Frame) -> None:

@@ -1,0 +1,32 @@
+"""``python -m masquerade_curator``: Charlie."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade_curator._run import run
+from masquerade_host.process import main
+from masquerade_host.progress import Mode, Progress
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def curator(
+    study: Annotated[Path, typer.Argument(help="The study's file.")],
+    key: Annotated[Path, typer.Option(help="Charlie's secret keys.")],
+    out: Annotated[Path | None, typer.Option(help="The run directory.")] = None,
+    test: Annotated[Path | None, typer.Option(help="A public test set (CSV).")] = None,
+    listen: Annotated[str | None, typer.Option(help="tcp://ADDRESS:PORT, if not the study's address.")] = None,
+    progress: Annotated[Mode, typer.Option(help="How to tell what happens.")] = Mode.TEXT,
+    debug: Annotated[bool, typer.Option(help="Show the traceback of a bug; it may show data.")] = False,
+) -> None:
+    """Run Charlie, the curator, for one study."""
+    del debug  # the edge looks for it itself
+    run(study, key, out=out, test=test, listen=listen, observe=Progress(progress))
+
+
+if __name__ == "__main__":
+    sys.exit(main(app, sys.argv[1:], "masquerade_curator"))

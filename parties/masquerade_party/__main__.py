@@ -1,0 +1,33 @@
+"""``python -m masquerade_party``: a data owner."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade_host.process import main
+from masquerade_host.progress import Mode, Progress
+from masquerade_party._approval import ask, no_questions
+from masquerade_party._run import run
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def party(
+    study: Annotated[Path, typer.Argument(help="The study's file.")],
+    data: Annotated[Path, typer.Option(help="Your records (CSV).")],
+    key: Annotated[Path, typer.Option(help="Your secret keys.")],
+    out: Annotated[Path | None, typer.Option(help="The run directory.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree.")] = False,
+    progress: Annotated[Mode, typer.Option(help="How to tell what happens.")] = Mode.TEXT,
+    debug: Annotated[bool, typer.Option(help="Show the traceback of a bug; it may show data.")] = False,
+) -> None:
+    """Take part in one study with your records."""
+    del debug  # the edge looks for it itself
+    run(study, data, key, out=out, approve=no_questions if yes else ask, observe=Progress(progress))
+
+
+if __name__ == "__main__":
+    sys.exit(main(app, sys.argv[1:], "masquerade_party"))

@@ -1,0 +1,75 @@
+"""A data owner's process: read the records, ask for approval, take part, write the results."""
+
+from pathlib import Path
+
+from masquerade_core import __version__
+from masquerade_core.data.loading import load_csv
+from masquerade_core.errors import BadInput
+from masquerade_core.model import model_to_json
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_host.driver import run_role
+from masquerade_host.keyfiles import load_keys
+from masquerade_host.party import PartySession
+from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
+from masquerade_host.stats import Observer, quiet
+from masquerade_host.transport import PartySocket, speaks_curve
+from masquerade_party._approval import Approve, ask
+from masquerade_protocols import protocol_of
+
+__all__ = ["run"]
+
+
+def run(
+    study_path: Path | str,
+    data_path: Path | str,
+    key_path: Path | str,
+    *,
+    out: Path | str | None = None,
+    approve: Approve = ask,
+    observe: Observer = quiet,
+) -> Path:
+    """Take part in one run; return the path of this party's ``result.json``.
+
+    Whatever is wrong with the study, the records or the keys is found out before anything is sent.
+
+    Parameters
+    ----------
+    study_path, data_path, key_path : path
+        The study, this party's records (CSV), and its secret keys, by which its name in the study is known.
+    out : path, optional
+        The run directory; by default ``runs/<study>-<run>/<name>``.
+    approve : callable
+        Shows the study to the data owner; :func:`~masquerade_party.no_questions` after ``--yes``.
+    observe : Observer
+
+    Raises
+    ------
+    MasqueradeError
+        With the exit code of its class; nothing half-written stays.
+    """
+    study = Study.load(study_path)
+    protocol = protocol_of(study)
+    keys = load_keys(key_path)
+    me = study.name_of(keys.public)
+    if me == CHARLIE:
+        raise BadInput(f"{key_path} is Charlie's key, and this is a party", "give the key of one of the parties")
+    data = load_csv(data_path, study)
+    session = PartySession(
+        me,
+        study,
+        keys,
+        lambda: PartySocket(study.address, keys, study.curator.key.curve),
+        lambda: speaks_curve(study.address),
+        version=__version__,
+        observe=observe,
+    )
+    with RunDirectory(out or default_directory(study, session.run, me)) as directory:
+        approve(study, me, protocol.explain(study))
+        model = run_role(protocol.party(Seat(me, study.names, session.run), study, data), session, SystemRng())
+        statement = [claim.to_json() for claim in protocol.statement(study)]
+        directory.write({MODEL: model_to_json(model, study, session.run), RESULT: summarize(session, statement, {})})
+    result = directory.path / RESULT
+    observe("done", result=str(result))
+    return result

@@ -1,0 +1,207 @@
+"""A toy protocol and a study with fresh keys, for everything that tests the host and no real protocol."""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.messages import Message, Whisper
+from masquerade_host.charlie import CharlieSession
+from masquerade_host.driver import run_role
+from masquerade_host.keyfiles import Keys
+from masquerade_host.party import PartySession
+from masquerade_host.transport import CharlieSocket, PartySocket, speaks_curve
+from pydantic import Field
+
+VERSION = "1.2.3"
+
+_STUDY = """
+[study]
+name = "toy"
+protocol = "local-aggregation"
+min_parties = 2
+lead = "p1"
+min_records = 2
+deadline_seconds = {deadline}
+nonce = "0123456789abcdef"
+
+[privacy]
+epsilon = 1.0
+delta = 0.0
+calibration = "paper"
+
+[model]
+regularization = 0.01
+
+[label]
+name = "y"
+positive = "1"
+
+[[feature]]
+name = "x"
+min = -1.0
+max = 1.0
+
+[curator]
+address = "{address}"
+key = "{curator}"
+"""
+
+
+def new_keys() -> Keys:
+    """Draw keys that stand in no file."""
+    rng = SystemRng()
+    return Keys(rng.bytes(32), rng.bytes(32))
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class World:
+    """A study and everybody's secret keys."""
+
+    study: Study
+    keys: dict[str, Keys]
+
+    @classmethod
+    def new(cls, K: int = 3, deadline: float = 6.0, port: int | None = None) -> "World":
+        """Draw keys for Charlie and K parties p1, p2, ... and write their study."""
+        names = [f"p{j}" for j in range(1, K + 1)]
+        keys = {name: new_keys() for name in (*names, CHARLIE)}
+        address = f"tcp://127.0.0.1:{free_port() if port is None else port}"
+        text = _STUDY.format(deadline=deadline, address=address, curator=keys[CHARLIE].public)
+        text += "".join(f'\n[[party]]\nname = "{name}"\nkey = "{keys[name].public}"\n' for name in names)
+        return cls(Study.parse(text), keys)
+
+    def changed(self, old: str, new: str) -> Study:
+        """Return the study with a piece of its text exchanged."""
+        text = self.study.to_toml()
+        assert old in text
+        return Study.parse(text.replace(old, new))
+
+    def charlie(self, study: Study | None = None, version: str = VERSION, **kwargs: Any) -> CharlieSession:
+        """Make Charlie's session over a real socket."""
+        study = study or self.study
+        keys = self.keys[CHARLIE]
+        roster = {party.name: party.key.curve for party in study.parties}
+        return CharlieSession(
+            study, keys, lambda: CharlieSocket(study.address, keys, roster), version=version, **kwargs
+        )
+
+    def party(
+        self, name: str, study: Study | None = None, version: str = VERSION, keys: Keys | None = None, **kwargs: Any
+    ) -> PartySession:
+        """Make a party's session over a real socket."""
+        study, keys = study or self.study, keys or self.keys[name]
+        return PartySession(
+            name,
+            study,
+            keys,
+            lambda: PartySocket(study.address, keys, study.curator.key.curve),
+            lambda: speaks_curve(study.address),
+            version=version,
+            **kwargs,
+        )
+
+
+class Hi(Message):
+    """A party's coin, for Charlie."""
+
+    coin: Annotated[bytes, Field(min_length=8, max_length=8)]
+    sealed: bytes
+
+
+class All(Message):
+    """Everybody's coins."""
+
+    coins: bytes
+
+
+class Secret(Whisper):
+    """A party's coin, for all other parties."""
+
+    coin: bytes
+
+
+class Reply(Whisper):
+    """The same coin back, to the lead alone."""
+
+    coin: bytes
+
+
+async def toy_party(seat: Seat, pause: Callable[[], None] = lambda: None) -> bytes:
+    """Show one's coin to Charlie, whisper it to all, reply to the lead; everybody must have seen the same."""
+    await seat.join()
+    await seat.stage("coins")
+    coin = await seat.once("coin", lambda rng: rng.bytes(8))
+    sealed = await seat.once("seal", lambda rng: seat.seal(rng, CHARLIE, coin))
+    await seat.send(CHARLIE, Hi(coin=coin, sealed=sealed))
+    pause()
+    await seat.whisper(Secret(coin=coin))
+    heard = {name: secret.coin for name, secret in (await seat.gather(Secret)).items()} | {seat.me: coin}
+    lead = seat.names[0]
+    if seat.me == lead:
+        assert {n: r.coin for n, r in (await seat.gather(Reply)).items()} == dict.fromkeys(seat.others, coin)
+    else:
+        await seat.whisper(Reply(coin=heard[lead]), lead)
+    coins = (await seat.receive(All, CHARLIE)).coins
+    assert coins == b"".join(heard[name] for name in seat.names)
+    return coins
+
+
+async def toy_charlie(seat: Seat, pause: Callable[[], None] = lambda: None) -> bytes:
+    """Collect the coins and show them to all."""
+    await seat.join()
+    await seat.stage("coins")
+    his = await seat.gather(Hi, seat.names)
+    assert all(seat.unseal(hi.sealed, length=8) == hi.coin for hi in his.values())
+    pause()
+    coins = b"".join(hi.coin for hi in his.values())
+    await seat.broadcast(All(coins=coins))
+    return coins
+
+
+@dataclass
+class Outcome:
+    """What became of each participant's role."""
+
+    results: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, BaseException] = field(default_factory=dict)
+
+
+def run_together(
+    sessions: Mapping[str, CharlieSession | PartySession], roles: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Run each session's role in a thread of its own, to everybody's end."""
+    outcome = Outcome()
+
+    def one(name: str) -> None:
+        session = sessions[name]
+        seat = Seat(name, session.names, session.run)
+        role = (roles or {}).get(name) or (toy_charlie if name == CHARLIE else toy_party)
+        try:
+            outcome.results[name] = run_role(role(seat), session, SystemRng())
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            outcome.errors[name] = error
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcome
+
+
+def write_keys(keys: Keys, path: Path) -> Path:
+    """Write keys as ``make_keys`` does."""
+    raise AssertionError(keys, path)
