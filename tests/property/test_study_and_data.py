@@ -14,11 +14,12 @@ from masquerade_core.privacy.mechanisms import tail_bound
 from masquerade_core.study import Feature, PublicKeys, Study, as_fraction
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+_ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _NAME = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8).filter(lambda n: n != "charlie")
 _REAL = st.floats(-1e100, 1e100)
 _JSON = st.recursive(
-    st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), _TEXT),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_TEXT, inner, max_size=3)),
+    st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), _ANY),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_ANY, inner, max_size=3)),
     max_leaves=5,
 )
 
@@ -66,7 +67,7 @@ def studies(draw: st.DrawFn) -> Study:
         },
         "model": {"regularization": draw(st.floats(1e-300, 1e300)), "intercept": draw(st.booleans())},
         "crypto": {"key_bits": draw(st.sampled_from([2048, 3072]))},
-        "protocol": draw(st.dictionaries(_TEXT, _JSON, max_size=3)),
+        "protocol": draw(st.dictionaries(_ANY, _JSON, max_size=3)),
         "label": {"name": label, "positive": draw(_TEXT)},
         "feature": [f.model_dump(exclude_none=True) for f in columns],
         "curator": {"address": "tcp://[::1]:5555", "key": keys[-1]},

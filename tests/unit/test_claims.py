@@ -94,7 +94,7 @@ def test_delta_covers_what_the_slots_cut_off() -> None:
     """Sum over coordinates of P(B - v < |x| <= B), which only one of two neighbours can produce."""
     d, s = 4, 1000.0
     B = tail_bound(Fraction(1000), count=d)
-    v = np.array([900.0, 300.0, 0.0, 50.0])
+    v = np.array([6000.0, 300.0, 0.0, 50.0])
     cut = sum(math.exp(-(B - x) / s) - math.exp(-B / s) for x in v) / 2
     epsilon = math.sqrt(d) * float(np.linalg.norm(v)) / s
     assert 0 < cut <= provable_delta(d=d, epsilon=epsilon, noise="laplace") < 1e-15

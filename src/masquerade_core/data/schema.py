@@ -191,11 +191,11 @@ def _numbers(name: str, cells: Sequence[str], lines: Sequence[int], source: str)
     except ValueError:
         pass
     line, reason = next((line, r) for cell, line in zip(cells, lines, strict=True) if (r := _why_no_number(cell)))
-    # "from None": the original error shows the cell.
+    # Raised outside the handler: the original error shows the cell, and must not become this one's context.
     raise BadInput(
         f"{source}, line {line}: column {name!r} {reason}",
         "every record needs a finite number there, with a decimal point; leave incomplete records out",
-    ) from None
+    )
 
 
 def _why_no_number(cell: str) -> str:
