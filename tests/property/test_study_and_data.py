@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from masquerade_core.data.schema import Encoder
@@ -76,6 +76,7 @@ def studies(draw: st.DrawFn) -> Study:
     return Study.model_validate(data)
 
 
+@settings(deadline=None)  # a busy machine is no fault of a law
 @given(studies())
 def test_a_study_survives_its_own_toml(study: Study) -> None:
     again = Study.parse(study.to_toml())
@@ -84,6 +85,7 @@ def test_a_study_survives_its_own_toml(study: Study) -> None:
     assert again.field_hashes() == study.field_hashes()
 
 
+@settings(deadline=None)
 @given(features(), st.booleans(), st.data())
 def test_records_land_in_the_unit_ball(columns: tuple[Feature, ...], intercept: bool, data: st.DataObject) -> None:
     encoder = Encoder(columns, intercept)
@@ -101,11 +103,13 @@ def test_records_land_in_the_unit_ball(columns: tuple[Feature, ...], intercept: 
     np.testing.assert_allclose(alone, X, rtol=1e-15, atol=0)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-300, 1e300))
 def test_decimals_are_what_the_file_shows(x: float) -> None:
     assert float(as_fraction(x)) == x
 
 
+@settings(deadline=None)
 @given(st.fractions(Fraction(1, 1000), 2**70), st.integers(1, 200), st.integers(1, 80))
 def test_a_tail_bound_grows_with_scale_count_and_confidence(scale: Fraction, count: int, bits: int) -> None:
     bound = tail_bound(scale, bits, count)
