@@ -1,0 +1,166 @@
+"""The composed table: one participant per container, who find each other at a common folder.
+
+``python -m masquerade.compose curator`` and ``... party`` are what ``docker-compose.yml`` starts. The containers share
+one folder for public things alone::
+
+    party                                   curator
+      | makes its keys                        | makes its keys
+      |--- <fingerprint>.pub ---------------->| waits for PARTIES public halves, names their owners party-1 ...
+      |<---------------- study.toml ----------| and writes the study
+      | finds its name by its key             |
+      | takes its part of the simulated data  |
+      |<============ the run ================>|
+
+It stands in for the telephone and the e-mail of a real study, where people compare fingerprints; here nobody does.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+
+from masquerade.datasets import Cohort, simulated
+from masquerade.report import result_report
+from masquerade.template import Draft
+from masquerade_core.errors import BadInput, DeadlinePassed
+from masquerade_core.identity import PublicKeys
+from masquerade_core.study import Study
+from masquerade_curator import run as run_curator
+from masquerade_host.keyfiles import Keys, load_keys, make_keys
+from masquerade_host.process import harden
+from masquerade_host.progress import Mode, Progress
+from masquerade_party import no_questions
+from masquerade_party import run as run_party
+
+__all__ = ["curator", "main", "party"]
+
+MEETING = Path("/meeting")
+KEY = Path("/keys/private/participant.key")
+SCRATCH = Path("/tmp")  # noqa: S108 - the only place a read-only container can write to, and its own
+READY = SCRATCH / "ready"
+PORT = 5555
+_PATIENCE = 120.0  # seconds for everybody's container to start
+_LOOK_EVERY = 0.2
+
+T = TypeVar("T")
+
+
+def _keys() -> Keys:
+    """Make this container's keys, or read those it made when it was started before."""
+    return load_keys(KEY) if KEY.exists() else make_keys(KEY)
+
+
+def _publish(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.rename(path)
+
+
+def _await(look: Callable[[], T | None], what: str) -> T:
+    until = time.monotonic() + _PATIENCE
+    while (found := look()) is None:
+        if time.monotonic() > until:
+            raise DeadlinePassed(
+                f"waited {_PATIENCE:g} seconds in vain for {what}", "see whether all containers have started"
+            )
+        time.sleep(_LOOK_EVERY)
+    return found
+
+
+def _named(cohort: Cohort) -> dict[str, str]:
+    """Map party-1, party-2, ... to the cohort's own names of the hospitals."""
+    return {f"party-{j}": name for j, name in enumerate(cohort.parties, start=1)}
+
+
+def curator(parties: int, runs: Path, progress: Progress) -> None:
+    """Be Charlie: gather the keys, write the study, run, and report."""
+    keys = _keys()
+    folder = MEETING / "keys"
+    folder.mkdir(parents=True, exist_ok=True)
+    READY.touch()
+
+    def everybody() -> list[Path] | None:
+        found = sorted(folder.glob("*.pub"))
+        return found if len(found) >= parties else None
+
+    halves = [PublicKeys.parse(path.read_text()) for path in _await(everybody, f"the keys of {parties} parties")]
+    if len(halves) != parties:
+        raise BadInput(
+            f"{len(halves)} parties came, but {parties} were asked for", "run: docker compose down --volumes"
+        )
+    cohort = simulated(parties)
+    study = SCRATCH / "study.toml"
+    study.unlink(missing_ok=True)
+    draft = Draft(
+        parties=list(zip(_named(cohort), halves, strict=True)),
+        curator_key=keys.public,
+        name="compose",
+        address=f"tcp://curator:{PORT}",
+        features=cohort.features,
+        label=cohort.label,
+        min_records=cohort.min_records,
+        deadline_seconds=120.0,
+        regularization=cohort.regularization,
+        intercept=cohort.intercept,
+    )
+    text = draft.write(study)
+    test = SCRATCH / "test.csv"
+    test.write_text(cohort.test.to_csv(), encoding="utf-8")
+    _publish(MEETING / "study.toml", text)
+    out = runs / time.strftime("%Y%m%d-%H%M%S")
+    result = run_curator(study, KEY, out=out, test=test, listen=f"tcp://0.0.0.0:{PORT}", observe=progress)
+    console = Console(stderr=True, width=110)
+    console.print(*result_report(json.loads(result.read_text(encoding="utf-8"))))
+
+
+def party(progress: Progress) -> None:
+    """Be a party: show the key, find the own name in the study, take part with that part of the simulated data."""
+    keys = _keys()
+    _publish(MEETING / "keys" / f"{keys.public.fingerprint().replace(' ', '')}.pub", str(keys.public))
+    READY.touch()
+
+    def study_with_me() -> Study | None:
+        path = MEETING / "study.toml"
+        # A study of an earlier start may still lie there; this container's turn is the one with its key.
+        study = Study.load(path) if path.exists() else None
+        return study if study and any(p.key == keys.public for p in study.parties) else None
+
+    study = _await(study_with_me, "the study")
+    me = study.name_of(keys.public)
+    cohort = simulated(study.K)
+    data = SCRATCH / "records.csv"
+    data.write_text(cohort.parties[_named(cohort)[me]].to_csv(), encoding="utf-8")
+    out = SCRATCH / f"run-{time.time_ns()}"
+    run_party(MEETING / "study.toml", data, KEY, out=out, approve=no_questions, observe=progress)
+
+
+def _start(arguments: list[str], progress: Progress) -> None:
+    match arguments:
+        case ["curator"]:
+            curator(int(os.environ["MASQUERADE_PARTIES"]), Path(os.environ["MASQUERADE_RUNS"]), progress)
+        case ["party"]:
+            party(progress)
+        case _:
+            raise BadInput("say which participant this container is", "docker-compose.yml says: curator or party")
+
+
+def main() -> int:
+    """Start the participant that the command line names; return its exit code."""
+    harden()
+    progress = Progress(Mode.TEXT)
+    try:
+        _start(sys.argv[1:], progress)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process's outermost edge
+        return progress.end(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
