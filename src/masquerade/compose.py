@@ -5,7 +5,7 @@ one folder for public things alone::
 
     party                                   curator
       | makes its keys                        | makes its keys
-      |--- <fingerprint>.pub ---------------->| waits for PARTIES public halves, names their owners party-1 ...
+      |--- <fingerprint>.pub ---------------->| waits for PARTIES of them and names their owners
       |<---------------- study.toml ----------| and writes the study
       | finds its name by its key             |
       | takes its part of the simulated data  |
@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from masquerade.datasets import Cohort, simulated
+from masquerade.datasets import simulated
 from masquerade.report import result_report
 from masquerade.template import Draft
 from masquerade_core.errors import BadInput, DeadlinePassed
@@ -74,11 +74,6 @@ def _await(look: Callable[[], T | None], what: str) -> T:
     return found
 
 
-def _named(cohort: Cohort) -> dict[str, str]:
-    """Map party-1, party-2, ... to the cohort's own names of the hospitals."""
-    return {f"party-{j}": name for j, name in enumerate(cohort.parties, start=1)}
-
-
 def curator(parties: int, runs: Path, progress: Progress) -> None:
     """Be Charlie: gather the keys, write the study, run, and report."""
     keys = _keys()
@@ -99,7 +94,7 @@ def curator(parties: int, runs: Path, progress: Progress) -> None:
     study = SCRATCH / "study.toml"
     study.unlink(missing_ok=True)
     draft = Draft(
-        parties=list(zip(_named(cohort), halves, strict=True)),
+        parties=list(zip(cohort.parties, halves, strict=True)),
         curator_key=keys.public,
         name="compose",
         address=f"tcp://curator:{PORT}",
@@ -136,7 +131,7 @@ def party(progress: Progress) -> None:
     me = study.name_of(keys.public)
     cohort = simulated(study.K)
     data = SCRATCH / "records.csv"
-    data.write_text(cohort.parties[_named(cohort)[me]].to_csv(), encoding="utf-8")
+    data.write_text(cohort.parties[me].to_csv(), encoding="utf-8")
     out = SCRATCH / f"run-{time.time_ns()}"
     run_party(MEETING / "study.toml", data, KEY, out=out, approve=no_questions, observe=progress)
 
