@@ -16,6 +16,7 @@ from typing import Any
 
 import gmpy2
 import pytest
+from nacl.bindings import crypto_core_ed25519_sub
 
 from masquerade_core.crypto import comparison, shares
 from masquerade_core.crypto.boxes import BOX_OVERHEAD, BoxKey
@@ -305,7 +306,7 @@ def _recover_x(scalar: int, rhos: list[int], y: int, items: bytes) -> int | None
     some item.
     """
     order = comparison._ORDER
-    times, sub = comparison._times, comparison._sub
+    times, sub = comparison._times, crypto_core_ed25519_sub
 
     def mul(k: int, point: bytes) -> bytes:
         return times((k % order).to_bytes(32, "little"), point)

@@ -27,7 +27,6 @@ from nacl.bindings import (
     crypto_core_ed25519_add,
     crypto_core_ed25519_is_valid_point,
     crypto_core_ed25519_scalar_mul,
-    crypto_core_ed25519_sub,
     crypto_scalarmult_ed25519_base_noclamp,
     crypto_scalarmult_ed25519_noclamp,
 )
@@ -47,7 +46,6 @@ ITEMS_BYTES = (BITS + 1) * _PAIR  # 2,112: the evaluator's items
 _ORDER = 2**252 + 27742317777372353535851937790883648493  # of ed25519's prime-order subgroup
 
 _add = crypto_core_ed25519_add
-_sub = crypto_core_ed25519_sub
 _base = crypto_scalarmult_ed25519_base_noclamp
 _times = crypto_scalarmult_ed25519_noclamp
 
@@ -98,8 +96,9 @@ class DeciderKey(Secret):
         for i in reversed(range(BITS)):
             rho = _scalar(rng)
             mask = _base(crypto_core_ed25519_scalar_mul(rho, self._scalar))
-            # Bit 0 is no addition: libsodium has no identity to add, and the sum is as uniform without it.
-            out += [_base(rho), _add(mask, _ONE) if y >> i & 1 else mask]
+            # Added in either case, then chosen: an addition for the ones alone would show in the time how many there
+            # are. (For a zero there is nothing that could be added: libsodium has no identity.)
+            out += [_base(rho), (mask, _add(mask, _ONE))[y >> i & 1]]
         return b"".join(out)
 
     def count_zeros(self, items: bytes, peer: str) -> int:
@@ -125,14 +124,6 @@ class DeciderKey(Secret):
 
 def _pair_add(a: _Pair | None, b: _Pair) -> _Pair:
     return b if a is None else (_add(a[0], b[0]), _add(a[1], b[1]))
-
-
-def _plus(pair: _Pair, m: int) -> _Pair:
-    """E(a) + m for a small public m."""
-    a, b = pair
-    for _ in range(abs(m)):
-        b = _add(b, _ONE) if m > 0 else _sub(b, _ONE)
-    return a, b
 
 
 def evaluate(rng: Rng, public: bytes, bits: bytes, x: int, peer: str) -> tuple[bytes, int]:
@@ -178,12 +169,6 @@ def _read(raw: bytes, count: int) -> list[_Pair]:
     return list(zip(points[::2], points[1::2], strict=True))
 
 
-def _negate_plus_one(pair: _Pair) -> _Pair:
-    """E(1 - y) from E(y)."""
-    a, b = pair
-    return _negate(a), _add(_negate(b), _ONE)
-
-
 def _negate(point: bytes) -> bytes:
     """-P: ed25519 writes y and the parity of x, and no point of the prime-order subgroup but the identity has x = 0."""
     return point[:-1] + bytes((point[-1] ^ 0x80,))
@@ -192,19 +177,22 @@ def _negate(point: bytes) -> bytes:
 def _items(y: Sequence[_Pair], x: Sequence[int], delta: int) -> list[_Pair]:
     """The 33 plaintexts of the module's docstring, under encryption, in order."""
     s = 1 - 2 * delta
+    multiples = {-1: _negate(_ONE), 0: _ONE, 1: _ONE, 2: _add(_ONE, _ONE)}  # at 0 the sum is not used
     differing: _Pair | None = None  # E(sum of x_l xor y_l) over the bits above
     items = []
     for y_i, x_i in zip(y, x, strict=True):
-        one_minus_y = _negate_plus_one(y_i)
-        item = _plus(one_minus_y, s + x_i - 1)
+        a, b = _negate(y_i[0]), _negate(y_i[1])
+        # As many additions for every x and delta: the time is the decider's to measure, and it knows y.
+        item = (a, (_add(b, multiples[s + x_i]), b)[s + x_i == 0])
         if differing is not None:
             item = _pair_add(_pair_add(_pair_add(item, differing), differing), differing)
         items.append(item)
-        differing = _pair_add(differing, one_minus_y if x_i else y_i)
+        differing = _pair_add(differing, (y_i, (a, _add(b, _ONE)))[x_i])
     if differing is None:
         msg = "a comparison of no bits"
         raise LocalProtocolError(msg)
-    return [*items, _plus(differing, 1 - delta)]
+    a, b = differing
+    return [*items, (a, (_add(b, _ONE), b)[delta])]
 
 
 def _blind(rng: Rng, public: bytes, item: _Pair) -> bytes:
