@@ -78,9 +78,9 @@ class Shares:
         """
         try:
             modulus = int(data["modulus"], 16)
-            packing = Packing(int(data["length"]), int(data["bound"], 16), modulus.bit_length())
+            packing = Packing(_count(data["length"]), int(data["bound"], 16), modulus.bit_length())
             values = {str(name): tuple(int(v, 16) for v in row) for name, row in data["values"].items()}
-            shares = cls(values, modulus, packing, int(data["parties"]), int(data["fraction_bits"]))
+            shares = cls(values, modulus, packing, _count(data["parties"]), _count(data["fraction_bits"]))
             count = packing.count
         except (KeyError, TypeError, ValueError, AttributeError, LocalProtocolError) as error:
             msg = "the model file holds no published shares in this program's form"
@@ -93,6 +93,13 @@ class Shares:
             msg = "the model file holds shares of no vector"
             raise BadInput(msg, _HINT)
         return shares
+
+
+def _count(value: object) -> int:
+    # JSON knows 2.5, true and Infinity too, and int() takes the first two.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("not a whole number")
+    return value
 
 
 @dataclass(frozen=True)
