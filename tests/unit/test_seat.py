@@ -1,0 +1,354 @@
+"""The Seat: what a role may ask for, and what it is spared."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.crypto.paillier import FullPool
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import encode, pack_envelope
+from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
+from tests.helpers import RUN, finish, joined, secret_key, until
+
+NAMES = ("alice", "bob", "eve")
+NONCE = bytes(24)
+
+
+class Loud(Message):
+    word: str
+
+
+class Hush(Whisper):
+    word: str
+
+
+class Psst(Whisper):
+    word: str
+
+
+class Terms(Whisper):
+    terms: Ciphertexts
+
+
+class Total(Message):
+    total: Ciphertexts
+
+
+@pytest.fixture
+def alice() -> Seat:
+    return joined("alice", NAMES)
+
+
+@pytest.fixture
+def bob() -> Seat:
+    return joined("bob", NAMES)
+
+
+@pytest.fixture
+def charlie() -> Seat:
+    return joined(CHARLIE, NAMES)
+
+
+def refused(role: Coroutine[Effect, Any, Any], match: str = "") -> None:
+    """Expect that a role fails by its own fault before it asks for anything that leaves."""
+    with pytest.raises(LocalProtocolError, match=match):
+        until(role, Send)
+
+
+def whispered(seat: Seat, message: Whisper, to: str | None = None) -> dict[str, bytes]:
+    """The boxes of one whisper, by recipient."""
+    role = seat.whisper(message, to)
+    send = until(role, Send)
+    with pytest.raises(StopIteration):
+        role.send(None)
+    assert (send.kind, send.type) == ("whisper", type(message).__name__)
+    return dict(zip(send.to, send.bodies, strict=True))
+
+
+def hear(seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush) -> Any:
+    role = seat.receive(cls, sender)
+    assert role.send(None) == Receive("whisper", cls.__name__, (sender,))
+    return finish(role, (box,))
+
+
+def not_heard(seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush) -> ProtocolViolation:
+    with pytest.raises(ProtocolViolation) as caught:
+        hear(seat, box, sender, cls)
+    assert caught.value.peer == sender
+    assert sender in caught.value.message
+    assert "canary" not in caught.value.message
+    return caught.value
+
+
+# --- Effects -------------------------------------------------------------------
+
+
+def test_others_are_the_other_parties_in_roster_order(bob: Seat, charlie: Seat) -> None:
+    assert bob.others == ("alice", "eve")
+    assert charlie.others == NAMES
+
+
+def test_a_message_goes_to_charlie_and_from_charlie(alice: Seat, charlie: Seat) -> None:
+    body = encode(Loud(word="hi"), "")
+    assert until(alice.send(CHARLIE, Loud(word="hi")), Send) == Send("message", "Loud", (CHARLIE,), (body,))
+    assert until(charlie.send("bob", Loud(word="hi")), Send) == Send("message", "Loud", ("bob",), (body,))
+    assert until(charlie.broadcast(Loud(word="hi")), Send) == Send("message", "Loud", NAMES, (body,) * 3)
+
+
+def test_stages_releases_and_draws_are_effects(alice: Seat) -> None:
+    assert until(alice.stage("one"), Stage) == Stage("one")
+    assert until(alice.release("shares", 1.0, 1e-5), Release) == Release("shares", 1.0, 1e-5)
+    once = alice.once("coin", lambda rng: rng.bytes(1)).send(None)
+    assert isinstance(once, Once)
+    assert once.label == "coin"
+    assert once.compute(SimulationRng(1)) == SimulationRng(1).bytes(1)
+
+
+def test_what_is_gathered_comes_by_name_in_roster_order(alice: Seat, charlie: Seat) -> None:
+    role = charlie.gather(Loud, NAMES)
+    assert role.send(None) == Receive("message", "Loud", NAMES)
+    bodies = tuple(encode(Loud(word=name), "") for name in NAMES)
+    heard = finish(role, bodies)
+    assert list(heard) == list(NAMES)
+    assert all(heard[name].word == name for name in NAMES)
+    assert alice.gather(Loud).send(None) == Receive("message", "Loud", ("bob", "eve"))
+
+
+def test_garbage_in_the_clear_names_the_sender(charlie: Seat) -> None:
+    role = charlie.gather(Loud, NAMES)
+    role.send(None)
+    good = encode(Loud(word="x"), "")
+    with pytest.raises(ProtocolViolation) as caught:
+        finish(role, (good, b"canary", good))
+    assert caught.value.peer == "bob"
+
+
+# --- What a role may not do ----------------------------------------------------
+
+
+def test_a_label_serves_once(alice: Seat) -> None:
+    finish(alice.once("noise", lambda rng: rng.bytes(4)))
+    refused(alice.once("noise", lambda rng: rng.bytes(4)), "'noise' was asked for twice")
+    finish(alice.once("more noise", lambda rng: rng.bytes(4)))
+
+
+def test_a_seat_is_joined_once(alice: Seat) -> None:
+    refused(alice.join(), "twice")
+
+
+def test_a_whisper_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
+    refused(alice.send(CHARLIE, Hush(word="x")), "Hush never travels in the clear")
+    refused(charlie.send("bob", Hush(word="x")), "Hush never travels in the clear")
+    refused(charlie.broadcast(Hush(word="x")), "Hush never travels in the clear")
+
+
+def test_a_message_is_not_whispered(alice: Seat) -> None:
+    refused(alice.whisper(Loud(word="x"), "bob"), "Loud is no whisper")  # type: ignore[arg-type]
+    refused(alice.whisper(Loud(word="x")), "Loud is no whisper")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("to", [CHARLIE, "alice", "stranger", "*", ""])
+def test_nobody_whispers_to_charlie_itself_or_a_stranger(alice: Seat, to: str) -> None:
+    refused(alice.whisper(Hush(word="x"), to), "alice cannot whisper to")
+
+
+def test_charlie_does_not_whisper_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
+    refused(charlie.whisper(Hush(word="x")), "charlie cannot whisper")
+    refused(charlie.whisper(Hush(word="x"), "bob"), "charlie cannot whisper")
+    refused(alice.broadcast(Loud(word="x")), "only Charlie broadcasts")
+
+
+def test_parties_do_not_send_to_each_other_nor_charlie_to_himself(alice: Seat, charlie: Seat) -> None:
+    refused(alice.send("bob", Loud(word="x")), "parties whisper")
+    refused(alice.send("alice", Loud(word="x")), "parties whisper")
+    refused(charlie.send(CHARLIE, Loud(word="x")), "in the clear")
+
+
+def test_nobody_talks_or_listens_before_joining() -> None:
+    alice, charlie = Seat("alice", NAMES, RUN), Seat(CHARLIE, NAMES, RUN)
+    for role in (
+        alice.send(CHARLIE, Loud(word="x")),
+        alice.whisper(Hush(word="x")),
+        alice.receive(Loud, CHARLIE),
+        alice.gather(Hush),
+        charlie.broadcast(Loud(word="x")),
+    ):
+        refused(role, "before it joined")
+    for call in (
+        lambda: alice.seal(SimulationRng(0), CHARLIE, b"x"),
+        lambda: alice.unseal(bytes(50), length=2),
+        lambda: alice.shared_key("bob", b"x"),
+    ):
+        with pytest.raises(LocalProtocolError, match="before it joined"):
+            call()
+
+
+@pytest.mark.parametrize("key", [bytes(32), (1).to_bytes(32, "little"), bytes(31), b""])
+def test_who_joins_with_no_key_is_named(key: bytes) -> None:
+    seat = Seat("alice", NAMES, RUN)
+    role = seat.join()
+    until(role, Join)
+    good = [(name, BoxKey(SimulationRng(name).bytes(32)).public) for name in ("alice", "eve", CHARLIE)]
+    with pytest.raises(ProtocolViolation) as caught:
+        role.send([*good, ("bob", key)])
+    assert caught.value.peer == "bob"
+
+
+def test_ciphertexts_go_where_they_were_made_for(alice: Seat, charlie: Seat) -> None:
+    key = secret_key()
+
+    def made(to: str) -> Ciphertexts:
+        return Ciphertexts.outgoing([FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, to)])
+
+    refused(alice.send(CHARLIE, Total(total=made("bob"))), "not fresh for charlie")
+    refused(alice.whisper(Terms(terms=made(CHARLIE)), "bob"), "not fresh for bob")
+    refused(alice.whisper(Terms(terms=made("eve")), "bob"), "not fresh for bob")
+    refused(alice.whisper(Terms(terms=made("bob"))), "not fresh")
+    refused(charlie.broadcast(Total(total=made("bob"))), "not fresh")
+    assert len(until(alice.whisper(Terms(terms=made("bob")), "bob"), Send).bodies) == 1
+    assert len(until(charlie.broadcast(Total(total=made("*"))), Send).bodies) == 3
+
+
+def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None:
+    key = secret_key()
+    fresh = FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, "bob")
+    box = whispered(alice, Terms(terms=Ciphertexts.outgoing([fresh])), "bob")["bob"]
+    received = hear(bob, box, "alice", Terms)
+    refused(bob.whisper(received, "eve"), "not fresh")
+    refused(bob.send(CHARLIE, Total(total=received.terms)), "not fresh")
+
+
+# --- Whispers ------------------------------------------------------------------
+
+
+def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
+    boxes = whispered(alice, Hush(word="canary"))
+    assert list(boxes) == ["bob", "eve"]
+    assert hear(bob, boxes["bob"], "alice") == Hush(word="canary")
+    not_heard(joined("eve", NAMES), boxes["bob"], "alice")
+    assert b"canary" not in boxes["bob"] + boxes["eve"]
+
+
+def test_all_boxes_of_a_whisper_are_equally_long_whatever_the_names() -> None:
+    names = ("a", "b" * 32, "a-rather-long-name")
+    boxes = whispered(joined("a", names), Hush(word="x"))
+    longer = whispered(joined("b" * 32, names), Hush(word="x"))
+    assert {len(box) for box in (*boxes.values(), *longer.values())} == {len(boxes["b" * 32])}
+
+
+def test_every_box_has_a_nonce_of_its_own(alice: Seat) -> None:
+    rng = SimulationRng(3)
+    nonces = []
+    for word in ("one", "two"):
+        nonces += [box[:24] for box in until(alice.whisper(Hush(word=word)), Send, rng).bodies]
+    assert len(set(nonces)) == 4
+
+
+def test_an_old_box_is_not_heard_again(alice: Seat, bob: Seat) -> None:
+    first = whispered(alice, Hush(word="canary"))["bob"]
+    second = whispered(alice, Hush(word="canary"))["bob"]
+    hear(bob, first, "alice")
+    not_heard(bob, first, "alice")
+    hear(bob, second, "alice")
+
+
+def test_boxes_out_of_order_are_not_heard(alice: Seat, bob: Seat) -> None:
+    whispered(alice, Hush(word="canary"))
+    not_heard(bob, whispered(alice, Hush(word="canary"))["bob"], "alice")
+
+
+def test_ones_own_box_does_not_come_back_as_the_peers(alice: Seat) -> None:
+    # A box key is symmetric between two: what alice sealed for bob, alice herself can open.
+    mine = whispered(alice, Hush(word="canary"))["bob"]
+    assert "another turn" in not_heard(alice, mine, "bob").message
+
+
+def test_a_box_of_another_type_is_not_heard(alice: Seat, bob: Seat) -> None:
+    assert "another turn" in not_heard(bob, whispered(alice, Psst(word="canary"))["bob"], "alice").message
+
+
+def test_a_box_of_another_sender_is_not_heard(alice: Seat, bob: Seat) -> None:
+    box = whispered(alice, Hush(word="canary"))["bob"]
+    not_heard(bob, box, "eve")
+
+
+def test_a_changed_box_is_not_heard(alice: Seat, bob: Seat) -> None:
+    box = whispered(alice, Hush(word="canary"))["bob"]
+    for bad in (box[:-1], box + b"\0", b"", box[:24], bytes((box[0] ^ 1,)) + box[1:], box[:-1] + bytes((box[-1] ^ 1,))):
+        not_heard(bob, bad, "alice")
+    hear(bob, box, "alice")
+
+
+def test_garbage_in_a_good_box_names_the_sender(bob: Seat) -> None:
+    key = BoxKey(SimulationRng("alice", "box").bytes(32))
+    to = BoxKey(SimulationRng("bob", "box").bytes(32)).public
+    for plain in (b"", b"canary", pack_envelope("alice", "bob", "Hush", 0, b"canary")):
+        not_heard(joined("bob", NAMES), key.seal(to, plain, NONCE), "alice")
+
+
+def test_whispers_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
+    eve = joined("eve", NAMES)
+    to_bob = whispered(alice, Hush(word="for bob"), "bob")["bob"]
+    to_eve = whispered(alice, Hush(word="for eve"), "eve")["eve"]
+    to_all = whispered(alice, Hush(word="for all"))
+    of_eve = whispered(eve, Hush(word="from eve"), "bob")["bob"]
+    assert hear(eve, to_eve, "alice").word == "for eve"
+    assert hear(bob, to_bob, "alice").word == "for bob"
+    assert hear(bob, of_eve, "eve").word == "from eve"
+    assert hear(bob, to_all["bob"], "alice").word == "for all"
+    assert hear(eve, to_all["eve"], "alice").word == "for all"
+
+
+# --- For a third participant ---------------------------------------------------
+
+
+def test_a_sealed_value_opens_at_its_owner_and_bears_no_name(alice: Seat, bob: Seat, charlie: Seat) -> None:
+    of_alice, of_bob = (seat.seal(SimulationRng(1), CHARLIE, b"12345") for seat in (alice, bob))
+    assert of_alice == of_bob  # with the same randomness: nothing of the sender is in it
+    assert charlie.unseal(of_alice, length=5) == b"12345"
+    with pytest.raises(ProtocolViolation):
+        bob.unseal(of_alice, length=5)
+
+
+@pytest.mark.parametrize("length", [0, 4, 6])
+def test_a_sealed_value_of_another_length_is_refused(alice: Seat, charlie: Seat, length: int) -> None:
+    with pytest.raises(ProtocolViolation, match=f"5 bytes, not {length}"):
+        charlie.unseal(alice.seal(SimulationRng(1), CHARLIE, b"12345"), length=length)
+
+
+def test_pair_keys_are_bound_to_the_pair_the_run_and_the_label(alice: Seat, bob: Seat) -> None:
+    common = alice.shared_key("bob", b"x")
+    assert common == bob.shared_key("alice", b"x")
+    others = [
+        alice.shared_key("bob", b"y"),
+        alice.shared_key("eve", b"x"),
+        joined("alice", NAMES, bytes(16)).shared_key("bob", b"x"),
+    ]
+    assert len({common, *others}) == 4
+
+
+def test_a_seat_draws_through_once_alone(alice: Seat) -> None:
+    """Without the nonces' draw there is no whisper: the seat itself has no source."""
+    role = alice.whisper(Hush(word="x"))
+    once = role.send(None)
+    assert isinstance(once, Once)
+
+    class Empty:
+        def bytes(self, n: int) -> bytes:
+            return bytes(n)
+
+        def bits(self, k: int) -> int:
+            return 0
+
+        def below(self, n: int) -> int:
+            return 0
+
+    rng: Rng = Empty()
+    send = role.send(once.compute(rng))
+    assert isinstance(send, Send)
+    assert all(box[:24] == NONCE for box in send.bodies)
