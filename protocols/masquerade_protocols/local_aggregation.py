@@ -30,7 +30,7 @@ coordinates in m plaintexts, and keys of n bits::
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from math import ceil, log, sqrt
+from math import ceil, isqrt
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -48,14 +48,14 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
 from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation
 from masquerade_core.learning.erm import fit
 from masquerade_core.model import Model, Shares
 from masquerade_core.privacy.calibration import paper_beta, paper_scale
 from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE, Study, as_fraction
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
 from masquerade_protocols.joint import toss, zero_share
@@ -174,15 +174,20 @@ def packing(study: Study) -> Packing:
     |w_j|_2 <= sqrt(2 ln 2 / Lambda), for w_j costs no more than w = 0; the noise is bounded at the public
     ``min_records`` but for a chance of 2^-60, which the statement counts in delta.
     """
-    weight = sqrt(2 * log(2) / study.model.regularization)
-    weights = study.K * (ceil(weight * 2**FRACTION_BITS) + 1)
+    # 2 ln 2 < 1.3863; in integers, so that every machine lays out the same slots.
+    square = Fraction(13863, 10000) / as_fraction(study.model.regularization) * (1 << 2 * FRACTION_BITS)
+    weights = study.K * (isqrt(ceil(square)) + 2)
     scale = Fraction(study.K << FRACTION_BITS)
     floor, eps, lam = study.study.min_records, study.privacy.epsilon, study.model.regularization
     if _noise_kind(study) == "laplace":
         noise = tail_bound(scale * paper_scale(floor, eps, lam), count=study.d)
     else:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
-    return Packing(study.d, weights + noise, study.crypto.key_bits)
+    layout = Packing(study.d, weights + noise, study.crypto.key_bits)
+    if not layout.fits:
+        msg = f"the noise that this study asks for is too large for a key of {study.crypto.key_bits} bits"
+        raise BadInput(msg, "choose a larger epsilon, regularization or min_records")
+    return layout
 
 
 def _tie_bits(study: Study) -> int:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from masquerade_core.privacy.claims import Claim, local_aggregation_statement
 from pydantic import BaseModel
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
+from masquerade_core.privacy.claims import Claim, local_aggregation_statement
 from masquerade_core.seat import Effect, Seat
 from masquerade_core.study import Study, check_section
 from masquerade_protocols import local_aggregation
@@ -44,6 +44,8 @@ class Protocol:
         The study's ``[protocol]`` section.
     stages : tuple of str
         The stages that the roles announce, in order.
+    check : callable
+        Raises BadInput for a study that this protocol cannot carry out.
     statement : callable
         The privacy statement that follows from the study.
     explain : callable
@@ -56,6 +58,7 @@ class Protocol:
     charlie: Callable[[Seat, Study], Role]
     parameters: type[BaseModel]
     stages: tuple[str, ...]
+    check: Callable[[Study], object]
     statement: Callable[[Study], tuple[Claim, ...]]
     explain: Callable[[Study], Explanation]
 
@@ -124,6 +127,7 @@ PROTOCOLS: dict[str, Protocol] = {
             charlie=local_aggregation.charlie,
             parameters=local_aggregation.Parameters,
             stages=("training", "keys", "stage 1: smallest data set", "stage 2: noise", "stage 3: shares"),
+            check=local_aggregation.packing,
             statement=_local_aggregation_statement,
             explain=_explain_local_aggregation,
         ),
@@ -132,12 +136,12 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def protocol_of(study: Study) -> Protocol:
-    """Return the protocol that a study names, after a check of its ``[protocol]`` section.
+    """Return the protocol that a study names, after a check that it can carry the study out.
 
     Raises
     ------
     BadInput
-        There is no such protocol, or the section has an unknown key or a value out of range.
+        There is no such protocol; its section has an unknown key or a value out of range; or its numbers fit no key.
     """
     name = study.study.protocol
     if name not in PROTOCOLS:
@@ -145,4 +149,5 @@ def protocol_of(study: Study) -> Protocol:
         raise BadInput(f"[study] protocol is {name!r}; the protocols are {known}", "correct the study's protocol")
     protocol = PROTOCOLS[name]
     check_section(protocol.parameters, study.protocol, "protocol")
+    protocol.check(study)
     return protocol

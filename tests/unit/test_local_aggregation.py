@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ from scipy import stats
 
 from masquerade_core import seat as seat_module
 from masquerade_core.crypto.paillier import FullPool, PublicKey, ShortPool
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed
-from masquerade_core.learning.erm import fit
+from masquerade_core.data.loading import load_records
+from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
+from masquerade_core.learning.erm import fit, predict_labels
+from masquerade_core.model import model_from_json, model_to_json
 from masquerade_core.privacy.calibration import paper_beta, paper_scale
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Once, Seat, Send
@@ -24,6 +28,7 @@ from masquerade_core.wire import codec
 from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols import local_aggregation as la
+from masquerade_protocols import protocol_of
 from tests.protocol_helpers import Run, make_data, make_study, roles, run
 
 
@@ -99,6 +104,41 @@ def test_a_size_that_does_not_fit_is_refused() -> None:
     assert la._size_with_tie(2**29 - 1, 4, study) < 2**32
     with pytest.raises(LocalProtocolError, match="29 bits"):
         la._size_with_tie(2**29, 0, study)
+
+
+def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From a file of records through model.json, against the classifiers and the noise that the parties drew."""
+    study = make_study(3, 4, epsilon=2.0)
+    data = make_data(study, (30, 25, 40))
+    draw, drawn = la._draw_noise, {}
+
+    def noted(rng: Rng, of: Study, n: int) -> tuple[int, ...]:
+        drawn[n] = draw(rng, of, n)
+        return drawn[n]
+
+    monkeypatch.setattr(la, "_draw_noise", noted)
+    r = run(study, data)
+    rows = np.random.default_rng(1).uniform(-1, 1, size=(200, 4))
+    records = tmp_path / "new.csv"
+    lines = ["x0,x1,x2,x3", *(",".join(f"{v:.6f}" for v in row) for row in rows)]
+    records.write_text("\n".join(lines) + "\n")
+
+    saved = model_from_json(json.loads(json.dumps(model_to_json(r.model, study, r.table.run_id))))
+    labels = predict_labels(load_records(records, saved.encoder), np.array(saved.shares.open()))
+
+    w = _weights(r).sum(axis=0) + np.array(drawn[25], dtype=float) / 2**la.FRACTION_BITS
+    X = np.round(rows, 6)
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    score = X @ w
+    clear = np.abs(score) > 1e-6  # nearer to the boundary, rounding to the grid decides
+    assert clear.sum() > 150
+    np.testing.assert_array_equal(labels[clear], np.sign(score[clear]))
+
+
+def test_a_study_whose_noise_fits_no_plaintext_is_bad_input() -> None:
+    study = make_study(2, 1, epsilon=1e-150)
+    with pytest.raises(BadInput, match="too large for a key of 512 bits"):
+        protocol_of(study)
 
 
 # --- A missing or a wrong term fails loudly --------------------------------------------------------

@@ -43,13 +43,22 @@ class Packing:
         return 1 << (self.width - 1)
 
     @property
+    def _room(self) -> int:
+        """Bits of a plaintext for slots: the guard bit above them and ZERO_BITS stay free below the top bit of N."""
+        return self.modulus_bits - 1 - ZERO_BITS - 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether a plaintext has room for at least one slot."""
+        return self.width <= self._room
+
+    @property
     def per_plaintext(self) -> int:
-        """Slots in one plaintext; the guard bit above them and ZERO_BITS stay free below the top bit of N."""
-        slots = (self.modulus_bits - 1 - ZERO_BITS - 1) // self.width
-        if slots < 1:
+        """Slots in one plaintext."""
+        if not self.fits:
             msg = f"a slot of {self.width} bits does not fit into a modulus of {self.modulus_bits} bits"
             raise LocalProtocolError(msg)
-        return slots
+        return self._room // self.width
 
     @property
     def count(self) -> int:
