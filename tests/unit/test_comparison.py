@@ -172,7 +172,7 @@ def test_lengths_tell_nothing() -> None:
 
 
 def test_the_number_of_group_operations_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each shows in the time, some 20 microseconds; who knows one share and a count of the other's bits knows too much."""
+    """Each takes some 20 microseconds, and who knows one share learns from a count of the other's bits."""
     counts: Counter[str] = Counter()
 
     def counted(name: str, operation: Callable[..., bytes]) -> None:
