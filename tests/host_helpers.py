@@ -15,7 +15,8 @@ from masquerade_host.charlie import CharlieSession
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys
 from masquerade_host.party import PartySession
-from masquerade_host.transport import CharlieSocket, PartySocket, speaks_curve
+from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.transport import CharlieSocket
 from pydantic import Field
 
 VERSION = "1.2.3"

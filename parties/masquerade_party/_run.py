@@ -9,12 +9,12 @@ from masquerade_core.model import model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party import PartySession
 from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.transport import PartySocket, speaks_curve
 from masquerade_party._approval import Approve, ask
 from masquerade_protocols import protocol_of
 

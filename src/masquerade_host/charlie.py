@@ -206,9 +206,11 @@ class CharlieSession(Session):
             # A hello is said again until it is answered, so some may still be under way when the roster leaves.
             if arrival.data == hop.hello and not moved and not hop.received:
                 return
-            if arrival.data == hop.hello or not moved:
-                raise ProtocolViolation(f"{name} sent its hello again after it was answered: a replay", peer=name)
-            raise RunFailed(f"{name} started anew in the middle of the run", "start the run again, with everybody")
+            if moved:
+                raise RunFailed(
+                    f"{name} started anew, or its connection broke, in the middle of the run", "start the run again"
+                )
+            raise ProtocolViolation(f"{name} said hello after it was answered: a replay", peer=name)
         if frame.type == "fields":
             theirs = decode(Fields, frame.body, name).fields
             where = differing(self.study.field_hashes(), theirs)

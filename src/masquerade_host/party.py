@@ -24,10 +24,10 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster, differing
+from masquerade_host.dialer import Happening
 from masquerade_host.keyfiles import Keys
 from masquerade_host.session import Link, Session, error_of, frames_were_lost
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.transport import Happening
 
 __all__ = ["PartyLink", "PartySession"]
 
@@ -36,7 +36,7 @@ _BROKEN_HANDSHAKES = 3  # in a row, before the other side is looked at more clos
 
 
 class PartyLink(Link, Protocol):
-    """What a party's session needs of a transport; :class:`~masquerade_host.transport.PartySocket` is one."""
+    """What a party's session needs of a transport; :class:`~masquerade_host.dialer.PartySocket` is one."""
 
     def happenings(self) -> Iterable[Happening]:
         """Take what the connection went through."""
@@ -128,11 +128,11 @@ class PartySession(Session):
         )
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
-        self._knock()
+        self._knock(self._clock())
 
-    def _knock(self) -> None:
+    def _knock(self, since: float) -> None:
         self._known = Known.KNOCKING
-        self._since = self._heard = self._clock()
+        self._since = since
         self._connected = False
         self._next_hello = 0.0
         self._endpoint = self._new_endpoint()
@@ -176,14 +176,14 @@ class PartySession(Session):
         match happening:
             case Happening.CONNECTED:
                 self._connected, self._failures = True, 0
-                self._observe("connected", party=self.me)
             case Happening.DENIED:
                 raise self._not_admitted()
             case Happening.LOST:
                 self._broken = True
                 if self._known in (Known.KNOCKING, Known.HEARD):
                     # Whatever was under way is lost; before the roster everything can be said again.
-                    self._knock()
+                    since = self._since if self._known is Known.KNOCKING else now
+                    self._knock(since)
                     self._reopen_at = now
             case Happening.FAILED | Happening.FOREIGN:
                 self._failures += 1
@@ -231,6 +231,7 @@ class PartySession(Session):
             self.stats.count(frame.size)
         if self._known is Known.KNOCKING:
             self._known = Known.HEARD
+            self._observe("connected", party=self.me)
         self._handle(frame)
 
     def _handle(self, frame: Frame) -> None:

@@ -141,7 +141,7 @@ class Progress:
                 error_id = secrets.token_hex(4)
                 fields = {
                     "message": f"an error in this program itself, a {type(error).__name__} (id {error_id})",
-                    "hint": "please report it; --debug shows where it happened (read before you post it: it may show data)",
+                    "hint": "please report it; --debug shows where; read before you post it: it may show data",
                     "error_id": error_id,
                 }
                 code, exit_code = "bug", 5

@@ -19,7 +19,7 @@ from masquerade_core.errors import (
     RunFailed,
 )
 from masquerade_core.seat import Effect, Join, Receive, Release, Send, Stage
-from masquerade_core.study import Study
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode, unpack_strict
 from masquerade_core.wire.frames import Frame
 from masquerade_host.bodies import Abort, Beat, Reason
@@ -239,7 +239,7 @@ class Session(ABC):
         reason: Reason = "left"
         blamed: tuple[str, ...] = (self.me,)
         if isinstance(error, ProtocolViolation):
-            reason, blamed = "violation", (error.peer,) if error.peer else ()
+            reason, blamed = "violation", (error.peer,) if error.peer in (*self.names, CHARLIE) else ()
         elif isinstance(error, DeadlinePassed):
             reason, blamed = "deadline", error.waited_for
         self.say_abort(Abort(reason=reason, blamed=blamed, by=self.me))

@@ -1,8 +1,9 @@
-"""ZeroMQ, used as a lossy pipe with authenticated ends and nothing more.
+"""ZeroMQ, used as a lossy pipe with authenticated ends and nothing more: what both ends share, and Charlie's.
 
-Charlie binds a ROUTER, parties connect a DEALER outwards. CURVE is always on. Who a peer is says the key that the
-handshake has proved, which ZeroMQ attaches to every message as ``User-Id``; routing ids are only return addresses. A
-socket is used by the one thread that made it. What ZeroMQ cannot send at once waits here and is offered again.
+Charlie binds a ROUTER, parties connect a DEALER outwards (:mod:`masquerade_host.dialer`). CURVE is always on. Who a
+peer is says the key that the handshake has proved, which ZeroMQ attaches to every message as ``User-Id``; routing ids
+are only return addresses. A socket is used by the one thread that made it. What ZeroMQ cannot send at once waits here
+and is offered again.
 """
 
 import contextlib
@@ -13,27 +14,26 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import recv_monitor_message
 
 from masquerade_core.errors import BadInput
 from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_host.keyfiles import Keys
 
-__all__ = ["Arrival", "CharlieSocket", "Happening", "PartySocket", "speaks_curve", "wait"]
+__all__ = ["DENIED", "HIGH_WATER", "Arrival", "CharlieSocket", "harden", "wait"]
 
+HIGH_WATER = 256  # frames per peer inside ZeroMQ
+DENIED = 400  # our ZAP handler's "not in the roster"
 _DOMAIN = "masquerade"
-_HIGH_WATER = 256  # frames per peer inside ZeroMQ
-_DENIED = 400  # our ZAP handler's "not in the roster"
 _BLOCKED = (errno.EAGAIN, errno.EHOSTUNREACH)  # the peer is slow, or its connection is gone
 
 
-def _harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
+def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
+    """Set what both ends have in common: CURVE, bounded queues and frames, heartbeats, nothing kept at the close."""
     sock.linger = 0
-    sock.sndhwm = sock.rcvhwm = _HIGH_WATER
+    sock.sndhwm = sock.rcvhwm = HIGH_WATER
     sock.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME)
     sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
@@ -84,7 +84,7 @@ class _Doorkeeper(threading.Thread):
                 return [b"1.0", sequence, b"200", b"OK", z85.encode(key), b""]
             case [*_, key]:
                 self.denied.append(key)
-        return [b"1.0", sequence, str(_DENIED).encode(), b"not in the roster", b"", b""]
+        return [b"1.0", sequence, str(DENIED).encode(), b"not in the roster", b"", b""]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class CharlieSocket:
         self._doorkeeper = _Doorkeeper(self._context, roster.values())
         self._doorkeeper.start()
         self._router = self._context.socket(zmq.ROUTER)
-        _harden(self._router, keys)
+        harden(self._router, keys)
         self._router.curve_server = True
         self._router.zap_domain = _DOMAIN.encode()
         self._router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
@@ -182,7 +182,7 @@ class CharlieSocket:
 
     def arrivals(self) -> Iterator[Arrival]:
         """Take what has arrived, at most as much as ZeroMQ buffers, so that the clock is looked at in between."""
-        for _ in range(_HIGH_WATER):
+        for _ in range(HIGH_WATER):
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
@@ -236,155 +236,3 @@ def _numeric_host(host: str) -> str:
             f"the name {host} is not known here, so Charlie cannot listen at it",
             "run Charlie where the study says, or listen elsewhere: --listen tcp://0.0.0.0:PORT",
         ) from error
-
-
-class Happening(Enum):
-    """What a party's connection attempt came to."""
-
-    CONNECTED = auto()
-    DENIED = auto()  # the other side is Charlie, and this key is not on his list
-    FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or bad luck
-    FOREIGN = auto()  # somebody answers who speaks something else; ZeroMQ does not try again
-    LOST = auto()  # an established connection broke; ZeroMQ connects again
-
-
-_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED
-_FAILURES = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-
-
-class PartySocket:
-    """A party's end: a DEALER that connects outwards to the one server key of the study.
-
-    Parameters
-    ----------
-    address : str
-        Charlie's, as in the study.
-    keys : Keys
-        This party's.
-    server_key : bytes
-        Charlie's CURVE key.
-    """
-
-    def __init__(self, address: str, keys: Keys, server_key: bytes) -> None:
-        self._address = address
-        self._keys = keys
-        self._server_key = server_key
-        self._outbox: deque[bytes] = deque()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._connect()
-
-    def _connect(self) -> None:
-        self._outbox.clear()
-        self._established = False
-        self._judged = True
-        self._dealer = self._context.socket(zmq.DEALER)
-        _harden(self._dealer, self._keys)
-        self._dealer.curve_serverkey = z85.encode(self._server_key)
-        self._dealer.ipv6 = "[" in self._address
-        self._dealer.immediate = True
-        self._dealer.reconnect_ivl = 250
-        self._dealer.reconnect_ivl_max = 2000
-        self._dealer.setsockopt(zmq.CONNECT_TIMEOUT, 5000)
-        self._monitor = self._dealer.get_monitor_socket(_EVENTS | _FAILURES)
-        self._dealer.connect(self._address)
-
-    def reopen(self) -> None:
-        """Throw the connection away, with all that waits on it, and make another."""
-        self._disconnect(0)
-        self._connect()
-
-    def _disconnect(self, linger: int) -> None:
-        self._dealer.disable_monitor()
-        self._monitor.close(0)
-        self._dealer.close(linger)
-
-    @property
-    def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
-        """What to wait for."""
-        return (self._dealer, self._monitor)
-
-    @property
-    def busy(self) -> bool:
-        """Whether frames wait that ZeroMQ has not taken yet."""
-        return bool(self._outbox)
-
-    def happenings(self) -> Iterator[Happening]:
-        """Take what the connection went through since the last call."""
-        while self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
-            happening = self._read(event["event"], event["value"])
-            if happening is not None:
-                yield happening
-
-    def _read(self, event: int, value: int) -> Happening | None:
-        happening: Happening | None = None
-        match event:
-            case zmq.EVENT_CONNECTED:
-                self._judged = False
-                return None
-            case zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                happening, self._established = Happening.CONNECTED, True
-            case zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                happening = Happening.DENIED if value == _DENIED else Happening.FAILED
-            case zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-                happening = Happening.FOREIGN
-            case zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-                happening = Happening.FAILED
-            case zmq.EVENT_DISCONNECTED if self._established:
-                happening, self._established = Happening.LOST, False
-            case zmq.EVENT_DISCONNECTED if not self._judged:
-                # libzmq says no more than this about a greeting that is not ZeroMQ's, and gives up silently.
-                happening = Happening.FOREIGN
-        self._judged = True
-        return happening
-
-    def arrivals(self) -> Iterator[bytes | None]:
-        """Take what has arrived from Charlie; None for a message that is not one frame."""
-        for _ in range(_HIGH_WATER):
-            try:
-                frames = self._dealer.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            yield frames[0] if len(frames) == 1 else None
-
-    def send(self, data: bytes) -> None:
-        """Send a frame to Charlie, now or when the connection takes it."""
-        self._outbox.append(data)
-        self.flush()
-
-    def flush(self) -> None:
-        """Offer ZeroMQ what waits."""
-        while self._outbox:
-            try:
-                self._dealer.send(self._outbox[0], zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._outbox.popleft()
-
-    def close(self, linger: int) -> None:
-        """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
-        self._disconnect(linger)
-        self._context.term()
-
-
-def speaks_curve(address: str) -> bool:
-    """Ask whoever listens at ``address`` for its ZMTP greeting, and say whether it is a CURVE server's.
-
-    A handshake that breaks off looks the same for a wrong key as for a proxy with nobody behind it; this tells the two
-    apart. Greeting: 0xFF, 8 bytes, 0x7F, version 3.x, mechanism in 20 bytes, as-server, filler; 64 bytes.
-
-    References
-    ----------
-    ZeroMQ RFC 37 (ZMTP 3.1), section "Greeting".
-    """
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
-    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
-    received = b""
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0) as connection:
-            connection.sendall(greeting)
-            while len(received) < len(greeting) and (part := connection.recv(len(greeting) - len(received))):
-                received += part
-    except OSError:
-        return False
-    return received[:1] == b"\xff" and received[9:10] == b"\x7f" and received[12:32] == b"CURVE".ljust(20, b"\0")
