@@ -1,10 +1,14 @@
 """What a run says to people: the study in plain words, the result, the privacy statement."""
 
+import os
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
@@ -13,9 +17,18 @@ from rich.text import Text
 from masquerade_core.study import Study
 from masquerade_protocols import Explanation
 
-__all__ = ["explained", "human_bytes", "result_report", "statement", "study_fingerprint"]
+__all__ = ["costs", "explained", "heading", "human_bytes", "program", "result_report", "statement", "study_fingerprint"]
 
 _KILO = 1000
+_NONE = "none"  # what a row says against which nothing can be proved
+
+
+def program() -> str:
+    """Return how this program is called from here: its bare name only where the shell would find it."""
+    if shutil.which("masquerade"):
+        return "masquerade"
+    script = Path(sys.argv[0])
+    return os.path.relpath(script) if script.name == "masquerade" else f"{Path(sys.executable).name} -m masquerade"
 
 
 def study_fingerprint(study: Study) -> str:
@@ -116,46 +129,48 @@ def costs(result: Mapping[str, Any]) -> RenderableType:
 
 
 def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple[RenderableType, ...]:
-    """Return the privacy statement; ``full`` with each row's explanation and assumptions."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False, row_styles=["", ""])
-    table.add_column("who looks", max_width=34)
-    table.add_column("the paper claims", max_width=34)
-    table.add_column("proved", max_width=26)
+    """Return the privacy statement; ``full`` with each row's explanation, source and calibration."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
+    table.add_column("who looks", max_width=40)
+    table.add_column("the paper claims", max_width=30)
+    table.add_column("proved", no_wrap=True)
     for row in rows:
-        table.add_row(escape(row["view"]), escape(_claimed(row)), _proved(row))
+        table.add_row(escape(_view(row)), escape(_short(row["claimed"])), _proved(row))
     parts: list[RenderableType] = [
         heading("Privacy statement", "of one record, replaced by another, all sizes fixed"),
         Padding(table, (0, 0, 0, 1)),
     ]
     if full:
         for row in rows:
-            parts.append(Text.assemble(("\n  " + row["view"], "bold"), f" ({row['unit']})"))
-            parts.append(Padding(Text(row["text"]), (0, 0, 0, 2)))
-            if row["source"]:
-                parts.append(Padding(Text(f"source: {row['source']}", style="dim"), (0, 0, 0, 2)))
-            if row["holds_at"]:
-                parts.append(Padding(Text(f"the wish would hold at: {row['holds_at']}", style="dim"), (0, 0, 0, 2)))
-    common = _common(rows)
-    if common:
-        parts += [heading("Provided that"), paragraphs(common)]
+            notes = [("source", row["source"]), ("the wish would hold with", row["holds_at"])]
+            parts += [Text.assemble(("\n  " + _view(row), "bold")), Padding(Text(row["text"]), (0, 0, 0, 4))]
+            parts += [Padding(Text(f"{name}: {note}", style="dim"), (0, 0, 0, 4)) for name, note in notes if note]
+    else:
+        strippers = [f"{_sentence(row['view'])}: {row['text']}" for row in rows if row["provable"] == _NONE]
+        parts += [heading("Who could take the noise off"), paragraphs(strippers or ["Nobody that was assessed."])]
+    if common := _common(rows):
+        parts += [heading("What is proved holds if"), paragraphs(common)]
     return tuple(parts)
 
 
-def _claimed(row: Mapping[str, Any]) -> str:
-    return str(row["claimed"])
+def _view(row: Mapping[str, Any]) -> str:
+    return str(row["view"]) if row["unit"] == "record" else f"{row['view']}, of a whole {row['unit']}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _short(text: str) -> str:
+    return text.replace("epsilon", "ε").replace("delta", "δ")
 
 
 def _proved(row: Mapping[str, Any]) -> str:
-    colour = "green" if row["epsilon"] is not None else "red" if row["provable"] == "none" else "yellow"
-    return f"[{colour}]{escape(str(row['provable']))}[/]"
+    colour = "green" if row["epsilon"] is not None else "red" if row["provable"] == _NONE else "yellow"
+    return f"[{colour}]{escape(_short(row['provable']))}[/]"
 
 
 def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the assumptions that all proved rows share."""
     lists = [row["assumptions"] for row in rows if row["epsilon"] is not None]
     return [a for a in lists[0] if all(a in other for other in lists)] if lists else []
-
-
-def group(parts: Sequence[RenderableType]) -> Group:
-    """Put parts one below the other."""
-    return Group(*parts)

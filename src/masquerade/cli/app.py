@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli import keys, study
+from masquerade.cli.demo import demo
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 
 __all__ = ["app", "main", "run"]
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 

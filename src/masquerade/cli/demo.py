@@ -1,0 +1,200 @@
+"""``masquerade demo``: everything at once, on this machine."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from masquerade.datasets import Cohort
+    from masquerade.demo import Plan, Played
+    from masquerade_core.study import Study
+
+__all__ = ["demo"]
+
+_MOST_PARTIES = 64
+
+
+class Source(StrEnum):
+    """Which records."""
+
+    SIMULATED = "simulated"
+    BREAST_CANCER = "breast-cancer"
+
+
+def demo(
+    protocol: Annotated[str, typer.Option(help="The protocol.")] = "local-aggregation",
+    parties: Annotated[int | None, typer.Option(help="How many parties.  [default: 5]", show_default=False)] = None,
+    dataset: Annotated[Source, typer.Option(help="Which records.")] = Source.SIMULATED,
+    data: Annotated[Path | None, typer.Option(help="Your own records instead (CSV) ...")] = None,
+    by: Annotated[str | None, typer.Option(help="... a party for each value of this column ...")] = None,
+    label: Annotated[str | None, typer.Option(help="... and COLUMN:POSITIVE, what to predict.")] = None,
+    study: Annotated[Path | None, typer.Option(help="Columns and public bounds of your records, as a study.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The privacy wish.  [default: 1]", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where everything goes.  [default: runs/demo-<time>]", show_default=False)
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Charlie and K parties as processes on this machine: keys, study, run, report."""
+    del output_format
+    from rich.console import Console
+
+    from masquerade.demo import play, prepare
+    from masquerade.demo.view import view_for
+    from masquerade.report import statement
+    from masquerade_protocols import protocol_of
+
+    console = Console(stderr=True, highlight=False)
+    template = _study(study)
+    cohort = _cohort(dataset, data, by, label, template, parties)
+    wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
+    plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out)
+    _introduce(console, plan, loud=data is not None and template is None)
+    stages = protocol_of(plan.study).stages
+    played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
+    outcome = _outcome(plan, played)
+    _write_report(plan, played, outcome)
+    return Outcome(
+        f"{plan.study.K} parties and Charlie made a model in {played.seconds:.1f} s",
+        {
+            **played.result,
+            "demo": {
+                "directory": str(plan.directory),
+                "seconds": round(played.seconds, 3),
+                "records": cohort.origin,
+                "private_figures": played.comparison.to_json(),
+            },
+        },
+        shown=(*statement(played.result["statement"]), *outcome),
+    )
+
+
+def _study(path: Path | None) -> "Study | None":
+    from masquerade_core.study import Study
+
+    return Study.load(path, in_memory=True) if path is not None else None
+
+
+def _cohort(
+    dataset: Source, data: Path | None, by: str | None, label: str | None, study: "Study | None", parties: int | None
+) -> "Cohort":
+    from masquerade import datasets
+    from masquerade.demo.own import own_cohort
+    from masquerade.template import parse_label
+    from masquerade_core.errors import BadInput
+
+    if data is None:
+        for option, value in (("--by", by), ("--label", label), ("--study", study)):
+            if value is not None:
+                raise BadInput(f"{option} speaks of your own records, but there is no --data FILE", "add --data FILE")
+        K = 5 if parties is None else parties
+        if not 2 <= K <= _MOST_PARTIES:  # noqa: PLR2004
+            raise BadInput(
+                f"--parties is {K}, but 2 to {_MOST_PARTIES} fit on this machine", "one alone learns nothing new"
+            )
+        return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
+    if by is None:
+        raise BadInput("--data needs --by COLUMN: the parties are that column's values", "for example --by hospital")
+    if parties is not None:
+        raise BadInput("--parties has no place beside --data: the parties are the column's values", "leave it out")
+    return own_cohort(data, by, label=parse_label(label) if label else None, study=study)
+
+
+def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
+    from rich.markup import escape
+
+    wish = plan.study.privacy.epsilon
+    console.print(
+        f"\n  [bold magenta]masquerade[/]  {escape(plan.cohort.origin)}, {plan.study.K} parties and Charlie: "
+        f"{plan.study.K + 1} processes, real keys, epsilon = {wish:g}",
+        soft_wrap=True,
+    )
+    if loud:
+        console.print(
+            "\n  [bold yellow]Demo only:[/] bounds and levels were read off these records, and so are no secret any more.\n"
+            "  A real study states them beforehand; give one with --study.",
+            soft_wrap=True,
+        )
+
+
+def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from masquerade.report import heading, program
+
+    me = program()
+    result, other, where = played.result, played.comparison, plan.directory
+    errors = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    errors.add_column(min_width=34)
+    errors.add_column(justify="right")
+    errors.add_column(style="dim")
+    errors.add_row(
+        "[bold]the released model[/]", f"[bold green]{result['metrics']['test_error']:.1%}[/]", "what everybody gets"
+    )
+    errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
+    errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")
+    errors.add_row("the released model without noise", f"{other.without_noise:.1%}", "")
+    errors.add_row("always the more frequent answer", f"{other.majority:.1%}", "")
+    parts: list[RenderableType] = [
+        heading("Error on the public test set", f"{len(plan.cohort.test.rows):,} records"),
+        Padding(errors, (0, 0, 0, 2)),
+        Text("  all but the first: demo only, private figures; a real run shows them to nobody", style="italic dim"),
+    ]
+    if other.advice:
+        parts.append(Padding(Text(other.advice, style="yellow"), (1, 2, 0, 2)))
+    parts += [
+        heading("Where things are"),
+        _pairs(
+            (f"{where}/charlie/", "model.json and result.json: what Charlie publishes"),
+            (f"{where}/{plan.study.names[0]}/", "all that this party has; the other parties likewise"),
+            (f"{where}/report.txt", "this report, each line of the statement explained"),
+        ),
+        heading("What next"),
+        _commands(
+            (f"{me} study show {plan.study_file}", "what the parties agreed to, in plain words"),
+            (f"{me} predict {where}/charlie/model.json {plan.test_file}", "what Dave does with the model"),
+            (f"{me} demo --dataset breast-cancer", "the same with real records, which are too few"),
+        ),
+        Text(f"\n  {played.seconds:.1f} s in all; Charlie was at it for {result['seconds']:.1f} s\n", style="dim"),
+    ]
+    return tuple(parts)
+
+
+def _pairs(*rows: tuple[str, str]) -> "RenderableType":
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for left, right in rows:
+        table.add_row(Text(left), Text(right))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _commands(*rows: tuple[str, str]) -> "RenderableType":
+    from rich.text import Text
+
+    return Text("\n").join(Text.assemble("  ", line, (f"\n    {why}", "dim")) for line, why in rows)
+
+
+def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:
+    """Leave a plain text for whoever has to read it: an ethics board, a data steward."""
+    from rich.console import Console
+
+    from masquerade.report import costs, statement
+
+    with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
+        console = Console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
+        console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
+        for part in (costs(played.result), *statement(played.result["statement"], full=True), *outcome):
+            console.print(part)

@@ -1,0 +1,202 @@
+"""Data to try the program with: simulated patients, and the 569 real records that scikit-learn bundles.
+
+This is the only place where numbers are drawn with numpy's generator, from a fixed seed: the same records on every
+machine, so that two demonstrations differ by their noise alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Feature, Label
+
+__all__ = ["Cohort", "Records", "breast_cancer", "party_names", "shares", "shuffled", "simulated"]
+
+SEED = 2010
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class Records:
+    """Rows of a CSV file, label last."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+
+    def to_csv(self) -> str:
+        """Return the file's text; no cell here needs quotes."""
+        return "\n".join(",".join(row) for row in (self.columns, *self.rows)) + "\n"
+
+
+@dataclass(frozen=True, repr=False)
+class Cohort:
+    """Everybody's records, a public test set, and what a study says about them.
+
+    Parameters
+    ----------
+    parties : dict of str to Records
+    test : Records
+        Public: nobody's secret.
+    features, label
+        With public bounds.
+    min_records : int
+        Public.
+    regularization : float
+        Lambda that suits these data; chosen once, by hand, on such data.
+    intercept : bool
+    origin : str
+        Where the records come from, in a few words.
+    """
+
+    parties: dict[str, Records]
+    test: Records
+    features: tuple[Feature, ...]
+    label: Label
+    min_records: int
+    regularization: float
+    intercept: bool
+    origin: str
+
+
+def party_names(K: int) -> tuple[str, ...]:
+    """Return ``hospital-a``, ``hospital-b``, ...; numbers where the letters do not suffice."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    if len(letters) >= K:
+        return tuple(f"hospital-{letter}" for letter in letters[:K])
+    return tuple(f"hospital-{j:0{len(str(K))}}" for j in range(1, K + 1))
+
+
+def shares(n: int, K: int, smallest: float) -> list[int]:
+    """Split ``n`` records into K sizes that fall evenly, the last ``smallest`` times the first."""
+    weights = np.linspace(1.0, smallest, K)
+    ends = np.rint(np.cumsum(weights) / weights.sum() * n).astype(int)
+    return [int(size) for size in np.diff(ends, prepend=0)]
+
+
+def shuffled(n: int) -> list[int]:
+    """Return 0 ... n-1 in an order that is always the same and looks random."""
+    return [int(i) for i in np.random.default_rng(SEED).permutation(n)]
+
+
+_DIMENSIONS = 10
+_BOUND = 4.0
+_CLASS_DISTANCE = 1.5
+_PECULIARITY = 0.6
+_SIMULATED_TEST = 5_000
+
+
+def simulated(K: int = 5, n: int | None = None) -> Cohort:
+    """Draw two classes of patients in 10 dimensions, unevenly spread over K hospitals.
+
+    Each hospital's patients differ from the others' in their own way, as they do in life: a classifier trained at one
+    of them is worse on everybody's patients than one trained on all.
+
+    Parameters
+    ----------
+    K : int
+        Hospitals.
+    n : int, optional
+        Records; 20,000 for up to five hospitals, 4,000 a hospital beyond.
+    """
+    generator = np.random.default_rng(SEED)
+    sizes = shares(max(20_000, 4_000 * K) if n is None else n, K, smallest=0.23)
+    common = _direction(generator, _CLASS_DISTANCE)
+    own = np.array([_direction(generator, _PECULIARITY) for _ in range(K)])
+    own -= own.mean(axis=0)
+    names = party_names(K)
+    columns = (*(f"x{i}" for i in range(1, _DIMENSIONS + 1)), "ill")
+    parties = {
+        name: Records(columns, _patients(generator, size, common + shift))
+        for name, size, shift in zip(names, sizes, own, strict=True)
+    }
+    test = [row for shift in own for row in _patients(generator, -(-_SIMULATED_TEST // K), common + shift)]
+    return Cohort(
+        parties=parties,
+        test=Records(columns, test[:_SIMULATED_TEST]),
+        features=tuple(Feature(name=name, min=-_BOUND, max=_BOUND) for name in columns[:-1]),
+        label=Label(name="ill", positive="yes"),
+        min_records=min(500, *sizes),
+        regularization=0.05,
+        intercept=False,
+        origin=f"{sum(sizes):,} simulated records",
+    )
+
+
+def _direction(generator: np.random.Generator, length: float) -> _Array:
+    v = generator.normal(size=_DIMENSIONS)
+    return v * (length / np.linalg.norm(v))
+
+
+def _patients(generator: np.random.Generator, n: int, mean: _Array) -> list[list[str]]:
+    ill = generator.random(n) < 0.5  # noqa: PLR2004
+    X = np.clip(generator.normal(size=(n, _DIMENSIONS)) + np.where(ill, 1, -1)[:, None] * mean, -_BOUND, _BOUND)
+    return [[*(f"{v:.3f}" for v in x), "yes" if y else "no"] for x, y in zip(X.tolist(), ill.tolist(), strict=True)]
+
+
+_WDBC_BOUNDS: dict[str, tuple[tuple[float, float], tuple[float, float], tuple[float, float]]] = {
+    "radius": ((5.0, 30.0), (0.0, 3.0), (5.0, 40.0)),
+    "texture": ((5.0, 40.0), (0.0, 5.0), (10.0, 50.0)),
+    "perimeter": ((40.0, 200.0), (0.0, 25.0), (50.0, 260.0)),
+    "area": ((100.0, 2600.0), (0.0, 600.0), (100.0, 4500.0)),
+    "smoothness": ((0.05, 0.17), (0.0, 0.04), (0.05, 0.25)),
+    "compactness": ((0.0, 0.4), (0.0, 0.15), (0.0, 1.2)),
+    "concavity": ((0.0, 0.5), (0.0, 0.4), (0.0, 1.3)),
+    "concave points": ((0.0, 0.25), (0.0, 0.06), (0.0, 0.3)),
+    "symmetry": ((0.1, 0.35), (0.0, 0.1), (0.1, 0.7)),
+    "fractal dimension": ((0.04, 0.1), (0.0, 0.03), (0.05, 0.25)),
+}
+"""Bounds of mean, standard error and worst value: generous round numbers, written down once and for all, as a domain
+expert would name them. Nothing is read off the records when the program runs."""
+
+
+def breast_cancer(K: int = 5) -> Cohort:
+    """Return the Wisconsin diagnostic records (569), one fifth as a public test set, the rest over K hospitals.
+
+    Raises
+    ------
+    BadInput
+        K hospitals would have too few records each.
+
+    References
+    ----------
+    Street, Wolberg and Mangasarian 1993; bundled with scikit-learn.
+    """
+    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415  takes a second to import
+
+    bunch = load_breast_cancer()
+    features = []
+    for name in map(str, bunch.feature_names):
+        kind = 1 if name.endswith(" error") else 2 if name.startswith("worst ") else 0
+        stem = name.removesuffix(" error").removeprefix("worst ").removeprefix("mean ")
+        low, high = _WDBC_BOUNDS[stem][kind]
+        features.append(Feature(name=name, min=low, max=high))
+    columns = (*(f.name for f in features), "diagnosis")
+    words = [str(bunch.target_names[t]) for t in bunch.target]
+    rows = [[*map(repr, x), word] for x, word in zip(bunch.data.tolist(), words, strict=True)]
+    rows = [rows[i] for i in shuffled(len(rows))]
+    held_out = len(rows) // 5
+    sizes = shares(len(rows) - held_out, K, smallest=0.6)
+    fewest = 20
+    if min(sizes) < fewest:
+        raise BadInput(
+            f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)} of at least {fewest}",
+            "ask for fewer with --parties",
+        )
+    ends = np.cumsum([held_out, *sizes])
+    return Cohort(
+        parties={
+            name: Records(columns, rows[start:end])
+            for name, start, end in zip(party_names(K), ends[:-1], ends[1:], strict=True)
+        },
+        test=Records(columns, rows[:held_out]),
+        features=tuple(features),
+        label=Label(name="diagnosis", positive="malignant"),
+        min_records=fewest,
+        regularization=0.01,
+        intercept=True,
+        origin=f"{len(rows)} real records (Wisconsin breast cancer)",
+    )

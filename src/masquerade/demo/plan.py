@@ -1,0 +1,125 @@
+"""What a demonstration needs on disk: for each participant a directory of its own, as on a machine of its own."""
+
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from masquerade.datasets import Cohort
+from masquerade.template import Draft
+from masquerade_core.errors import BadInput
+from masquerade_core.study import CHARLIE, Study
+from masquerade_host.keyfiles import make_keys
+
+__all__ = ["Plan", "prepare"]
+
+_LOOPBACK = "127.0.0.1"
+_DEADLINE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything lies.
+
+    Parameters
+    ----------
+    directory : Path
+        Of mode 0700; holds ``study.toml``, ``test.csv`` and a directory for each participant.
+    study : Study
+    cohort : Cohort
+    """
+
+    directory: Path
+    study: Study
+    cohort: Cohort
+
+    @property
+    def study_file(self) -> Path:
+        """The study."""
+        return self.directory / "study.toml"
+
+    @property
+    def test_file(self) -> Path:
+        """The public test set."""
+        return self.directory / "test.csv"
+
+    def key_file(self, who: str) -> Path:
+        """A participant's secret keys."""
+        return self.directory / who / f"{who}.key"
+
+    def data_file(self, who: str) -> Path:
+        """A party's records."""
+        return self.directory / who / "records.csv"
+
+    def home(self, who: str) -> Path:
+        """A participant's directory, where its results go too."""
+        return self.directory / who
+
+
+def prepare(cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | None) -> Plan:
+    """Make keys, a study and data files.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    epsilon : float
+    protocol : str
+    directory : path, optional
+        Empty or not there yet; ``runs/demo-<time>`` by default.
+
+    Raises
+    ------
+    BadInput
+        The directory is in use, or what was asked for makes no valid study.
+    """
+    names = tuple(cohort.parties)
+    if len(names) < 2:  # noqa: PLR2004
+        raise BadInput(
+            f"there is {len(names)} party, but at least 2 are needed: one alone has nobody to learn with",
+            "give --parties 2 or more",
+        )
+    where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    _make(where)
+    for who in (CHARLIE, *names):
+        (where / who).mkdir(mode=0o700)
+    plan = Path(where).resolve()
+    keys = {who: make_keys(plan / who / f"{who}.key").public for who in (CHARLIE, *names)}
+    draft = Draft(
+        parties=[(name, keys[name]) for name in names],
+        curator_key=keys[CHARLIE],
+        name="demo",
+        protocol=protocol,
+        address=f"tcp://{_LOOPBACK}:{_free_port()}",
+        features=cohort.features,
+        label=cohort.label,
+        epsilon=epsilon,
+        min_records=cohort.min_records,
+        deadline_seconds=_DEADLINE_SECONDS,
+        regularization=cohort.regularization,
+        intercept=cohort.intercept,
+    )
+    study = Study.parse(draft.write(where / "study.toml"), "the demo's study")
+    ready = Plan(where, study, cohort)
+    for name, records in cohort.parties.items():
+        ready.data_file(name).write_text(records.to_csv(), encoding="utf-8")
+    ready.test_file.write_text(cohort.test.to_csv(), encoding="utf-8")
+    return ready
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise BadInput(f"{directory} is not empty", "choose another directory with --out, or empty it")
+        directory.chmod(0o700)
+    except OSError as error:
+        raise BadInput(
+            f"{directory} cannot be used: {error.strerror}", "choose another directory with --out"
+        ) from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,103 @@
+"""Playing the demonstration: start everybody, watch, and make sense of how it ends."""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from masquerade.demo.comparison import Comparison, compare
+from masquerade.demo.plan import Plan
+from masquerade.demo.processes import Event, Participants, error_from, termination_is_an_interrupt
+from masquerade.demo.view import View
+from masquerade_core.errors import MasqueradeError, RunFailed
+from masquerade_core.study import CHARLIE
+
+__all__ = ["Played", "play"]
+
+_TICK = 0.1
+_VERDICT = 5.0  # seconds for Charlie to end by himself after somebody has failed
+
+
+@dataclass(frozen=True)
+class Played:
+    """A demonstration's end.
+
+    Parameters
+    ----------
+    result : dict
+        Charlie's ``result.json``.
+    comparison : Comparison
+    seconds : float
+        From the first process's start to the last one's end.
+    """
+
+    result: dict[str, Any]
+    comparison: Comparison
+    seconds: float
+
+
+def play(plan: Plan, view: View) -> Played:
+    """Run Charlie and the parties to their end.
+
+    Raises
+    ------
+    MasqueradeError
+        In the words, and with the exit code, of Charlie; of the party that failed where he could not know why.
+    """
+    began = time.monotonic()
+    with termination_is_an_interrupt(), Participants() as participants:
+        _start(plan, participants)
+        with view:
+            _watch(participants, view)
+        seconds = time.monotonic() - began
+    result = json.loads((plan.home(CHARLIE) / "result.json").read_text(encoding="utf-8"))
+    return Played(result, compare(plan.study, plan.cohort), seconds)
+
+
+def _start(plan: Plan, participants: Participants) -> None:
+    def common(who: str) -> list[str]:
+        return [str(plan.study_file), "--key", str(plan.key_file(who)), "--out", str(plan.home(who)), "--progress=json"]
+
+    participants.start(CHARLIE, "masquerade_curator", [*common(CHARLIE), "--test", str(plan.test_file)])
+    for name in plan.study.names:
+        participants.start(name, "masquerade_party", [*common(name), "--data", str(plan.data_file(name)), "--yes"])
+
+
+def _watch(participants: Participants, view: View) -> None:
+    """Pass on what is told until everybody has ended; raise what went wrong."""
+    failures: dict[str, MasqueradeError] = {}
+    patience: float | None = None
+    ended = 0
+    while ended < participants.count:
+        event = participants.hear(_TICK)
+        if event is not None:
+            view.tell(event)
+            ended += event.name == "exit"
+            if (failure := _failure(event)) is not None:
+                failures.setdefault(event.who, failure)
+                patience = patience or time.monotonic() + _VERDICT
+        if CHARLIE in failures or (patience is not None and time.monotonic() > patience):
+            break
+    if failures:
+        raise _verdict(failures)
+
+
+def _verdict(failures: dict[str, MasqueradeError]) -> MasqueradeError:
+    """Choose Charlie's error and exit code; a party that failed before him is quoted first."""
+    first = next(iter(failures.values()))
+    charlies = failures.get(CHARLIE, first)
+    if charlies is first:
+        return first
+    charlies.message = f"{first.message}; {charlies.message}"
+    charlies.hint = first.hint or charlies.hint
+    return charlies
+
+
+def _failure(event: Event) -> MasqueradeError | None:
+    if event.name == "error":
+        return error_from(event.who, event.fields)
+    if event.name == "exit" and event.fields["code"] != 0:
+        code, murmur = event.fields["code"], event.fields["murmur"].strip()
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return RunFailed(f"{event.who} {how}", murmur.splitlines()[-1] if murmur else "")
+    return None

@@ -1,0 +1,172 @@
+"""Starting participants as processes, hearing what they tell, and leaving none behind."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import IO, Any, Self
+
+from masquerade_core.errors import (
+    BadInput,
+    BudgetExceeded,
+    CannotConnect,
+    DeadlinePassed,
+    LocalProtocolError,
+    MasqueradeError,
+    ProtocolViolation,
+    RefusedLocally,
+    RunFailed,
+)
+
+__all__ = ["Event", "Participants", "error_from", "termination_is_an_interrupt"]
+
+_KINDS = {
+    kind.error_code: kind
+    for kind in (
+        RunFailed,
+        CannotConnect,
+        DeadlinePassed,
+        BadInput,
+        LocalProtocolError,
+        RefusedLocally,
+        BudgetExceeded,
+        ProtocolViolation,
+    )
+}
+_GRACE = 5.0  # seconds for a participant to say good-bye after SIGTERM
+_LAST_WORDS = 2000  # characters of stderr that are kept
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a participant told; ``exit`` with ``code`` when it has ended."""
+
+    who: str
+    name: str
+    fields: Mapping[str, Any]
+
+
+@dataclass
+class _Child:
+    process: subprocess.Popen[str]
+    listeners: list[threading.Thread] = field(default_factory=list)
+    murmur: str = ""
+    """The end of what it wrote to stderr."""
+
+
+class Participants:
+    """Processes that end with this one.
+
+    Each runs in a session of its own, so that Ctrl-C reaches this process alone, which then ends them in order.
+    """
+
+    def __init__(self) -> None:
+        self._children: dict[str, _Child] = {}
+        self._told: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave no process behind."""
+        self.stop()
+
+    def start(self, who: str, module: str, arguments: Sequence[str]) -> None:
+        """Start ``python -m module arguments`` in the name of a participant."""
+        process = subprocess.Popen(  # noqa: S603  our own interpreter and modules
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            # K + 1 processes share the machine: one thread each for linear algebra.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+        child = self._children[who] = _Child(process)
+        for target, stream in ((self._hear, process.stdout), (self._overhear, process.stderr)):
+            thread = threading.Thread(target=target, args=(who, child, stream), daemon=True)
+            child.listeners.append(thread)
+            thread.start()
+
+    def _hear(self, who: str, child: _Child, stream: IO[str]) -> None:
+        for line in stream:
+            try:
+                fields = json.loads(line)
+                name = str(fields.pop("event"))
+            except (ValueError, AttributeError, KeyError):  # not for us
+                continue
+            self._told.put(Event(who, name, fields))
+        code = child.process.wait()
+        child.listeners[1].join(1.0)
+        self._told.put(Event(who, "exit", {"code": code, "murmur": child.murmur}))
+
+    @staticmethod
+    def _overhear(_who: str, child: _Child, stream: IO[str]) -> None:
+        for line in stream:
+            child.murmur = (child.murmur + line)[-_LAST_WORDS:]
+
+    def hear(self, seconds: float) -> Event | None:
+        """Return the next event, or None if nobody speaks for so long."""
+        try:
+            return self._told.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    @property
+    def count(self) -> int:
+        """How many were started."""
+        return len(self._children)
+
+    def running(self) -> tuple[str, ...]:
+        """Return who has not ended yet."""
+        return tuple(who for who, child in self._children.items() if child.process.poll() is None)
+
+    def stop(self) -> None:
+        """End whoever still runs: SIGTERM, and SIGKILL for those who do not listen."""
+        for who in self.running():
+            self._children[who].process.terminate()
+        for child in self._children.values():
+            try:
+                child.process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+            for thread in child.listeners:
+                thread.join(1.0)
+
+
+@contextmanager
+def termination_is_an_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind this process as Ctrl-C does, so that no participant is left behind."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def error_from(who: str, fields: Mapping[str, Any]) -> MasqueradeError:
+    """Return a participant's ``error`` event as an error of our own, in its words and with its exit code."""
+    kind = _KINDS.get(str(fields.get("error_code")), RunFailed)
+    return kind(f"{who}: {fields.get('message', 'ended without a word')}", str(fields.get("hint", "")))

@@ -1,0 +1,199 @@
+"""The demonstration as it happens: who is there, which stage, how long, how many messages and bytes."""
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from masquerade.demo.processes import Event
+from masquerade.report import human_bytes
+from masquerade_core.study import CHARLIE
+
+__all__ = ["Lines", "Screen", "View", "view_for"]
+
+_TRAINING = "training"
+_ROWS = 8  # so many participants get a line each
+
+_SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_MARKS = {
+    "starting": ("○", "cyan"),
+    "training": ("◐", "yellow"),
+    "waiting": ("◐", "yellow"),
+    "listening": ("●", "green"),
+    "connected": ("●", "green"),
+    "done": ("✓", "bold green"),
+    "failed": ("✗", "bold red"),
+}
+
+
+class View(Protocol):
+    """Whoever shows the events."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End."""
+
+    def tell(self, event: Event) -> None:
+        """Take note of an event."""
+
+
+def view_for(console: Console, names: Sequence[str], stages: Sequence[str], lead: str) -> View:
+    """Return a live screen for a terminal, and plain lines for anything else."""
+    return Screen(console, names, stages, lead) if console.is_terminal else Lines(console)
+
+
+class Lines:
+    """A line for each thing worth telling: for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End."""
+
+    def tell(self, event: Event) -> None:
+        """Print Charlie's view of the run."""
+        if event.who == CHARLIE and (line := _line(event.name, event.fields)):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _line(name: str, fields: Mapping[str, Any]) -> str:
+    match name:
+        case "listening":
+            return f"charlie listens on {fields['address']}"
+        case "connected":
+            return f"{fields['party']} is connected ({fields.get('joined', '?')} of {fields.get('parties', '?')})"
+        case "stage_done":
+            cost = f"{fields['seconds']:.2f} s, {fields['messages']} messages, {human_bytes(fields['bytes'])}"
+            return f"{fields['name']}: {cost}"
+        case _:
+            return ""
+
+
+class Screen:
+    """The same on one screen that changes in place."""
+
+    def __init__(self, console: Console, names: Sequence[str], stages: Sequence[str], lead: str) -> None:
+        self._console = console
+        self._names = tuple(names)
+        self._lead = lead
+        self._states = dict.fromkeys((CHARLIE, *names), "starting")
+        self._notes: dict[str, str] = {}
+        self._open: dict[str, float] = {}
+        self._done: dict[str, Mapping[str, Any]] = {}
+        self._stages = (_TRAINING, "joining", *(s for s in stages if s != _TRAINING))
+        self._trained: dict[str, float] = {}
+        self._spinner = Spinner("dots", style="cyan")
+        self._live = Live(console=console, refresh_per_second=12, get_renderable=self._draw)
+
+    def __enter__(self) -> Self:
+        """Take the screen."""
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last picture standing."""
+        self._live.__exit__(kind, error, trace)
+
+    def tell(self, event: Event) -> None:
+        """Take note of an event; the next picture shows it."""
+        who, fields = event.who, event.fields
+        match event.name:
+            case "listening":
+                self._states[who], self._notes[who] = "listening", str(fields["address"])
+            case "connecting":
+                self._states[who] = "waiting"
+            case "connected" if who == CHARLIE:
+                self._states[str(fields["party"])] = "connected"
+            case "done":
+                self._states[who] = "done"
+            case "error":
+                self._states[who] = "failed"
+            case "exit" if fields["code"] != 0:
+                self._states[who] = "failed"
+            case "stage" | "stage_done":
+                self._stage(event, str(fields["name"]))
+            case _:
+                pass
+
+    def _stage(self, event: Event, stage: str) -> None:
+        """Count the stages as Charlie does; training is the parties' own, and the slowest counts."""
+        begins = event.name == "stage"
+        if event.who == CHARLIE and begins:
+            self._open[stage] = time.monotonic()
+        elif event.who == CHARLIE:
+            self._done[stage] = event.fields
+        elif stage == _TRAINING and begins:
+            self._states[event.who] = "training"
+            self._open.setdefault(_TRAINING, time.monotonic())
+        elif stage == _TRAINING:
+            self._trained[event.who] = float(event.fields["seconds"])
+            if len(self._trained) == len(self._names):
+                self._done[stage] = {"seconds": max(self._trained.values()), "messages": 0, "bytes": 0}
+
+    def _draw(self) -> RenderableType:
+        return Group(Text(), self._participants(), Text(), self._progress())
+
+    def _participants(self) -> RenderableType:
+        lines = [self._participant(who) for who in self._states]
+        if len(lines) <= _ROWS + 1:
+            return Padding(Group(*lines), (0, 0, 0, 2))
+        return Padding(Columns(lines, padding=(0, 2), equal=True), (0, 0, 0, 2))
+
+    def _participant(self, who: str) -> Text:
+        state = self._states[who]
+        mark, style = _MARKS[state]
+        note = self._notes.get(who, "")
+        if who == self._lead:
+            note = "lead: holds the parties' key"
+        width = max(map(len, self._states)) + 2
+        if state == "starting":  # the interpreter and its libraries take a moment
+            mark = _SPIN[int(time.monotonic() * 10) % len(_SPIN)]
+        return Text.assemble(
+            (f"{mark} ", style), (who.ljust(width), "bold" if who == CHARLIE else ""), state.ljust(11), (note, "dim")
+        )
+
+    def _progress(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("", width=1)
+        table.add_column("stage", min_width=28, no_wrap=True)
+        for name in ("seconds", "messages", "bytes"):
+            table.add_column(name, justify="right", min_width=8, no_wrap=True)
+        for stage in self._stages:
+            if stage in self._done:
+                done = self._done[stage]
+                cost = [f"{done['seconds']:.2f}", *_traffic(done)]
+                table.add_row(Text("✓", style="green"), stage, *cost)
+            elif stage in self._open:
+                since = time.monotonic() - self._open[stage]
+                table.add_row(self._spinner, Text(stage, style="bold"), Text(f"{since:.1f}", style="cyan"))
+            else:
+                table.add_row(Text("·", style="dim"), Text(stage, style="dim"))
+        sums = {key: sum(done[key] for done in self._done.values()) for key in ("messages", "bytes")}
+        table.add_row("", Text("through Charlie's hands", style="dim"), "", *_traffic(sums))
+        return Padding(table, (0, 0, 0, 2))
+
+
+def _traffic(cost: Mapping[str, Any]) -> tuple[str, str]:
+    return (str(cost["messages"]), human_bytes(cost["bytes"])) if cost["messages"] else ("", "")
