@@ -40,7 +40,6 @@ from masquerade_core.rng import Rng
 __all__ = ["Ciphertext", "Fresh", "FullPool", "PublicKey", "SecretKey", "ShortPool", "draw_primes"]
 
 _SMALL_PRIMES = math.prod(p for p in range(3, 1 << 12) if gmpy2.is_prime(p))
-_WINDOW = 8  # bits of the exponent per table look-up of the fixed-base power
 
 
 def _powmods(bases: Sequence[Any], exponent: Any, modulus: Any) -> list[Any]:
@@ -165,24 +164,58 @@ def _unit(rng: Rng, n: int) -> int:
 
 
 class _FixedBase:
-    """Powers of one base by table look-up: a row of 2^w powers for each w bits of the exponent, no squarings."""
+    """Powers of one base by Lim and Lee's comb: h rows of a bits, read by columns, in v blocks that share squarings.
+
+    With h = 9 and v = 8, an exponent of 1,024 bits takes 114 multiplications and 14 squarings from a table of 8 x 511
+    entries (2 MB at 2,048 bits), where a row of window tables would take 128 multiplications and 17 MB; and the table
+    pays for itself after a dozen powers.
+
+    References
+    ----------
+    Lim and Lee, "More flexible exponentiation with precomputation", CRYPTO 1994.
+    """
+
+    _ROWS = 9
+    _BLOCKS = 8
 
     def __init__(self, base: Any, modulus: Any, bits: int) -> None:
+        h, v = self._ROWS, self._BLOCKS
         self._modulus = modulus
-        self._rows = []
-        for _ in range(-(-bits // _WINDOW)):
-            row = [mpz(1)]
-            for _ in range((1 << _WINDOW) - 1):
-                row.append(row[-1] * base % modulus)
-            self._rows.append(row)
-            base = row[-1] * base % modulus
+        self._block = -(-bits // (h * v))
+        self._columns = self._block * v
+        powers = [base]  # base^(2^(a i)), i = 0 .. h-1: row i's unit
+        for _ in range(h - 1):
+            powers.append(_square(powers[-1], self._columns, modulus))
+        self._tables = [self._table(powers, modulus)]
+        for _ in range(v - 1):
+            powers = [_square(power, self._block, modulus) for power in powers]
+            self._tables.append(self._table(powers, modulus))
+
+    @staticmethod
+    def _table(powers: Sequence[Any], modulus: Any) -> list[Any]:
+        """Products of all subsets; row 0 is an index's highest bit."""
+        table = [mpz(1)]
+        for power in reversed(powers):
+            table += [entry * power % modulus for entry in table]
+        return table
 
     def power(self, exponent: int) -> Any:
         """Return base^exponent for 0 <= exponent < 2^bits."""
+        columns, block = self._columns, self._block
+        lowest_first = f"{exponent:0{self._ROWS * columns}b}"[::-1]
+        digits = [int(lowest_first[c::columns], 2) for c in range(columns)]
         value = mpz(1)
-        for digit, row in zip(exponent.to_bytes(len(self._rows), "little"), self._rows, strict=True):
-            value = value * row[digit] % self._modulus
+        for k in reversed(range(block)):
+            value = value * value % self._modulus
+            for j, table in enumerate(self._tables):
+                value = value * table[digits[j * block + k]] % self._modulus
         return value
+
+
+def _square(value: Any, times: int, modulus: Any) -> Any:
+    for _ in range(times):
+        value = value * value % modulus
+    return value
 
 
 class Ciphertext:
