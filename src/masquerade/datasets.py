@@ -183,7 +183,7 @@ def breast_cancer(K: int = 5) -> Cohort:
     fewest = 20
     if min(sizes) < fewest:
         raise BadInput(
-            f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)} of at least {fewest}",
+            f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)}, not {fewest}",
             "ask for fewer with --parties",
         )
     ends = np.cumsum([held_out, *sizes])

@@ -8,7 +8,11 @@ import typer
 
 from masquerade.cli import keys, study
 from masquerade.cli.demo import demo
+from masquerade.cli.doctor import doctor
 from masquerade.cli.output import Outcome, describe, emit, wants_json
+from masquerade.cli.predict import predict
+from masquerade.cli.run import curator, party
+from masquerade.cli.simulate import simulate
 
 __all__ = ["app", "main", "run"]
 
@@ -25,6 +29,8 @@ app = typer.Typer(
 app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
+for _command in (curator, party, simulate, predict, doctor):
+    app.command()(_command)
 
 
 def _version(wanted: bool) -> None:

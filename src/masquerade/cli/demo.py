@@ -117,7 +117,7 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     )
     if loud:
         console.print(
-            "\n  [bold yellow]Demo only:[/] bounds and levels were read off these records, and so are no secret any more.\n"
+            "\n  [bold yellow]demo only:[/] bounds and levels were read off these records and are no secret any more.\n"
             "  A real study states them beforehand; give one with --study.",
             soft_wrap=True,
         )

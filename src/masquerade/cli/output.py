@@ -31,9 +31,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-FormatOption = Annotated[
-    Format, typer.Option("--format", help="Words for people on stderr, or one JSON object on stdout.")
-]
+FormatOption = Annotated[Format, typer.Option("--format", help="Words on stderr, or JSON on stdout.")]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,43 @@
+"""``masquerade doctor``: whether this machine is ready."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade.cli.study import StudyArgument
+
+__all__ = ["doctor"]
+
+_STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(
+    study: StudyArgument,
+    key: Annotated[Path | None, typer.Option(help="Your secret keys.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Your records (CSV).")] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Check study, keys, records, network and speed before a run; nothing is sent."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from masquerade.doctor import Verdict, examine
+
+    del output_format
+    checks = list(examine(study, key=key, data=data))
+    table = Table.grid(padding=(0, 2))
+    for check in checks:
+        words = Text(check.message)
+        if check.hint:
+            words.append(f"\n{check.hint}", style="dim")
+        table.add_row(Text(check.verdict, style=_STYLES[check.verdict]), check.name, words)
+    failed = [check for check in checks if check.verdict is Verdict.FAIL]
+    return Outcome(
+        f"{len(failed)} of {len(checks)} checks failed" if failed else "ready",
+        {"checks": [check.to_json() for check in checks]},
+        shown=(table,),
+        error_code="bad_input" if failed else None,
+        exit_code=4 if failed else 0,
+    )

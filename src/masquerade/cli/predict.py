@@ -1,0 +1,52 @@
+"""``masquerade predict``: Dave."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model.json of a run.")],
+    records: Annotated[Path, typer.Argument(metavar="RECORDS", help="New records (CSV); no label is needed.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the table here, and not to stdout.")
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Label new records with a published model; the probability is that of the positive label."""
+    from masquerade.prediction import predict as labelled
+    from masquerade_core.errors import BadInput
+
+    del output_format
+    prediction = labelled(model, records)
+    label, words = prediction.model.label, prediction.words()
+    rows = zip(words, prediction.probabilities.tolist(), strict=True)
+    table = f"{_cell(label.name)},probability\n" + "".join(f"{_cell(word)},{p:.6f}\n" for word, p in rows)
+    if output is not None:
+        try:
+            output.write_text(table, encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{output} cannot be written: {error.strerror}", "choose another file") from error
+    positive = sum(1 for value in prediction.labels if value > 0)
+    return Outcome(
+        f"{len(words):,} records, {positive:,} of them {label.positive!r}" + (f", in {output}" if output else ""),
+        {
+            "label": label.name,
+            "positive": label.positive,
+            "records": len(words),
+            "labels": [int(value) for value in prediction.labels],
+            "probabilities": [round(p, 6) for p in prediction.probabilities.tolist()],
+        }
+        if output is None
+        else {"label": label.name, "positive": label.positive, "records": len(words), "file": str(output)},
+        stdout="" if output else table,
+    )
+
+
+def _cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n\r') else text

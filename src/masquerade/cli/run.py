@@ -1,0 +1,66 @@
+"""``masquerade curator`` and ``masquerade party``: the two processes."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade.cli.study import StudyArgument
+
+if TYPE_CHECKING:
+    from masquerade_host.stats import Observer
+
+__all__ = ["curator", "party"]
+
+KeyOption = Annotated[Path, typer.Option("--key", help="Your secret keys ('masquerade keys new').", show_default=False)]
+OutOption = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/...]")]
+
+
+def curator(
+    study: StudyArgument,
+    key: KeyOption,
+    test: Annotated[Path | None, typer.Option(help="A public test set (CSV).")] = None,
+    listen: Annotated[str | None, typer.Option(help="tcp://ADDRESS:PORT, if not the study's own address.")] = None,
+    out: OutOption = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Run Charlie: listen, wait for the parties, serve the run, publish the model."""
+    from masquerade_curator import run
+    from masquerade_host.process import harden
+
+    harden()
+    return _done(run(study, key, out=out, test=test, listen=listen, observe=_observer()), output_format)
+
+
+def party(
+    study: StudyArgument,
+    data: Annotated[Path, typer.Option(help="Your records (CSV); they stay here.", show_default=False)],
+    key: KeyOption,
+    out: OutOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree.")] = False,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Take part: read the study, agree, and stay until the model is there."""
+    from masquerade_host.process import harden
+    from masquerade_party import ask, no_questions, run
+
+    harden()
+    result = run(study, data, key, out=out, approve=no_questions if yes else ask, observe=_observer())
+    return _done(result, output_format)
+
+
+def _observer() -> "Observer":
+    """Tell people on stderr, in both formats: stdout is for the one answer."""
+    from masquerade_host.progress import Mode, Progress
+
+    return Progress(Mode.TEXT)
+
+
+def _done(path: Path, output_format: Format) -> Outcome:
+    from masquerade.report import result_report
+
+    result = json.loads(path.read_text(encoding="utf-8"))
+    shown = result_report(result) if output_format is Format.TEXT else ()
+    return Outcome(f"the results are in {path.parent}", {**result, "directory": str(path.parent)}, shown=shown)

@@ -1,0 +1,95 @@
+"""Dave: one new record, the published shares, and nothing else."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.loading import load_records
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import predict_labels
+from masquerade_core.model import SavedModel, model_from_json
+
+__all__ = ["Prediction", "load_model", "predict"]
+
+_MAX_BYTES = 64 << 20
+_HINT = "a run leaves model.json in its directory"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Labels for Dave's records.
+
+    Parameters
+    ----------
+    labels : ndarray, shape (n,)
+        +1 or -1.
+    probabilities : ndarray, shape (n,)
+        sigma(w.x), of the label +1.
+    model : SavedModel
+    """
+
+    labels: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+    model: SavedModel
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What +1 and -1 stand for."""
+        positive = self.model.label.positive
+        return positive, f"not {positive}"
+
+    def words(self) -> list[str]:
+        """Return each record's label in words."""
+        positive, negative = self.names
+        return [positive if label > 0 else negative for label in self.labels]
+
+
+def load_model(path: Path | str) -> SavedModel:
+    """Read a ``model.json``.
+
+    Raises
+    ------
+    BadInput
+        It is missing, or no model.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a model")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no model at {path}", _HINT) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
+        raise BadInput(f"the model {path} cannot be read: {reason}", _HINT) from error
+    if not isinstance(data, dict):
+        raise BadInput(f"{path} is not a model", _HINT)
+    return model_from_json(data)
+
+
+def predict(model: Path | str | SavedModel, records: Path | str) -> Prediction:
+    """Add the K + 1 published shares, divide by K, and label records.
+
+    Parameters
+    ----------
+    model : path or SavedModel
+    records : path
+        A CSV file with the model's columns; others are ignored.
+
+    Raises
+    ------
+    BadInput
+        One of the files cannot be used as it is.
+
+    References
+    ----------
+    Pathak, Rane, Raj 2010, section 3.3: -1 where sigma(w.x) <= 1/2, else +1.
+    """
+    saved = model if isinstance(model, SavedModel) else load_model(model)
+    w = np.array(saved.shares.open())
+    X = load_records(records, saved.encoder)
+    margins = X @ w
+    return Prediction(predict_labels(X, w), 0.5 * (1 + np.tanh(margins / 2)), saved)

@@ -1,0 +1,193 @@
+"""The same roles at the in-memory table: for research and figures, and never a private release.
+
+One process sees everybody's records, and a seed makes the noise repeatable: whoever knows it can take the noise off.
+"""
+
+import time
+from collections.abc import Coroutine, Generator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from masquerade_core import __version__
+from masquerade_core.data.loading import load_csv, load_grouped
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import error_rate
+from masquerade_core.model import Model, model_to_json
+from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.seat import Effect, Stage
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
+from masquerade_host.results import MODEL, RESULT, RunDirectory
+from masquerade_protocols import protocol_of
+
+__all__ = ["WATERMARK", "Simulation", "load_named", "load_split", "simulate"]
+
+WATERMARK = "simulation: not a private release"
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A simulated run's end.
+
+    Parameters
+    ----------
+    model : Model
+        As Charlie would have published it.
+    result : dict
+        The fields of a run's ``result.json``, marked.
+    study : Study
+    """
+
+    model: Model
+    result: dict[str, Any]
+    study: Study
+
+    def model_json(self) -> dict[str, Any]:
+        """Return what a run's ``model.json`` would hold, marked."""
+        return {**model_to_json(self.model, self.study, bytes.fromhex(self.result["run_id"])), "watermark": WATERMARK}
+
+    def write(self, directory: Path | str) -> None:
+        """Leave ``model.json`` and ``result.json`` in a directory, both marked.
+
+        Raises
+        ------
+        BadInput
+            The directory holds results already, or cannot be used.
+        """
+        with RunDirectory(directory) as run:
+            run.write({MODEL: self.model_json(), RESULT: self.result})
+
+
+def simulate(
+    study: Study, data: Mapping[str, Dataset], *, seed: int | None = None, test: Dataset | None = None
+) -> Simulation:
+    """Run a study's protocol in this process.
+
+    Parameters
+    ----------
+    study : Study
+        Small keys are allowed here.
+    data : mapping of str to Dataset
+        Each party's records, by the roster's names.
+    seed : int, optional
+        Makes the run repeatable. The operating system's randomness without it.
+    test : Dataset, optional
+        Gives ``metrics.test_error``.
+
+    Raises
+    ------
+    BadInput
+        The data and the roster do not fit together.
+    MasqueradeError
+        Whatever ended the run.
+    """
+    protocol = protocol_of(study)
+    if set(data) != set(study.names):
+        raise BadInput(
+            f"the roster has {_listed(study.names)}, but there are records of {_listed(data)}",
+            "every party of the study needs records, and nobody else",
+        )
+    everybody = (*study.names, CHARLIE)
+    rngs = {who: SystemRng() if seed is None else SimulationRng(seed, who) for who in everybody}
+    run = study.run_id(__version__)
+    table = Table(study.names, rngs, run)
+    charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study), table)
+    roles = {name: protocol.party(table.seat(name), study, data[name]) for name in study.names}
+    model: Model = table.run({**roles, CHARLIE: charlie})[CHARLIE]
+    stages = charlie.stages()
+    result = {
+        "watermark": WATERMARK,
+        "run_id": run.hex(),
+        "version": __version__,
+        "study": study.study.name,
+        "protocol": study.study.protocol,
+        "participant": CHARLIE,
+        "parties": study.K,
+        "n_features": len(study.features),
+        "epsilon": study.privacy.epsilon,
+        "delta": study.privacy.delta,
+        "calibration": study.privacy.calibration,
+        "seconds": round(sum(stage["seconds"] for stage in stages), 3),
+        "stages": stages,
+        "messages": len(table.passed),
+        "bytes": sum(frame.length for frame in table.passed),
+        "statement": [claim.to_json() for claim in protocol.statement(study)],
+        "metrics": {} if test is None else {"test_error": error_rate(test.X, test.y, np.array(model.weights))},
+        "releases": [],
+        "seed": seed,
+    }
+    return Simulation(model, result, study)
+
+
+class _Metered(Coroutine[Effect, Any, Any]):
+    """Charlie's role, with a look at the clock and at the frames so far whenever a stage begins."""
+
+    def __init__(self, role: Coroutine[Effect, Any, Any], table: Table) -> None:
+        self._role = role
+        self._table = table
+        self._marks: list[tuple[str, float, int]] = [("training and joining", time.perf_counter(), 0)]
+
+    def send(self, value: Any) -> Effect:
+        """Step the role."""
+        effect = self._role.send(value)
+        if isinstance(effect, Stage):
+            self._marks.append((effect.name, time.perf_counter(), len(self._table.passed)))
+        return effect
+
+    def throw(self, *error: Any) -> Effect:
+        """Raise an error inside the role."""
+        return self._role.throw(*error)
+
+    def close(self) -> None:
+        """End the role."""
+        self._role.close()
+
+    def __await__(self) -> Generator[Effect, Any, Any]:
+        return self._role.__await__()
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Return what each stage took, once the role has ended."""
+        frames = self._table.passed
+        marks = [*self._marks, ("", time.perf_counter(), len(frames))]
+        return [
+            {
+                "name": name,
+                "seconds": round(end - start, 3),
+                "messages": last - first,
+                "bytes": sum(frame.length for frame in frames[first:last]),
+            }
+            for (name, start, first), (_, end, last) in pairwise(marks)
+        ]
+
+
+def load_split(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
+    """Read one file with everybody's records; the values of ``column`` are the roster's names.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be used, or its parties are not the study's.
+    """
+    return load_grouped(path, study, column)
+
+
+def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Dataset]:
+    """Read one file for each party.
+
+    Raises
+    ------
+    BadInput
+        A file cannot be used, or a name is not in the roster.
+    """
+    for name in files:
+        study.party(name)
+    return {name: load_csv(path, study) for name, path in files.items()}
+
+
+def _listed(names: Mapping[str, Any] | tuple[str, ...]) -> str:
+    return ", ".join(names)
