@@ -4,20 +4,20 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
+
+from pydantic import Field
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Message, Whisper
 from masquerade_host.charlie import CharlieSession
+from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys
 from masquerade_host.party import PartySession
-from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.transport import CharlieSocket
-from pydantic import Field
 
 VERSION = "1.2.3"
 
@@ -201,8 +201,3 @@ def run_together(
     for thread in threads:
         thread.join()
     return outcome
-
-
-def write_keys(keys: Keys, path: Path) -> Path:
-    """Write keys as ``make_keys`` does."""
-    raise AssertionError(keys, path)

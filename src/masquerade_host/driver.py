@@ -95,9 +95,11 @@ class _RoleThread(threading.Thread):
         self._answers.put(value)
 
     def abandon(self) -> None:
-        """Let the role end at its next await."""
+        """Let the role end at its next await, or before its first."""
         self._abandoned = True
         self._answers.put(None)
+        if self.ident is None:
+            self._role.close()
 
 
 def run_role(role: Role, session: Session, rng: Rng) -> Any:

@@ -55,7 +55,11 @@ def make_keys(path: Path | str) -> Keys:
     curve, seed = rng.bytes(_KEY_BYTES), rng.bytes(_KEY_BYTES)
     text = f"{_MAGIC}\n{base64.b64encode(curve).decode()}\n{base64.b64encode(seed).decode()}\n"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise BadInput(f"keys cannot be written to {path}: {path.parent} cannot be made", "choose another") from error
+    try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -86,9 +90,11 @@ def load_keys(path: Path | str) -> Keys:
         reason = "it is a symbolic link" if link else error.strerror
         hint = "give the path of the file itself" if link else ""
         raise BadInput(f"the key file {path} cannot be used: {reason}", hint) from error
-    with os.fdopen(descriptor, "rb") as file:
-        _check_access(path, os.fstat(file.fileno()))
-        return _parse(path, file.read(_MAX_BYTES + 1))
+    try:
+        _check_access(path, os.fstat(descriptor))
+        return _parse(path, os.read(descriptor, _MAX_BYTES))
+    finally:
+        os.close(descriptor)
 
 
 def _check_access(path: Path, status: os.stat_result) -> None:

@@ -100,6 +100,7 @@ class PartySession(Session):
         self._box_key = b""
         self._hello = b""
         self._connected = False
+        self._met = False
         self._broken = False
         self._received = 0
         self._failures = 0
@@ -175,22 +176,28 @@ class PartySession(Session):
     def _notice(self, happening: Happening, now: float) -> None:
         match happening:
             case Happening.CONNECTED:
-                self._connected, self._failures = True, 0
+                self._connected = self._met = True
+                self._failures = 0
             case Happening.DENIED:
                 raise self._not_admitted()
             case Happening.LOST:
                 self._broken = True
                 if self._known in (Known.KNOCKING, Known.HEARD):
-                    # Whatever was under way is lost; before the roster everything can be said again.
-                    since = self._since if self._known is Known.KNOCKING else now
-                    self._knock(since)
-                    self._reopen_at = now
+                    # Before the roster everything can be said again, on a new connection: what still lies in the
+                    # old one bears numbers that no longer count.
+                    self._knock(self._since if self._known is Known.KNOCKING else now)
+                    self._reopen()
             case Happening.FAILED | Happening.FOREIGN:
                 self._failures += 1
                 if self._failures >= _BROKEN_HANDSHAKES:
                     self._judge_failures(happening)
                 if happening is Happening.FOREIGN:
                     self._reopen_at = now + _HELLO_EVERY
+
+    def _reopen(self) -> None:
+        self._reopen_at = None
+        if self._link is not None:
+            self._link.reopen()
 
     def _judge_failures(self, happening: Happening) -> None:
         if happening is Happening.FOREIGN:
@@ -305,8 +312,7 @@ class PartySession(Session):
         if self._link is None or self.closed:
             return
         if self._reopen_at is not None and now >= self._reopen_at:
-            self._reopen_at = None
-            self._link.reopen()
+            self._reopen()
         if self._known is Known.KNOCKING:
             if self._connected and now >= self._next_hello:
                 self._next_hello = now + _HELLO_EVERY
@@ -321,7 +327,7 @@ class PartySession(Session):
             )
 
     def _unanswered(self) -> MasqueradeError:
-        if self._connected:
+        if self._met:
             return DeadlinePassed(
                 f"Charlie at {self.study.address} did not answer for {self.deadline:g} seconds", waited_for=(CHARLIE,)
             )

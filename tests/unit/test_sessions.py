@@ -1,0 +1,610 @@
+"""Sessions without sockets: the hello, the roster, the relay, everybody's clocks, and how a run ends badly."""
+
+import pytest
+
+from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.errors import (
+    BadInput,
+    CannotConnect,
+    DeadlinePassed,
+    MasqueradeError,
+    ProtocolViolation,
+    RunFailed,
+)
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Join, Release, Stage
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.frames import Endpoint
+from masquerade_host.bodies import Abort, Beat, Hello, Roster
+from masquerade_host.dialer import Happening
+from masquerade_host.stats import Relayed
+from masquerade_host.transport import Arrival
+from tests.host_helpers import VERSION, World, new_keys
+from tests.wired import Wired
+
+EVERYBODY = ("p1", "p2", "p3", CHARLIE)
+
+
+@pytest.fixture
+def world() -> World:
+    """A study of three parties with a deadline of six seconds."""
+    return World.new(3, deadline=6.0, port=5555)
+
+
+@pytest.fixture
+def wired(world: World) -> Wired:
+    """Three parties and Charlie, who have not joined yet."""
+    return Wired(world)
+
+
+@pytest.fixture
+def seated(wired: Wired) -> Wired:
+    """The same, joined."""
+    wired.join()
+    assert set(wired.answers) == set(EVERYBODY)
+    return wired
+
+
+def ends(wired: Wired, kind: type[MasqueradeError], names: tuple[str, ...] = EVERYBODY) -> None:
+    assert {name: type(wired.errors.get(name)) for name in names} == dict.fromkeys(names, kind)
+
+
+def hand(wired: Wired, name: str, data: bytes | None) -> None:
+    """Put raw bytes on a party's connection to Charlie."""
+    wired.link.inbox.append(Arrival(name, wired.routes[name], data))
+
+
+# --- The hello -------------------------------------------------------------------
+
+
+def test_everybody_learns_everybodys_box_key_and_the_same_ones(seated: Wired) -> None:
+    keys = seated.answers["p1"]
+    assert [name for name, _ in keys] == list(EVERYBODY)
+    assert all(seated.answers[name] == keys for name in EVERYBODY)
+    assert len({key for _, key in keys}) == 4
+
+
+def test_a_party_says_hello_again_until_it_is_answered_and_then_no_more(wired: Wired) -> None:
+    wired.tamper = lambda source, _to, data: () if source == CHARLIE else (data,)
+    wired.join("p1")
+    wired.pump(3, seconds=1.0)
+    assert wired.seen(CHARLIE).count("connected") == 1
+    hellos = wired.parties["p1"].stats.messages
+    assert hellos == 3
+    wired.tamper = lambda _source, _to, data: (data,)
+    wired.links["p1"].events.append(Happening.LOST)
+    wired.routes["p1"] += b"'"
+    wired.pump(4, seconds=0.5)
+    assert wired.parties["p1"].stats.messages == hellos + 1
+
+
+def test_charlie_tells_which_field_of_a_study_differs_and_waits_for_the_others(world: World) -> None:
+    wired = Wired(world, studies={"p2": world.changed("epsilon = 1.0", "epsilon = 2.0")})
+    wired.join()
+    error = wired.errors.pop("p2")
+    assert isinstance(error, BadInput)
+    assert "differs from Charlie's in: privacy.epsilon" in error.message
+    assert ("charlie", "refused", {"party": "p2", "fields": "privacy.epsilon"}) in wired.events
+    assert not wired.errors
+    wired.restart("p2")
+    wired.join("p2")
+    assert set(wired.answers) == set(EVERYBODY)
+
+
+def test_a_study_with_other_keys_of_others_differs_there(world: World) -> None:
+    old = str(world.keys["p3"].public)
+    wired = Wired(world, studies={"p1": world.changed(old, str(new_keys().public))})
+    wired.join()
+    assert "in: party.2.key" in wired.errors["p1"].message
+
+
+def test_another_version_is_named_on_both_sides(world: World) -> None:
+    wired = Wired(world, versions={"p1": "9.9.9"})
+    wired.join()
+    error = wired.errors["p1"]
+    assert isinstance(error, BadInput)
+    assert "9.9.9" in error.message
+    assert VERSION in error.message
+    assert ("charlie", "refused", {"party": "p1", "version": "9.9.9"}) in wired.events
+
+
+def test_charlie_cannot_exchange_a_partys_box_key(wired: Wired) -> None:
+    """He signs the roster, but not what the others have said of themselves."""
+    evil = BoxKey(SystemRng().bytes(32)).public
+    charlie = Endpoint(
+        CHARLIE, wired.charlie.run, wired.world.keys[CHARLIE].signing, {"p1": wired.world.keys["p1"].public.sign}
+    )
+
+    def exchange(source: str, to: str, data: bytes) -> tuple[bytes, ...]:
+        if (source, to) != (CHARLIE, "p1"):
+            return (data,)
+        reader = Endpoint(
+            "p1", wired.charlie.run, wired.world.keys["p1"].signing, {CHARLIE: wired.world.keys[CHARLIE].public.sign}
+        )
+        reader._next_in[CHARLIE] = charlie._next_out["p1"]
+        frame = reader.open(CHARLIE, data)
+        if frame.kind != "roster":
+            return (charlie.seal("p1", frame.kind, frame.body),)
+        roster = decode(Roster, frame.body, CHARLIE)
+        hello = encode(Hello(version=VERSION, box_key=evil), CHARLIE)
+        forged = Endpoint("p2", wired.charlie.run, wired.world.keys[CHARLIE].signing, {CHARLIE: b""})
+        hellos = (roster.hellos[0], forged.seal(CHARLIE, "hello", hello), roster.hellos[2])
+        return (charlie.seal("p1", "roster", encode(Roster(hellos=hellos, box_key=roster.box_key), "p1")),)
+
+    wired.tamper = exchange
+    wired.join()
+    error = wired.errors["p1"]
+    assert isinstance(error, ProtocolViolation)
+    assert (error.peer, "hello of p2" in error.message) == (CHARLIE, True)
+
+
+@pytest.mark.parametrize("change", ["short", "own hello of before", "another run"])
+def test_a_roster_is_complete_and_of_this_run_and_holds_ones_own_hello(wired: Wired, change: str) -> None:
+    wired.join("p1", "p2", "p3")
+    p1 = wired.parties["p1"]
+    charlies = wired.world.keys[CHARLIE]
+    hellos = [hop.hello for hop in wired.charlie._hops.values()]
+    own = wired.world.keys["p1"].signing
+    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public), CHARLIE)
+    if change == "short":
+        hellos = hellos[:2]
+    elif change == "own hello of before":
+        hellos[0] = Endpoint("p1", p1.run, own, {CHARLIE: b""}).seal(CHARLIE, "hello", body)
+    else:
+        theirs = wired.world.keys["p2"].signing
+        hellos[1] = Endpoint("p2", bytes(16), theirs, {CHARLIE: b""}).seal(CHARLIE, "hello", body)
+    roster = Roster(hellos=tuple(h for h in hellos if h), box_key=BoxKey(SystemRng().bytes(32)).public)
+    endpoint = Endpoint(CHARLIE, p1.run, charlies.signing, {"p1": own.public})
+    endpoint._next_out["p1"] = p1._received
+    wired.links["p1"].inbox.append(endpoint.seal("p1", "roster", encode(roster, "p1")))
+    wired.pump(1)
+    error = wired.errors["p1"]
+    assert isinstance(error, ProtocolViolation)
+    assert error.peer == CHARLIE
+
+
+def test_a_party_that_starts_anew_before_the_roster_is_welcome(wired: Wired) -> None:
+    wired.join("p1", "p2")
+    wired.restart("p1")
+    wired.join("p1", "p3", CHARLIE)
+    assert not wired.errors
+    assert wired.answers["p1"] == wired.answers["p2"]
+
+
+def test_a_party_whose_connection_breaks_before_the_roster_connects_again(wired: Wired) -> None:
+    wired.join("p1")
+    wired.pump(2, seconds=1.0)
+    wired.links["p1"].events.append(Happening.LOST)
+    wired.routes["p1"] = b"another"
+    wired.pump(2)
+    wired.join("p2", "p3", CHARLIE)
+    assert wired.links["p1"].reopened == 1
+    assert not wired.errors
+    assert wired.answers["p1"] == wired.answers["p2"]
+
+
+def test_a_party_that_starts_anew_after_the_roster_ends_the_run(seated: Wired) -> None:
+    seated.restart("p1")
+    seated.join("p1")
+    ends(seated, RunFailed, ("p2", "p3", CHARLIE))
+    assert "p1" in seated.errors[CHARLIE].message
+
+
+def test_a_party_that_leaves_before_the_roster_is_waited_for(wired: Wired) -> None:
+    wired.join("p1", "p2")
+    wired.parties["p1"].abort(None)
+    wired.pump(2)
+    assert wired.seen(CHARLIE).count("left") == 1
+    wired.restart("p1")
+    wired.join("p1", "p3", CHARLIE)
+    assert not wired.errors
+
+
+def test_a_party_that_is_silent_before_the_roster_may_come_back(wired: Wired) -> None:
+    wired.join("p1", "p2")
+    wired.tamper = lambda source, to, data: () if "p1" in (source, to) else (data,)
+    wired.pump(5, seconds=0.9)
+    assert "left" in wired.seen(CHARLIE)
+    wired.join("p3", CHARLIE)
+    assert CHARLIE not in wired.answers
+    wired.tamper = lambda _source, _to, data: (data,)
+    # What was lost while p1 was away was lost with its connection.
+    wired.links["p1"].events.append(Happening.LOST)
+    wired.routes["p1"] = b"another"
+    wired.pump(4, seconds=0.1)
+    assert not wired.errors
+    assert wired.answers["p1"] == wired.answers[CHARLIE]
+
+
+def test_charlie_names_who_did_not_join(wired: Wired) -> None:
+    wired.join("p1", CHARLIE)
+    wired.pump(9, seconds=0.9)
+    for name in ("p1", CHARLIE):
+        error = wired.errors[name]
+        assert isinstance(error, DeadlinePassed)
+        assert error.waited_for == ("p2", "p3")
+
+
+# --- The relay --------------------------------------------------------------------
+
+
+def test_whispers_are_passed_on_and_charlies_role_never_sees_them(seated: Wired) -> None:
+    seated.whisper("p1", "Secret", ("p2", "p3"), (b"for p2", b"for p3"))
+    seated.whisper("p3", "Secret", ("p2",), (b"alone!",))
+    seated.expect("p2", "Secret", ("p1", "p3"), whispered=True)
+    seated.expect("p3", "Secret", ("p1",), whispered=True)
+    seated.pump(2)
+    assert seated.answers["p2"] == (b"for p2", b"alone!")
+    assert seated.answers["p3"] == (b"for p3",)
+    assert seated.charlie.relayed == [
+        Relayed("p1", "p2", "Secret", 6),
+        Relayed("p1", "p3", "Secret", 6),
+        Relayed("p3", "p2", "Secret", 6),
+    ]
+
+
+def test_messages_of_one_sender_keep_their_order(seated: Wired) -> None:
+    for body in (b"1", b"2", b"3"):
+        seated.say("p1", body)
+    seated.pump(1)
+    for body in (b"1", b"2", b"3"):
+        seated.expect(CHARLIE, "Hi", ("p1",))
+        assert seated.answers[CHARLIE] == (body,)
+
+
+@pytest.mark.parametrize(
+    ("to", "boxes"),
+    [
+        (("p2", "p3"), (b"equal", b"not")),
+        (("p2", "p3"), (b"one",)),
+        (("p1",), (b"myself",)),
+        ((CHARLIE,), (b"charlie",)),
+        (("nobody",), (b"x",)),
+    ],
+)
+def test_a_whisper_that_is_none_ends_the_run(seated: Wired, to: tuple[str, ...], boxes: tuple[bytes, ...]) -> None:
+    if len(boxes) < len(to):
+        boxes = (*boxes, b"one", b"one")
+    seated.whisper("p1", "Secret", to, boxes)
+    seated.pump(2)
+    ends(seated, ProtocolViolation)
+    assert {e.peer for e in seated.errors.values() if isinstance(e, ProtocolViolation)} == {"p1"}
+
+
+def test_a_party_that_floods_another_is_named(seated: Wired) -> None:
+    seated.link.unsent = 100_000_000
+    seated.whisper("p1", "Secret", ("p2",), (b"x",))
+    seated.pump(2)
+    ends(seated, ProtocolViolation)
+    assert isinstance(error := seated.errors[CHARLIE], ProtocolViolation)
+    assert error.peer == "p1"
+
+
+# --- Violations -------------------------------------------------------------------
+
+
+def violated(wired: Wired, peer: str = "p1") -> None:
+    """Everybody ends with the same blame."""
+    wired.pump(3)
+    ends(wired, ProtocolViolation)
+    for name, error in wired.errors.items():
+        assert isinstance(error, ProtocolViolation)
+        assert (name, error.peer) == (name, peer)
+        assert peer in error.message
+
+
+def test_garbage(seated: Wired) -> None:
+    hand(seated, "p1", SystemRng().bytes(200))
+    violated(seated)
+
+
+def test_an_empty_frame(seated: Wired) -> None:
+    hand(seated, "p1", b"")
+    violated(seated)
+
+
+def test_a_message_of_several_parts(seated: Wired) -> None:
+    hand(seated, "p1", None)
+    violated(seated)
+
+
+def test_an_oversized_frame(seated: Wired) -> None:
+    hand(seated, "p1", bytes(5_000_000))
+    violated(seated)
+
+
+def test_a_replayed_frame(seated: Wired) -> None:
+    seated.tamper = lambda source, _to, data: (data, data) if source == "p1" else (data,)
+    seated.say("p1")
+    violated(seated)
+
+
+def test_a_dropped_frame(seated: Wired) -> None:
+    seated.say("p1")
+    seated.links["p1"].sent.clear()
+    seated.say("p1")
+    violated(seated)
+
+
+def test_a_replayed_hello(seated: Wired) -> None:
+    seated.say("p1")
+    seated.pump(1)
+    hand(seated, "p1", seated.parties["p1"]._hello)
+    violated(seated)
+
+
+def test_another_partys_frame(seated: Wired) -> None:
+    seated.say("p2")
+    hand(seated, "p1", seated.links["p2"].sent.pop())
+    violated(seated)
+
+
+def test_a_type_that_is_not_due(seated: Wired) -> None:
+    seated.expect(CHARLIE, "Hi", ("p1", "p2"))
+    seated.say("p1", kind="Bye")
+    violated(seated)
+
+
+def test_a_message_before_the_roster(wired: Wired) -> None:
+    wired.join("p1", "p2")
+    wired.say("p1")
+    wired.pump(2)
+    assert isinstance(error := wired.errors[CHARLIE], ProtocolViolation)
+    assert error.peer == "p1"
+
+
+def test_messages_that_nobody_asked_for(seated: Wired) -> None:
+    for _ in range(64):
+        seated.say("p1")
+    seated.pump(1)
+    assert not seated.errors
+    seated.say("p1")
+    violated(seated)
+
+
+@pytest.mark.parametrize("kind", ["roster", "closed"])
+def test_a_kind_that_is_not_a_partys_to_send(seated: Wired, kind: str) -> None:
+    p1 = seated.parties["p1"]
+    seated.links["p1"].sent.append(p1._endpoint.seal(CHARLIE, kind, b"\x80"))  # type: ignore[arg-type]
+    if kind == "closed":  # which is fine once, and nothing may come after
+        seated.pump(1)
+        seated.say("p1")
+    violated(seated)
+
+
+def test_an_abort_that_blames_a_stranger(seated: Wired) -> None:
+    abort = Abort(reason="deadline", blamed=("mallory",), by="p1")
+    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", encode(abort, CHARLIE)))
+    violated(seated)
+
+
+def test_a_party_blames_charlie_for_what_charlie_sends(seated: Wired) -> None:
+    seated.links["p1"].inbox.append(SystemRng().bytes(100))
+    violated(seated, CHARLIE)
+
+
+def test_a_party_checks_whose_whisper_it_is(seated: Wired) -> None:
+    """Charlie passes on a whisper of somebody who is not in the study."""
+    hop = seated.charlie._hops["p1"].endpoint
+    seated.links["p1"].inbox.append(hop.seal("p1", "whisper", b"box", type="Secret", source="mallory"))
+    violated(seated, CHARLIE)
+
+
+def test_a_party_that_finds_a_violation_tells_everybody(seated: Wired) -> None:
+    """A box of p2 does not open at p1: p1's role raises, and all end with p2's name."""
+    error = ProtocolViolation("a box that came as p2's does not open", peer="p2")
+    seated.errors["p1"] = error
+    seated.parties["p1"].abort(error)
+    seated.pump(3)
+    ends(seated, ProtocolViolation)
+    assert "p1 ended the run" in seated.errors["p3"].message
+    assert {e.peer for e in seated.errors.values() if isinstance(e, ProtocolViolation)} == {"p2"}
+
+
+# --- Clocks -----------------------------------------------------------------------
+
+
+def late(wired: Wired, names: tuple[str, ...], waited_for: tuple[str, ...]) -> None:
+    for name in names:
+        error = wired.errors[name]
+        assert isinstance(error, DeadlinePassed), (name, error)
+        assert error.waited_for == waited_for, name
+
+
+def test_a_quiet_run_with_beats_goes_on_for_ever(seated: Wired) -> None:
+    seated.pump(40, seconds=0.5)
+    assert not seated.errors
+
+
+def test_a_killed_party_is_named_by_all_within_the_deadline(seated: Wired) -> None:
+    seated.parties["p2"].closed = True  # it takes no further step
+    begun = seated.clock.now
+    while not {"p1", "p3", CHARLIE} <= set(seated.errors):
+        seated.pump(1, seconds=0.25)
+        assert seated.clock.now - begun < 6
+    late(seated, ("p1", "p3", CHARLIE), ("p2",))
+
+
+def test_a_killed_charlie_is_named_by_all_within_the_deadline(seated: Wired) -> None:
+    seated.charlie.closed = True
+    begun = seated.clock.now
+    while not {"p1", "p2", "p3"} <= set(seated.errors):
+        seated.pump(1, seconds=0.25)
+        assert seated.clock.now - begun < 6
+    late(seated, ("p1", "p2", "p3"), (CHARLIE,))
+
+
+def test_a_role_that_hangs_is_named_though_its_heart_beats(seated: Wired) -> None:
+    """Charlie waits for p1, who waits for p2's whisper: p2 it is."""
+    seated.expect(CHARLIE, "Hi", ("p1", "p3"))
+    seated.expect("p1", "Secret", ("p2",), whispered=True)
+    seated.say("p3")
+    seated.pump(30, seconds=0.25)
+    late(seated, EVERYBODY, ("p2",))
+
+
+def test_progress_moves_the_deadline(seated: Wired) -> None:
+    seated.expect(CHARLIE, "Hi", ("p1", "p2", "p3"))
+    for name in ("p1", "p2"):
+        seated.pump(20, seconds=0.25)
+        seated.say(name)
+    seated.pump(20, seconds=0.25)
+    assert not seated.errors
+    seated.pump(9, seconds=0.25)
+    late(seated, EVERYBODY, ("p3",))
+
+
+def test_nobody_is_blamed_for_the_time_this_process_slept(seated: Wired) -> None:
+    seated.clock.now += 3600
+    seated.pump(4, seconds=0.25)
+    assert not seated.errors
+
+
+@pytest.mark.parametrize("happening", [Happening.DENIED, Happening.FAILED, Happening.FOREIGN])
+def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, happening: Happening) -> None:
+    wired.links["p1"].events = [happening] * 3
+    wired.join("p1")
+    error = wired.errors["p1"]
+    assert isinstance(error, CannotConnect)
+    assert ("not admitted" in error.message) == (happening is not Happening.FOREIGN)
+
+
+def test_a_handshake_that_breaks_off_is_tried_again_where_no_charlie_answers(wired: Wired) -> None:
+    wired.curve = False  # a proxy, say, and Charlie is not up yet
+    wired.links["p1"].events = [Happening.FAILED] * 10
+    wired.join("p1")
+    wired.pump(4, seconds=1.0)
+    assert not wired.errors
+    wired.links["p1"].events = [Happening.CONNECTED]
+    wired.join("p2", "p3", CHARLIE)
+    assert wired.answers["p1"] == wired.answers[CHARLIE]
+
+
+def test_charlie_unreachable(wired: Wired) -> None:
+    wired.links["p1"].events = []
+    wired.join("p1")
+    wired.pump(8, seconds=0.9)
+    error = wired.errors["p1"]
+    assert isinstance(error, CannotConnect)
+    assert wired.world.study.address in error.message
+
+
+def test_a_charlie_that_is_connected_and_mute(wired: Wired) -> None:
+    wired.tamper = lambda source, _to, data: () if source == CHARLIE else (data,)
+    wired.join("p1")
+    for _ in range(8):
+        wired.links["p1"].events += [Happening.LOST]
+        wired.pump(1, seconds=0.9)
+    late(wired, ("p1",), (CHARLIE,))
+
+
+# --- Ends -------------------------------------------------------------------------
+
+
+def test_everybody_closes_when_all_are_done(seated: Wired) -> None:
+    for name in (CHARLIE, "p1", "p2"):
+        seated.finish(name)
+    seated.pump(2)
+    assert not any(session.closed for session in seated.sessions.values())
+    seated.finish("p3")
+    seated.pump(2)
+    assert all(session.closed for session in seated.sessions.values())
+    assert not seated.errors
+
+
+def test_a_party_that_breaks_down_is_named_and_its_error_stays_at_home(seated: Wired) -> None:
+    seated.errors["p2"] = RunFailed("canary-canary")
+    seated.parties["p2"].abort(seated.errors["p2"])
+    assert all(b"canary" not in data for data in seated.links["p2"].sent)
+    seated.pump(3)
+    ends(seated, RunFailed)
+    for name in ("p1", "p3", CHARLIE):
+        assert seated.errors[name].message.startswith("p2 left")
+
+
+def test_a_charlie_that_breaks_down_is_named(seated: Wired) -> None:
+    seated.errors[CHARLIE] = RunFailed("")
+    seated.charlie.abort(None)
+    seated.pump(2)
+    ends(seated, RunFailed)
+    assert seated.errors["p1"].message.startswith("charlie left")
+
+
+def test_a_connection_that_lost_frames_is_not_called_a_violation(seated: Wired) -> None:
+    seated.say("p1")
+    seated.links["p1"].sent.clear()
+    seated.routes["p1"] = b"another"
+    seated.say("p1")
+    seated.pump(3)
+    ends(seated, RunFailed, ("p2", "p3", CHARLIE))
+    assert "connection to p1" in seated.errors[CHARLIE].message
+
+
+def test_a_party_knows_that_its_connection_lost_frames(seated: Wired) -> None:
+    seated.say(CHARLIE, to="p1")
+    seated.link.sent.clear()
+    seated.links["p1"].events.append(Happening.LOST)
+    seated.say(CHARLIE, to="p1")
+    seated._carry()
+    seated.pump(1)
+    assert isinstance(seated.errors["p1"], RunFailed)
+
+
+def test_a_replay_over_a_second_connection_is_a_violation(seated: Wired) -> None:
+    seated.say("p1")
+    copy = seated.links["p1"].sent[-1]
+    seated.pump(1)
+    seated.routes["p1"] = b"another"
+    hand(seated, "p1", copy)
+    seated.pump(2)
+    ends(seated, ProtocolViolation, ("p2", "p3", CHARLIE))  # p1's own connection is the other one
+
+
+# --- The rest ---------------------------------------------------------------------
+
+
+def test_stages_count_what_passes_and_beats_apart(seated: Wired) -> None:
+    seated.begin(CHARLIE, Stage("one"))
+    seated.say("p1", b"x" * 1000)
+    seated.pump(2)
+    seated.begin(CHARLIE, Stage("two"))
+    seated.pump(4, seconds=1.0)
+    joining, one, two = seated.charlie.stats.stages
+    assert (joining.name, joining.messages) == ("joining", 6)
+    assert (one.messages, 1000 < one.bytes < 1300) == (1, True)
+    assert (two.messages, two.bytes) == (0, 0)
+    assert seated.charlie.stats.beats >= 12
+
+
+def test_releases_are_kept(seated: Wired) -> None:
+    seated.begin("p1", Release("model", 1.0, 0.0))
+    assert seated.parties["p1"].releases == [Release("model", 1.0, 0.0)]
+
+
+def test_strangers_are_reported(wired: Wired) -> None:
+    wired.link.strangers = 2
+    wired.pump(1)
+    assert (CHARLIE, "stranger", {"count": 2}) in wired.events
+
+
+def test_beats_say_whom_the_role_waits_for(seated: Wired) -> None:
+    seated.expect("p1", "Secret", ("p2", "p3"), whispered=True)
+    seated.pump(2, seconds=1.0)
+    assert seated.charlie._hops["p1"].waits_for == ("p2", "p3")
+    assert Beat(waits_for=("p2",)).waits_for == ("p2",)
+
+
+def test_a_box_key_of_small_order_is_refused(wired: Wired) -> None:
+    wired.join("p2", "p3", CHARLIE)
+    hello = b"\x82\xa7version\xa51.2.3\xa7box_key\xc4\x20" + bytes(32)
+    p1 = wired.parties["p1"]
+    wired.links["p1"].sent.append(p1._endpoint.seal(CHARLIE, "hello", hello))
+    wired.pump(2)
+    ends(wired, ProtocolViolation, ("p2", "p3", CHARLIE))
+
+
+def test_a_join_is_an_effect_of_a_role(wired: Wired) -> None:
+    assert wired.charlie.missing() == ()
+    wired.begin(CHARLIE, Join(bytes(range(32))))
+    assert CHARLIE not in wired.answers

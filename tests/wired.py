@@ -1,0 +1,251 @@
+"""Sessions joined by lists instead of sockets, on a clock that the test moves: every byte can be seen and changed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.errors import MasqueradeError
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Join, Receive, Send
+from masquerade_core.study import CHARLIE, Study
+from masquerade_host.charlie import CharlieSession
+from masquerade_host.dialer import Happening
+from masquerade_host.party import PartySession
+from masquerade_host.transport import Arrival
+from tests.host_helpers import VERSION, World
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class FakeCharlieLink:
+    """What Charlie sends stands in ``sent``."""
+
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+    inbox: list[Arrival] = field(default_factory=list)
+    address: str = "tcp://here"
+    sockets: tuple[Any, ...] = ()
+    busy: bool = False
+    strangers: int = 0
+    unsent: int = 0
+    routes: dict[str, bytes] = field(default_factory=dict)
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Take what has arrived."""
+        while self.inbox:
+            yield self.inbox.pop(0)
+
+    def found(self, name: str, route: bytes) -> None:
+        """Remember the way back."""
+        self.routes[name] = route
+
+    def forget(self, name: str) -> None:
+        """Nothing waits here."""
+
+    def send(self, name: str, data: bytes) -> None:
+        """Send."""
+        self.sent.append((name, data))
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def waiting(self, name: str) -> int:
+        """As many bytes as the test says."""
+        return self.unsent
+
+    def denied(self) -> int:
+        """As many strangers as the test says."""
+        count, self.strangers = self.strangers, 0
+        return count
+
+    def close(self, linger: int) -> None:
+        """Close."""
+
+
+@dataclass
+class FakePartyLink:
+    """What the party sends stands in ``sent``."""
+
+    sent: list[bytes] = field(default_factory=list)
+    inbox: list[bytes | None] = field(default_factory=list)
+    events: list[Happening] = field(default_factory=lambda: [Happening.CONNECTED])
+    sockets: tuple[Any, ...] = ()
+    busy: bool = False
+    reopened: int = 0
+
+    def happenings(self) -> Iterable[Happening]:
+        """Take what happened."""
+        events, self.events = self.events, []
+        return events
+
+    def arrivals(self) -> Iterator[bytes | None]:
+        """Take what has arrived."""
+        while self.inbox:
+            yield self.inbox.pop(0)
+
+    def send(self, data: bytes) -> None:
+        """Send."""
+        self.sent.append(data)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def reopen(self) -> None:
+        """Connect again at once; what lay in the old connection is gone."""
+        self.inbox.clear()
+        self.sent.clear()
+        self.reopened += 1
+        self.events.append(Happening.CONNECTED)
+
+    def close(self, linger: int) -> None:
+        """Close."""
+
+
+Tamper = Callable[[str, str, bytes], Iterable[bytes | None]]
+
+
+def faithful(_source: str, _to: str, data: bytes) -> Iterable[bytes | None]:
+    """Pass every frame on as it is."""
+    return (data,)
+
+
+class Wired:
+    """Charlie's session and K parties' sessions.
+
+    Parameters
+    ----------
+    world : World
+    studies, versions : mapping of str
+        Another study or version for one of them.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        studies: dict[str, Study] | None = None,
+        versions: dict[str, str] | None = None,
+        answers_as_curve: bool = True,
+    ) -> None:
+        studies, versions = studies or {}, versions or {}
+        self.world = world
+        self.clock = Clock()
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+        self.link = FakeCharlieLink()
+        self.links = {name: FakePartyLink() for name in world.study.names}
+        self.routes = {name: name.encode() for name in world.study.names}
+        self.tamper: Tamper = faithful
+        self.curve = answers_as_curve
+        self.charlie = CharlieSession(
+            studies.get(CHARLIE, world.study),
+            world.keys[CHARLIE],
+            lambda: self.link,
+            version=versions.get(CHARLIE, VERSION),
+            observe=self._observer(CHARLIE),
+            clock=self.clock,
+        )
+        self.parties = {name: self._party(name, studies.get(name), versions.get(name)) for name in world.study.names}
+        self.errors: dict[str, MasqueradeError] = {}
+        self.answers: dict[str, Any] = {}
+        self.charlie.open()
+
+    def _observer(self, name: str) -> Any:
+        def observe(event: str, /, **fields: str | float) -> None:
+            self.events.append((name, event, fields))
+
+        return observe
+
+    def _party(self, name: str, study: Study | None, version: str | None) -> PartySession:
+        return PartySession(
+            name,
+            study or self.world.study,
+            self.world.keys[name],
+            lambda: self.links[name],
+            lambda: self.curve,
+            version=version or VERSION,
+            observe=self._observer(name),
+            clock=self.clock,
+        )
+
+    def restart(self, name: str) -> None:
+        """Exchange a party's session for a new one that comes along another route."""
+        self.links[name] = FakePartyLink()
+        self.routes[name] += b"'"
+        self.parties[name] = self._party(name, None, None)
+        self.answers.pop(name, None)
+        self.errors.pop(name, None)
+
+    @property
+    def sessions(self) -> dict[str, CharlieSession | PartySession]:
+        """Everybody's, Charlie last."""
+        return {**self.parties, CHARLIE: self.charlie}
+
+    def seen(self, name: str) -> list[str]:
+        """Return the events of one participant."""
+        return [event for who, event, _ in self.events if who == name]
+
+    def begin(self, name: str, effect: Any) -> None:
+        """Let a participant's role ask for something."""
+        self._guard(name, lambda: self.sessions[name].begin(effect))
+
+    def finish(self, name: str) -> None:
+        """Let a participant's role return."""
+        self._guard(name, self.sessions[name].finish)
+
+    def _guard(self, name: str, action: Callable[[], None]) -> None:
+        session = self.sessions[name]
+        if name in self.errors:
+            return
+        try:
+            action()
+        except MasqueradeError as error:
+            self.errors[name] = error
+            session.abort(error)
+        for answer in session.answers():
+            self.answers[name] = answer
+
+    def pump(self, rounds: int = 4, seconds: float = 0.0) -> None:
+        """Step everybody and carry the frames; the clock moves by ``seconds`` after each round."""
+        for _ in range(rounds):
+            for name, session in self.sessions.items():
+                if not session.closed:
+                    self._guard(name, session.step)
+                self._carry()
+            self.clock.now += seconds
+
+    def _carry(self) -> None:
+        for name, link in self.links.items():
+            sent, link.sent = link.sent, []
+            for data in sent:
+                self.link.inbox += [Arrival(name, self.routes[name], d) for d in self.tamper(name, CHARLIE, data)]
+        sent_by_charlie, self.link.sent = self.link.sent, []
+        for name, data in sent_by_charlie:
+            if self.link.routes[name] != self.routes[name]:
+                continue  # that connection is gone
+            self.links[name].inbox += self.tamper(CHARLIE, name, data)
+
+    def join(self, *names: str) -> None:
+        """Let these participants join, by default all."""
+        for name in names or (*self.world.study.names, CHARLIE):
+            self.begin(name, Join(BoxKey(SystemRng().bytes(32)).public))
+        self.pump()
+
+    def say(self, name: str, body: bytes = b"hello", kind: str = "Hi", to: str | None = None) -> None:
+        """Send a message to Charlie (from a party) or to ``to`` (from Charlie)."""
+        self.begin(name, Send("message", kind, (to or CHARLIE,), (body,)))
+
+    def whisper(self, name: str, kind: str, to: tuple[str, ...], boxes: tuple[bytes, ...]) -> None:
+        """Whisper."""
+        self.begin(name, Send("whisper", kind, to, boxes))
+
+    def expect(self, name: str, kind: str, senders: tuple[str, ...], *, whispered: bool = False) -> None:
+        """Wait for something."""
+        self.begin(name, Receive("whisper" if whispered else "message", kind, senders))
