@@ -1,1 +1,53 @@
-"""The face: command line, estimators, simulation and report."""
+"""The public Python API, in one import: simulate a study, read a study, predict with a model.
+
+>>> import masquerade
+>>> study = masquerade.Study.load("study.toml", in_memory=True)
+>>> simulation = masquerade.simulate(study, masquerade.load_split("records.csv", study, "hospital"), seed=1)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from masquerade.prediction import Prediction, load_model, predict
+    from masquerade.simulation import Simulation, load_named, load_split, simulate
+    from masquerade_core.data.schema import Dataset
+    from masquerade_core.errors import MasqueradeError
+    from masquerade_core.study import Study
+
+__all__ = [
+    "Dataset",
+    "MasqueradeError",
+    "Prediction",
+    "Simulation",
+    "Study",
+    "load_model",
+    "load_named",
+    "load_split",
+    "predict",
+    "simulate",
+]
+
+# Looked up when they are asked for: 'masquerade --help' passes through here too, and must not wait for numpy.
+_HOMES = {
+    "Dataset": "masquerade_core.data.schema",
+    "MasqueradeError": "masquerade_core.errors",
+    "Prediction": "masquerade.prediction",
+    "Simulation": "masquerade.simulation",
+    "Study": "masquerade_core.study",
+    "load_model": "masquerade.prediction",
+    "load_named": "masquerade.simulation",
+    "load_split": "masquerade.simulation",
+    "predict": "masquerade.prediction",
+    "simulate": "masquerade.simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

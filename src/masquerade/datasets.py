@@ -50,6 +50,8 @@ class Cohort:
     intercept : bool
     origin : str
         Where the records come from, in a few words.
+    simulated : bool
+        Whether nobody stands behind them.
     """
 
     parties: dict[str, Records]
@@ -60,6 +62,7 @@ class Cohort:
     regularization: float
     intercept: bool
     origin: str
+    simulated: bool = False
 
 
 def party_names(K: int) -> tuple[str, ...]:
@@ -123,6 +126,7 @@ def simulated(K: int = 5, n: int | None = None) -> Cohort:
         regularization=0.05,
         intercept=False,
         origin=f"{sum(sizes):,} simulated records",
+        simulated=True,
     )
 
 

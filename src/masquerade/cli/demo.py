@@ -45,7 +45,7 @@ def demo(
     del output_format
     from rich.console import Console
 
-    from masquerade.demo import play, prepare
+    from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
     from masquerade.report import statement
     from masquerade_protocols import protocol_of
@@ -54,10 +54,15 @@ def demo(
     template = _study(study)
     cohort = _cohort(dataset, data, by, label, template, parties)
     wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
+    existed = out is not None and out.exists()
     plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out)
     _introduce(console, plan, loud=data is not None and template is None)
     stages = protocol_of(plan.study).stages
-    played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
+    try:
+        played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
+    except BaseException:
+        discard(plan.directory, ours=not existed)
+        raise
     outcome = _outcome(plan, played)
     _write_report(plan, played, outcome)
     return Outcome(
@@ -131,6 +136,9 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     from masquerade.report import heading, program
 
     me = program()
+    real = f"{me} demo --dataset breast-cancer", "the same with real records, which are too few"
+    own = f"{me} demo --data FILE --by COLUMN --label COLUMN:POSITIVE", "the same with your own records"
+    another = real if plan.cohort.simulated else own
     result, other, where = played.result, played.comparison, plan.directory
     errors = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     errors.add_column(min_width=34)
@@ -161,7 +169,7 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
         _commands(
             (f"{me} study show {plan.study_file}", "what the parties agreed to, in plain words"),
             (f"{me} predict {where}/charlie/model.json {plan.test_file}", "what Dave does with the model"),
-            (f"{me} demo --dataset breast-cancer", "the same with real records, which are too few"),
+            another,
         ),
         Text(f"\n  {played.seconds:.1f} s in all; Charlie was at it for {result['seconds']:.1f} s\n", style="dim"),
     ]
@@ -184,7 +192,9 @@ def _pairs(*rows: tuple[str, str]) -> "RenderableType":
 def _commands(*rows: tuple[str, str]) -> "RenderableType":
     from rich.text import Text
 
-    return Text("\n").join(Text.assemble("  ", line, (f"\n    {why}", "dim")) for line, why in rows)
+    lines = (Text.assemble("  ", line, (f"\n    {why}", "dim")) for line, why in rows)
+    # A command has to be copied whole: the terminal may wrap it, we must not.
+    return Text("\n", no_wrap=True, overflow="ignore").join(lines)
 
 
 def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:

@@ -1,6 +1,6 @@
 """Charlie and K parties as processes on this machine, with keys, a study and data of their own."""
 
-from masquerade.demo.plan import Plan, prepare
+from masquerade.demo.plan import Plan, discard, prepare
 from masquerade.demo.play import Played, play
 
-__all__ = ["Plan", "Played", "play", "prepare"]
+__all__ = ["Plan", "Played", "discard", "play", "prepare"]

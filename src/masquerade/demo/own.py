@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -143,7 +144,8 @@ def _names(values: Sequence[str]) -> dict[str, str]:
     """Turn the column's values into names for the roster, all different."""
     names: dict[str, str] = {}
     for value in values:
-        base = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")[: _LONGEST_NAME - 3] or "party"
+        plain = unicodedata.normalize("NFKD", value).encode("ascii", "ignore").decode()
+        base = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[: _LONGEST_NAME - 3] or "party"
         if base == "charlie":
             base = "charlie-party"
         name, number = base, 2

@@ -1,5 +1,6 @@
 """What a demonstration needs on disk: for each participant a directory of its own, as on a machine of its own."""
 
+import shutil
 import socket
 import time
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.keyfiles import make_keys
 
-__all__ = ["Plan", "prepare"]
+__all__ = ["Plan", "discard", "prepare"]
 
 _LOOPBACK = "127.0.0.1"
 _DEADLINE_SECONDS = 120.0
@@ -79,11 +80,19 @@ def prepare(cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | 
             "give --parties 2 or more",
         )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
-    _make(where)
+    ours = _make(where)
+    try:
+        return _fill(where, cohort, epsilon, protocol)
+    except BaseException:
+        discard(where, ours=ours)
+        raise
+
+
+def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str) -> Plan:
+    names = tuple(cohort.parties)
     for who in (CHARLIE, *names):
         (where / who).mkdir(mode=0o700)
-    plan = Path(where).resolve()
-    keys = {who: make_keys(plan / who / f"{who}.key").public for who in (CHARLIE, *names)}
+    keys = {who: make_keys(where / who / f"{who}.key").public for who in (CHARLIE, *names)}
     draft = Draft(
         parties=[(name, keys[name]) for name in names],
         curator_key=keys[CHARLIE],
@@ -98,16 +107,28 @@ def prepare(cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | 
         regularization=cohort.regularization,
         intercept=cohort.intercept,
     )
-    study = Study.parse(draft.write(where / "study.toml"), "the demo's study")
-    ready = Plan(where, study, cohort)
+    plan = Plan(where, Study.parse(draft.write(where / "study.toml"), "the demo's study"), cohort)
     for name, records in cohort.parties.items():
-        ready.data_file(name).write_text(records.to_csv(), encoding="utf-8")
-    ready.test_file.write_text(cohort.test.to_csv(), encoding="utf-8")
-    return ready
+        plan.data_file(name).write_text(records.to_csv(), encoding="utf-8")
+    plan.test_file.write_text(cohort.test.to_csv(), encoding="utf-8")
+    return plan
 
 
-def _make(directory: Path) -> None:
+def discard(directory: Path, *, ours: bool) -> None:
+    """Remove what a demonstration that failed has left: it holds copies of records, and keys."""
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if ours:
+        directory.rmdir()
+
+
+def _make(directory: Path) -> bool:
+    """Make the directory, and say whether it is new."""
     try:
+        ours = not directory.exists()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(directory.iterdir()):
             raise BadInput(f"{directory} is not empty", "choose another directory with --out, or empty it")
@@ -116,6 +137,7 @@ def _make(directory: Path) -> None:
         raise BadInput(
             f"{directory} cannot be used: {error.strerror}", "choose another directory with --out"
         ) from error
+    return ours
 
 
 def _free_port() -> int:

@@ -15,7 +15,7 @@ from masquerade_core.study import CHARLIE
 __all__ = ["Played", "play"]
 
 _TICK = 0.1
-_VERDICT = 5.0  # seconds for Charlie to end by himself after somebody has failed
+_VERDICT = 2.0  # seconds for Charlie to end by himself after somebody has failed
 
 
 @dataclass(frozen=True)
