@@ -23,7 +23,10 @@ def shared(vector: tuple[int, ...], packing: Packing = PACKING, parties: int = 3
     rng = SimulationRng(0)
     names = [f"p{j}" for j in range(parties)]
     values = {name: tuple(rng.below(N) for _ in range(packing.count)) for name in names}
-    rest = [(v - sum(column)) % N for v, column in zip(packing.pack(vector), zip(*values.values(), strict=True), strict=True)]
+    rest = [
+        (v - sum(column)) % N
+        for v, column in zip(packing.pack(vector), zip(*values.values(), strict=True), strict=True)
+    ]
     return Shares({**values, "charlie": tuple(rest)}, N, packing, parties, F)
 
 
@@ -62,16 +65,32 @@ GOOD = shared(VECTOR).to_json()
 @pytest.mark.parametrize("key", GOOD)
 @pytest.mark.parametrize(
     "wrong",
-    [None, "", "canary", [], {}, -1, 0, 10**9, 2.5, "0x0", "-0x5", [1], {"a": 1}, {"a": ["canary"]}, True, float("inf")],
+    [
+        None,
+        "",
+        "canary",
+        [],
+        {},
+        -1,
+        0,
+        10**9,
+        2.5,
+        "0x0",
+        "-0x5",
+        [1],
+        {"a": 1},
+        {"a": ["canary"]},
+        True,
+        float("inf"),
+    ],
     ids=repr,
 )
 def test_a_corrupt_file_is_bad_input_or_opens_to_nothing(key: str, wrong: object) -> None:
     data = {**copy.deepcopy(GOOD), key: wrong}
+    if (key, wrong) == ("fraction_bits", 0):
+        return  # a power of two that nobody can know to be wrong
     with pytest.raises(MasqueradeError) as caught:
-        shares = Shares.from_json(data)
-        shares.open()
-        assert (key, wrong) == ("fraction_bits", 0)  # a power of two that nobody can know to be wrong
-        raise BadInput("it opened")
+        Shares.from_json(data).open()
     assert caught.value.exit_code in {1, 4}
     assert "canary" not in caught.value.message
 
@@ -118,7 +137,9 @@ def test_the_files_own_copy_of_the_weights_is_not_trusted(saved: dict[str, Any])
     assert model_from_json(saved).shares.open() == shared(VECTOR).open()
 
 
-@pytest.mark.parametrize("key", ["kind", "study", "protocol", "run_id", "epsilon", "delta", "label", "encoder", "shares"])
+@pytest.mark.parametrize(
+    "key", ["kind", "study", "protocol", "run_id", "epsilon", "delta", "label", "encoder", "shares"]
+)
 def test_a_file_that_lacks_a_part_is_bad_input(saved: dict[str, Any], key: str) -> None:
     for wrong in ({k: v for k, v in saved.items() if k != key}, {**saved, key: None}):
         if key in {"study", "protocol", "run_id"} and key in wrong:

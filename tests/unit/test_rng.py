@@ -1,11 +1,11 @@
 """Sources of randomness: uniform, repeatable only where a seed says so."""
 
 import math
+import secrets
 from collections import Counter
 
 import pytest
 
-from masquerade_core import rng as module
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 
@@ -69,7 +69,7 @@ def test_the_systems_source_asks_the_operating_system_every_time(monkeypatch: py
         asked.append(n)
         return bytes(n)
 
-    monkeypatch.setattr(module.secrets, "token_bytes", token_bytes)
+    monkeypatch.setattr(secrets, "token_bytes", token_bytes)
     rng = SystemRng()
     rng.bytes(32)
     rng.bits(9)

@@ -1,6 +1,6 @@
 """The Seat: what a role may ask for, and what it is spared."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -179,11 +179,12 @@ def test_nobody_talks_or_listens_before_joining() -> None:
         charlie.broadcast(Loud(word="x")),
     ):
         refused(role, "before it joined")
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: alice.seal(SimulationRng(0), CHARLIE, b"x"),
         lambda: alice.unseal(bytes(50), length=2),
         lambda: alice.shared_key("bob", b"x"),
-    ):
+    )
+    for call in calls:
         with pytest.raises(LocalProtocolError, match="before it joined"):
             call()
 

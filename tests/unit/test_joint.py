@@ -1,0 +1,300 @@
+"""The coin toss and the sharing of zero, with parties and a Charlie that cheat."""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from masquerade_core.crypto.shares import mask
+from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.rng import SimulationRng
+from masquerade_core.seat import Join, Once, Seat
+from masquerade_core.study import CHARLIE
+from masquerade_core.table import Table
+from masquerade_core.wire.frames import Frame
+from masquerade_core.wire.relay import split_boxes
+from masquerade_protocols.joint import Commitment, Echo, Reveal, _commit, toss, zero_share
+from tests.helpers import RUN, joined
+
+NAMES = ("alice", "bob", "eve", "zoe")
+N = (1 << 511) + 0xBAD5EED
+
+
+async def tosser(seat: Seat) -> bytes:
+    await seat.join()
+    return await toss(seat)
+
+
+async def relay(seat: Seat) -> None:
+    await seat.join()
+
+
+Cheat = Callable[[Seat], Any]
+
+
+def play(names: tuple[str, ...] = NAMES, seed: int | None = 0, **cheats: Cheat) -> dict[str, bytes]:
+    rngs = None if seed is None else {name: SimulationRng(seed, name) for name in (*names, CHARLIE)}
+    table = Table(names, rngs, bytes(16))
+    roles = {name: cheats.get(name, tosser)(table.seat(name)) for name in names}
+    return table.run({**roles, CHARLIE: relay(table.seat(CHARLIE))})
+
+
+# --- The toss ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("K", [2, 3, 8])
+def test_all_parties_get_the_same_seed(K: int) -> None:
+    names = tuple(f"p{j}" for j in range(K))
+    seeds = play(names, None)
+    assert len({seeds[name] for name in names}) == 1
+    assert len(seeds["p0"]) == 32
+    assert seeds[CHARLIE] is None
+    assert play(names, None)["p0"] != seeds["p0"]
+
+
+def test_one_partys_coins_change_the_seed_and_its_bits_are_balanced() -> None:
+    seeds = []
+    for i in range(64):
+        rngs = {name: SimulationRng(0, name) for name in (*NAMES, CHARLIE)} | {"zoe": SimulationRng(i, "zoe")}
+        table = Table(NAMES, rngs, bytes(16))
+        roles = {name: tosser(table.seat(name)) for name in NAMES}
+        seeds.append(table.run({**roles, CHARLIE: relay(table.seat(CHARLIE))})["alice"])
+    assert len(set(seeds)) == 64
+    ones = sum(int.from_bytes(seed, "big").bit_count() for seed in seeds)
+    assert abs(ones - 64 * 128) < 5 * math.sqrt(64 * 64)
+
+
+def test_charlie_sees_neither_coins_nor_commitments() -> None:
+    table = Table(NAMES)
+    table.run({name: tosser(table.seat(name)) for name in NAMES} | {CHARLIE: relay(table.seat(CHARLIE))})
+    assert [p.type for p in table.passed if p.source == "bob" and p.to == "*"] == ["Commitment", "Echo", "Reveal"]
+    assert not table._players[CHARLIE].inbox
+
+
+def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
+    """Play along, but reveal what ``change`` makes of one's coins."""
+
+    async def role(seat: Seat) -> bytes:
+        await seat.join()
+        coins = await seat.once("coins", lambda rng: rng.bytes(64))
+        nonce, salt = coins[:32], coins[32:]
+        await seat.whisper(Commitment(digest=_commit(seat.run, seat.me, nonce, salt)))
+        await seat.gather(Commitment)
+        await _echo(seat, _commit(seat.run, seat.me, nonce, salt))
+        nonce, salt = change(nonce, salt)
+        await seat.whisper(Reveal(nonce=nonce, salt=salt))
+        await seat.gather(Reveal)
+        return b""
+
+    return role
+
+
+async def _echo(seat: Seat, own: bytes) -> None:
+    """Echo as the honest do: what they all sent is known, as the table's draws are seeded."""
+    await seat.whisper(Echo(digest=_seen(seat, own)))
+    await seat.gather(Echo)
+
+
+def _seen(seat: Seat, own: bytes) -> bytes:
+    digests = []
+    for name in seat.names:
+        rng = SimulationRng(0, name)
+        rng.bytes(32)  # the box key
+        coins = rng.bytes(64)
+        digests.append(own if name == seat.me else _commit(seat.run, name, coins[:32], coins[32:]))
+    return hashlib.sha256(b"".join(digests)).digest()
+
+
+def test_a_cheat_that_does_not_cheat_is_not_named() -> None:
+    seeds = play(zoe=_cheat(lambda nonce, salt: (nonce, salt)))
+    assert seeds["alice"] == play()["alice"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda nonce, salt: (bytes(32), salt),
+        lambda nonce, salt: (nonce, bytes(32)),
+        lambda nonce, salt: (nonce[:-1] + bytes((nonce[-1] ^ 1,)), salt),
+        lambda nonce, salt: (salt, nonce),
+    ],
+    ids=["nonce", "salt", "a bit", "swapped"],
+)
+def test_who_reveals_other_coins_is_named(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> None:
+    with pytest.raises(ProtocolViolation, match="zoe revealed other coins") as caught:
+        play(zoe=_cheat(change))
+    assert caught.value.peer == "zoe"
+
+
+def test_a_copied_commitment_cannot_be_opened() -> None:
+    """Committing to what another committed to, and revealing what that one reveals, fails: the name is hashed too."""
+
+    async def copycat(seat: Seat) -> bytes:
+        await seat.join()
+        await seat.once("coins", lambda rng: rng.bytes(64))
+        rng = SimulationRng(0, "alice")
+        rng.bytes(32)
+        coins = rng.bytes(64)
+        copied = _commit(seat.run, "alice", coins[:32], coins[32:])
+        await seat.whisper(Commitment(digest=copied))
+        await seat.gather(Commitment)
+        await _echo(seat, copied)
+        await seat.whisper(Reveal(nonce=coins[:32], salt=coins[32:]))
+        await seat.gather(Reveal)
+        return b""
+
+    with pytest.raises(ProtocolViolation, match="zoe revealed other coins"):
+        play(zoe=copycat)
+
+
+def test_who_does_not_reveal_is_waited_for_by_name() -> None:
+    async def silent(seat: Seat) -> bytes:
+        await seat.join()
+        coins = await seat.once("coins", lambda rng: rng.bytes(64))
+        own = _commit(seat.run, seat.me, coins[:32], coins[32:])
+        await seat.whisper(Commitment(digest=own))
+        await seat.gather(Commitment)
+        await _echo(seat, own)
+        await seat.gather(Reveal)
+        return b""
+
+    with pytest.raises(RunFailed, match="alice waits for a Reveal from bob, eve, zoe"):
+        play(zoe=silent)
+
+
+def _two_faced(seat_sends: bytes) -> Cheat:
+    """Commit to other coins towards each peer, and reveal to each what was committed to it."""
+
+    async def role(seat: Seat) -> bytes:
+        await seat.join()
+        rng = SimulationRng(9)
+        faces = {name: (rng.bytes(32), rng.bytes(32)) for name in seat.others}
+        for name, face in faces.items():
+            await seat.whisper(Commitment(digest=_commit(seat.run, seat.me, *face)), name)
+        await seat.gather(Commitment)
+        await seat.whisper(Echo(digest=seat_sends))
+        await seat.gather(Echo)
+        for name, (nonce, salt) in faces.items():
+            await seat.whisper(Reveal(nonce=nonce, salt=salt), name)
+        await seat.gather(Reveal)
+        return b""
+
+    return role
+
+
+def test_commitments_that_differ_between_parties_are_caught_by_the_echo() -> None:
+    with pytest.raises(ProtocolViolation, match="saw other commitments in the coin toss"):
+        play(zoe=_two_faced(bytes(32)))
+
+
+def test_without_the_echo_an_equivocator_splits_the_seed_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    gather = Seat.gather
+
+    async def deaf_to_echoes(self: Seat, cls: Any, senders: Any = None) -> Any:
+        heard = await gather(self, cls, senders)
+        return {} if cls is Echo else heard
+
+    monkeypatch.setattr(Seat, "gather", deaf_to_echoes)
+    seeds = play(zoe=_two_faced(bytes(32)))
+    assert len({seeds[name] for name in ("alice", "bob", "eve")}) == 3
+
+
+def test_charlie_cannot_exchange_the_boxes_of_a_commitment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rotated(frame: Frame, names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+        pairs = split_boxes(frame, names)
+        if frame.source != "bob" or frame.type != "Commitment":
+            return pairs
+        boxes = [box for _, box in pairs]
+        return tuple(zip((name for name, _ in pairs), (*boxes[1:], boxes[0]), strict=True))
+
+    monkeypatch.setattr("masquerade_core.table.split_boxes", rotated)
+    with pytest.raises(ProtocolViolation, match="bob or Charlie") as caught:
+        play()
+    assert caught.value.peer == "bob"
+
+
+# --- The sharing of zero -------------------------------------------------------
+
+
+def shares(
+    participants: tuple[str, ...], bound_to: bytes = b"seed", modulus: int = N, count: int = 3, run: bytes = RUN
+) -> dict[str, tuple[int, ...]]:
+    names = tuple(name for name in participants if name != CHARLIE)
+    return {
+        me: zero_share(joined(me, names, run), participants, b"" if me == CHARLIE else bound_to, modulus, count)
+        for me in participants
+    }
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+@pytest.mark.parametrize(
+    "participants", [NAMES, (*NAMES, CHARLIE), NAMES[:2], ("alice", CHARLIE), (*NAMES[:2], CHARLIE)]
+)
+def test_the_shares_add_up_to_zero_and_are_none(participants: tuple[str, ...], count: int) -> None:
+    rows = shares(participants, count=count)
+    assert [sum(column) % N for column in zip(*rows.values(), strict=True)] == [0] * count
+    values = [value for row in rows.values() for value in row]
+    assert len(set(values)) == len(values)
+    assert all(0 < value < N for value in values)
+
+
+@pytest.mark.parametrize("missing", [*NAMES, CHARLIE])
+def test_all_but_one_share_add_up_to_nothing(missing: str) -> None:
+    rows = shares((*NAMES, CHARLIE))
+    rest = [sum(row[0] for name, row in rows.items() if name != missing) % N]
+    assert rest[0] > N >> 32
+    assert rest[0] < N - (N >> 32)
+
+
+def test_shares_are_bound_to_the_toss_and_the_run() -> None:
+    one, other, again = shares(NAMES), shares(NAMES, b"another seed"), shares(NAMES, run=bytes(15) + b"\1")
+    values = [value for rows in (one, other, again) for row in rows.values() for value in row]
+    assert len(set(values)) == len(values)
+    assert shares(NAMES) == one
+
+
+def test_parties_that_disagree_on_the_toss_do_not_cancel() -> None:
+    rows = {**shares(NAMES), "zoe": shares(NAMES, b"another seed")["zoe"]}
+    assert all(sum(column) % N for column in zip(*rows.values(), strict=True))
+
+
+@pytest.mark.parametrize("who", ["alice", "eve", CHARLIE])
+@pytest.mark.parametrize("modulus", [3 << 60, 1 << 33, N])
+def test_a_share_alone_is_uniform(who: str, modulus: int) -> None:
+    participants, cells = (*NAMES, CHARLIE), 16
+    seats = joined(who, NAMES)
+    values = zero_share(seats, participants, b"seed", modulus, 4000)
+    for drawn in (Counter(v % cells for v in values), Counter(v * cells // modulus for v in values)):
+        # 15 degrees of freedom: passed by chance once in 200,000.
+        assert sum((drawn[i] - 250) ** 2 / 250 for i in range(cells)) < 52.2
+
+
+def test_who_lacks_one_pairs_key_still_misses_a_uniform_mask() -> None:
+    """Charlie and all parties but two pool what they know: the two's common mask stays between them."""
+    rows = shares((*NAMES, CHARLIE), count=1)
+    known = {"bob": joined("bob", NAMES), "zoe": joined("zoe", NAMES), CHARLIE: joined(CHARLIE, NAMES)}
+    left = rows["alice"][0]
+    for name, seat in known.items():
+        label = b"zero" + (b"" if name == CHARLIE else b"seed")
+        left -= mask(seat.shared_key("alice", label), b"zero share", N, 1)[0]
+    common = mask(joined("eve", NAMES).shared_key("alice", b"zeroseed"), b"zero share", N, 1)[0]
+    assert left % N == common
+    assert sum(rows[name][0] for name in ("alice", "eve")) % N != 0
+
+
+# --- Effects -------------------------------------------------------------------
+
+
+def test_a_toss_draws_once_and_only_through_the_seat() -> None:
+    role = tosser(Seat("alice", NAMES, bytes(16)))
+    box = role.send(None)
+    assert isinstance(box, Once)
+    assert isinstance(role.send(bytes(31) + b"\1"), Join)
+    keys = [(name, joined(name, NAMES)._joined_box.public) for name in (*NAMES, CHARLIE)]
+    coins = role.send(keys)
+    assert isinstance(coins, Once)
+    assert coins.label == "coins"
+    role.close()

@@ -1,0 +1,432 @@
+"""Writes the known answers: ``python -m tests.vectors.generate``.
+
+Everything but the comparison's transcripts is computed here a second time, from msgpack, libsodium, hashlib and
+``pow`` alone, so a vector says what the bytes are and not what our code makes of them. Committed files change only
+when the wire format does, and then WIRE_VERSION has to change with them.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import phe
+from nacl.bindings import crypto_box, crypto_box_beforenm, crypto_scalarmult_base
+from nacl.signing import SigningKey
+
+from masquerade_core.crypto.comparison import DeciderKey, evaluate
+from masquerade_core.rng import SimulationRng
+
+HERE = Path(__file__).parent
+RUN = bytes(range(16))
+SEEDS = {name: hashlib.sha256(name.encode()).digest() for name in ("alice", "bob", "charlie")}
+
+# From SimulationRng(512, "test primes 0"): 3 mod 4, gcd(p-1, q-1) = 2, a product of 512 bits.
+P = 91667049759335767891013218089510323531009456838757037031735143514955874152751
+Q = 100715576672012390800966323529529660255030065328053821327634460941321758768767
+
+
+def write(files: dict[str, Any], folder: Path = HERE) -> None:
+    """Write each file of vectors."""
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=True) + "\n")
+
+
+def vectors() -> dict[str, Any]:
+    """Return the content of each file."""
+    return {
+        "frames.json": frames(),
+        "messages.json": messages(),
+        "boxes.json": boxes(),
+        "comparison.json": comparison(),
+        "paillier.json": paillier(),
+        "packing.json": packing(),
+        "coins.json": coins(),
+    }
+
+
+# --- Frames --------------------------------------------------------------------
+
+
+def _signed(data: bytes, signer: str = "alice") -> bytes:
+    return bytes(SigningKey(SEEDS[signer]).sign(data).signature) + data
+
+
+def _header(**changes: Any) -> dict[str, Any]:
+    good = {
+        "v": 1,
+        "run": RUN,
+        "src": "alice",
+        "dst": "charlie",
+        "kind": "message",
+        "seq": 0,
+        "type": "Share",
+        "body": b"\x81\xa5share\xc4\x02ab",
+    }
+    return {**good, **changes}
+
+
+def frames() -> dict[str, Any]:
+    """Good and bad frames of alice's, as Charlie receives them first."""
+    packed = msgpack.packb(_header())
+    good = {
+        "message": _header(),
+        "hello": _header(kind="hello", type="", body=b""),
+        "whisper to one": _header(kind="whisper", dst="bob", type="Coin", body=b"\x91\xc4\x03box"),
+        "whisper to all": _header(kind="whisper", dst="*", type="Coin", body=b"\x91\xc4\x03box"),
+        "beat": _header(kind="beat", type="", body=b""),
+        "abort": _header(kind="abort", type="", body=b"reason"),
+    }
+    bad_headers: dict[str, dict[str, Any]] = {
+        "another run": {"run": bytes(16)},
+        "a run id too short": {"run": RUN[:15]},
+        "wrong number": {"seq": 1},
+        "number below zero": {"seq": -1},
+        "number as a float": {"seq": 0.0},
+        "number as a truth value": {"seq": False},
+        "version True": {"v": True},
+        "version 1.0": {"v": 1.0},
+        "version 2": {"v": 2},
+        "another's name": {"src": "bob"},
+        "another's whisper": {"src": "bob", "kind": "whisper"},
+        "for somebody else": {"dst": "bob"},
+        "a whisper for Charlie": {"kind": "whisper"},
+        "a whisper to oneself": {"kind": "whisper", "dst": "alice"},
+        "an unknown kind": {"kind": "shout"},
+        "a body of text": {"body": "text"},
+        "a type of bytes": {"type": b"Share"},
+        "a type too long": {"type": "x" * 65},
+        "a field too many": {"more": 1},
+        "a deep body": {"body": ((((1,),),),)},
+    }
+    bad = {name: _signed(msgpack.packb(_header(**changes))) for name, changes in bad_headers.items()}
+    bad |= {
+        "nothing": b"",
+        "a signature alone": _signed(b""),
+        "bad signature": bytes((_signed(packed)[0] ^ 1,)) + _signed(packed)[1:],
+        "signed by bob": _signed(packed, "bob"),
+        "signed by Charlie": _signed(packed, "charlie"),
+        "a changed body": _signed(packed)[:-1] + b"B",
+        "a byte too many": _signed(packed) + b"\0",
+        "a signed byte too many": _signed(packed + b"\0"),
+        "cut": _signed(packed)[:-1],
+        "signed and cut": _signed(packed[:-1]),
+        "not canonical: a map header of 16 bits": _signed(b"\xde\0\x08" + packed[1:]),
+        "not canonical: the version in two bytes": _signed(packed.replace(b"\xa1v\x01", b"\xa1v\xcc\x01")),
+        "a duplicate key": _signed(b"\x89" + packed[1:] + b"\xa1v\x01"),
+        "keys of bytes": _signed(msgpack.packb({k.encode(): v for k, v in _header().items()})),
+        "keys in another order": _signed(msgpack.packb(dict(reversed(_header().items())))),
+        "an array": _signed(msgpack.packb(tuple(_header().values()))),
+        "an extension type": _signed(msgpack.packb(_header(body=msgpack.ExtType(5, b"x")))),
+        "an empty extension type": _signed(packed[: -len(_header()["body"]) - 2] + b"\xc7\0\5"),
+        "a timestamp": _signed(msgpack.packb(_header(body=msgpack.Timestamp(1)))),
+        "nested too deep": _signed(b"\x91" * 2000 + b"\xc0"),
+        "a huge array's header": _signed(b"\xdd\xff\xff\xff\xff"),
+        "text that is not UTF-8": _signed(packed.replace(b"Share", b"Sha\xffe")),
+    }
+    return {
+        "keys": {name: bytes(SigningKey(seed).verify_key).hex() for name, seed in SEEDS.items()},
+        "run": RUN.hex(),
+        "good": [{"name": n, "header": _hex(h), "frame": _signed(msgpack.packb(h)).hex()} for n, h in good.items()],
+        "bad": [{"name": name, "frame": frame.hex()} for name, frame in bad.items()],
+    }
+
+
+def _hex(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.hex() if isinstance(v, bytes) else v for k, v in fields.items()}
+
+
+# --- Messages ------------------------------------------------------------------
+
+
+def messages() -> dict[str, Any]:
+    """Bodies of messages that are on the wire, and bodies that are refused."""
+    good: dict[str, list[dict[str, Any]]] = {
+        "Commitment": [{"digest": bytes(range(32))}],
+        "Reveal": [{"nonce": bytes(32), "salt": b"\xff" * 32}],
+        "Share": [{"share": b"abc"}],
+        "MatchItems": [{"items": b"", "clear": b"\0\1"}],
+        "CharlieKeys": [{"modulus": b"\x0f\xff", "decider": bytes(32)}],
+    }
+    nonce = {"nonce": bytes(32), "salt": bytes(32)}
+    bad: list[tuple[str, str, bytes]] = [
+        ("Reveal", "a nonce too short", msgpack.packb({**nonce, "nonce": bytes(31)})),
+        ("Reveal", "a salt too long", msgpack.packb({**nonce, "salt": bytes(33)})),
+        ("Reveal", "text for bytes", msgpack.packb({**nonce, "salt": "x" * 32})),
+        ("Reveal", "a number for bytes", msgpack.packb({**nonce, "salt": 32})),
+        ("Reveal", "nil for bytes", msgpack.packb({**nonce, "salt": None})),
+        ("Reveal", "a truth value for bytes", msgpack.packb({**nonce, "salt": True})),
+        ("Reveal", "a float for bytes", msgpack.packb({**nonce, "salt": 1.0})),
+        ("Reveal", "an array for bytes", msgpack.packb({**nonce, "salt": tuple(range(32))})),
+        ("Reveal", "an extension for bytes", msgpack.packb({**nonce, "salt": msgpack.ExtType(1, bytes(32))})),
+        ("Reveal", "a field short", msgpack.packb({"nonce": bytes(32)})),
+        ("Reveal", "a field too many", msgpack.packb({**nonce, "more": 1})),
+        ("Reveal", "another order", msgpack.packb(dict(reversed(nonce.items())))),
+        ("Reveal", "a duplicate key", b"\x83" + msgpack.packb(nonce)[1:] + b"\xa4salt\xc4\x20" + bytes(32)),
+        ("Reveal", "a key of bytes", msgpack.packb({b"nonce": bytes(32), "salt": bytes(32)})),
+        ("Reveal", "bytes in the long form", msgpack.packb(nonce).replace(b"\xc4\x20", b"\xc5\0\x20")),
+        ("Reveal", "bytes after the end", msgpack.packb(nonce) + b"\0"),
+        ("Reveal", "cut", msgpack.packb(nonce)[:-1]),
+        ("Reveal", "nothing", b""),
+        ("Reveal", "an array", msgpack.packb(tuple(nonce.values()))),
+        ("Commitment", "a message of another class", msgpack.packb(nonce)),
+        ("Indicator", "no ciphertext", msgpack.packb({"u": b""})),
+        ("Indicator", "ciphertexts as an array", msgpack.packb({"u": (b"a", b"b")})),
+        ("CharlieKeys", "a point too short", msgpack.packb({"modulus": b"\xff", "decider": bytes(31)})),
+    ]
+    return {
+        "good": [
+            {"class": name, "fields": _hex(fields), "body": msgpack.packb(fields).hex()}
+            for name, cases in good.items()
+            for fields in cases
+        ],
+        "bad": [{"class": cls, "name": name, "body": body.hex()} for cls, name, body in bad],
+    }
+
+
+# --- Boxes ---------------------------------------------------------------------
+
+
+def _anonymous(ephemeral: bytes, public: bytes, data: bytes) -> bytes:
+    """Seal as libsodium\'s crypto_box_seal does, with an ephemeral key that is given."""
+    own = crypto_scalarmult_base(ephemeral)
+    nonce = hashlib.blake2b(own + public, digest_size=24).digest()
+    return bytes(own + crypto_box(data, nonce, public, ephemeral))
+
+
+def boxes() -> dict[str, Any]:
+    """Boxes, anonymous boxes, pair keys and envelopes."""
+    public = {name: crypto_scalarmult_base(seed) for name, seed in SEEDS.items()}
+    nonce, ephemeral = bytes(range(24)), bytes(range(32))
+    shared = crypto_box_beforenm(public["bob"], SEEDS["alice"])
+    box = nonce + crypto_box(b"hello", nonce, public["bob"], SEEDS["alice"])
+    sealed = _anonymous(ephemeral, public["charlie"], b"\0\0\x012\x10")
+    small = {
+        "zero": bytes(32),
+        "one": (1).to_bytes(32, "little"),
+        "order 8": bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    }
+    return {
+        "secrets": {name: seed.hex() for name, seed in SEEDS.items()},
+        "public": {name: key.hex() for name, key in public.items()},
+        "box": {"plain": b"hello".hex(), "nonce": nonce.hex(), "sealed": box.hex()},
+        "bad_boxes": {
+            "changed tag": (box[:24] + bytes((box[24] ^ 1,)) + box[25:]).hex(),
+            "changed nonce": (bytes((box[0] ^ 1,)) + box[1:]).hex(),
+            "cut": box[:-1].hex(),
+            "nonce alone": box[:24].hex(),
+            "nothing": "",
+            "for Charlie": (nonce + crypto_box(b"hello", nonce, public["charlie"], SEEDS["alice"])).hex(),
+        },
+        "anonymous": {"ephemeral": ephemeral.hex(), "plain": b"\0\0\x012\x10".hex(), "sealed": sealed.hex()},
+        "bad_anonymous": {
+            "changed": (sealed[:-1] + bytes((sealed[-1] ^ 1,))).hex(),
+            "cut": sealed[:-1].hex(),
+            "an ephemeral key alone": sealed[:32].hex(),
+            "nothing": "",
+            "for bob": _anonymous(ephemeral, public["bob"], b"x").hex(),
+            **{f"an ephemeral key of small order: {name}": (key + sealed[32:]).hex() for name, key in small.items()},
+        },
+        "bad_keys": {**{name: key.hex() for name, key in small.items()}, "short": bytes(31).hex()},
+        "pair_key": {
+            "label": RUN.hex(),
+            "key": hashlib.blake2b(RUN, key=shared, digest_size=32, person=b"masq pair key").hexdigest(),
+        },
+        "envelope": {
+            "turn": ["alice", "bob", "Coin", 3],
+            "plain": (
+                hashlib.blake2b(
+                    msgpack.packb(("alice", "bob", "Coin", 3)), digest_size=16, person=b"masq envelope"
+                ).digest()
+                + b"body"
+            ).hex(),
+        },
+        "other_turns": [
+            ["bob", "alice", "Coin", 3],
+            ["alice", "charlie", "Coin", 3],
+            ["alice", "bob", "Hint", 3],
+            ["alice", "bob", "Coin", 2],
+            ["alice", "bob", "Coin", 4],
+        ],
+    }
+
+
+# --- The comparison ------------------------------------------------------------
+
+
+def comparison() -> dict[str, Any]:
+    """Transcripts with a seeded source, the first in full; items and bits that are refused."""
+    cases = [(5, 9), (9, 5), (7, 7), (0, 2**32 - 1), (2**32 - 1, 2**32), (2**33 - 1, 0), (2**32, 2**31 + 1)]
+    played = []
+    for number, (x, y) in enumerate(cases):
+        rng = SimulationRng(number, "comparison")
+        key = DeciderKey(DeciderKey.draw(rng))
+        bits = key.encrypt_bits(rng, y)
+        items, clear = evaluate(rng, key.public, bits, x, "lead")
+        played.append(
+            {
+                "seed": number,
+                "x": x,
+                "y": y,
+                "public": key.public.hex(),
+                "bits_sha256": hashlib.sha256(bits).hexdigest(),
+                "items_sha256": hashlib.sha256(items).hexdigest(),
+                "clear": clear,
+                "outcome": (x - y) % 2**33 >> 32,
+            }
+        )
+    points = {
+        "identity": (1).to_bytes(32, "little"),
+        "order 2": (2**255 - 20).to_bytes(32, "little"),
+        "order 4": bytes(32),
+        "not on the curve": (2).to_bytes(32, "little"),
+        "not canonical": (2**255 - 18).to_bytes(32, "little"),
+        "all ones": b"\xff" * 32,
+        "short": bytes(31),
+    }
+    return {
+        "transcripts": played,
+        "places": [0, 1, 32, 63],
+        "bad_points": {name: point.hex() for name, point in points.items()},
+    }
+
+
+# --- Paillier ------------------------------------------------------------------
+
+
+def paillier() -> dict[str, Any]:
+    """Ciphertexts with known randomness, as phe makes them; ciphertexts and keys that are refused."""
+    n = P * Q
+    oracle = phe.PaillierPublicKey(n)
+    plains = [0, 1, 2**64, n - 1, n // 3]
+    r = [2, 3, 5**100, n - 2, 7**150]
+    x = int.from_bytes(hashlib.shake_256(b"masquerade DJN base\0" + n.to_bytes(64, "big")).digest(512 // 8 + 16), "big")
+    base = pow(-x * x, n, n * n)
+    exponents = [1, 2, 2**200 + 17]
+    return {
+        "p": hex(P),
+        "q": hex(Q),
+        "encrypted": [
+            {"plain": hex(m), "r": hex(s), "ciphertext": hex(oracle.raw_encrypt(m, r_value=s))}
+            for m, s in zip(plains, r, strict=True)
+        ],
+        "short": [{"exponent": hex(s), "obfuscator": hex(pow(base, s, n * n))} for s in exponents],
+        "bad_ciphertexts": {
+            "zero": hex(0),
+            "N": hex(n),
+            "N^2": hex(n * n),
+            "above N^2": hex(n * n + 1),
+            "p": hex(P),
+            "a multiple of p": hex(12345 * P),
+            "a multiple of q": hex(n * n - Q),
+        },
+        "bad_keys": {
+            "even": hex(n + 1),
+            "a square": hex(P * P),
+            "a prime": hex(_next_prime(1 << 511)),
+            "a small factor": hex(3 * _next_prime(1 << 510)),
+            "another size": hex(P),
+            "zero": hex(0),
+        },
+    }
+
+
+def _next_prime(n: int) -> int:
+    # Fermat to base 2 and 3: enough for a number that nobody chose.
+    n |= 1
+    while pow(2, n - 1, n) != 1 or pow(3, n - 1, n) != 1:
+        n += 2
+    return n
+
+
+# --- Packing -------------------------------------------------------------------
+
+
+def _pack(vector: Sequence[int], width: int) -> int:
+    return sum(v * 2 ** (width * i) for i, v in enumerate(vector))
+
+
+def packing() -> dict[str, Any]:
+    """Vectors in their slots, and opened sums that are none."""
+    n, good = P * Q, []
+    for bound, vector in [
+        (7, (1, -2, 3)),
+        (7, (7, -7, 7)),
+        (2**40, (2**40, -(2**40), 0, 1, -1) * 5),
+        (1, (-1,)),
+        (8, (-8, 8)),
+    ]:
+        width = bound.bit_length() + 1
+        slots = (512 - 1 - 64 - 1) // width
+        chunks = [vector[i : i + slots] for i in range(0, len(vector), slots)]
+        offsets = [_pack((2 ** (width - 1),) * len(c), width) + 2 ** (width * len(c)) for c in chunks]
+        good.append(
+            {
+                "bound": hex(bound),
+                "vector": [hex(v) for v in vector],
+                "packed": [hex(_pack(c, width)) for c in chunks],
+                "exponents": [hex(_pack(c, width) + o) for c, o in zip(chunks, offsets, strict=True)],
+            }
+        )
+    return {"modulus": hex(n), "good": good, "bad": dict(_bad_sums(n))}
+
+
+def _bad_sums(n: int) -> Iterator[tuple[str, str]]:
+    # Of three coordinates with |v| <= 7: 12 bits.
+    blind = int.from_bytes(hashlib.shake_256(b"blind").digest(64), "big") % n
+    yield "a blind left over", hex((_pack((1, -2, 3), 4) + blind) % n)
+    yield "the first bit above the slots", hex(_pack((1, -2, 3), 4) + 2**12)
+    yield "a zero bit at the top", hex(_pack((1, -2, 3), 4) + 2**509)
+    yield "below zero", hex((_pack((1, -2, 3), 4) - 2**12) % n)
+    yield "half of N", hex(n // 2)
+
+
+# --- Coins ---------------------------------------------------------------------
+
+
+def coins() -> dict[str, Any]:
+    """Commitments, public permutations and masks."""
+    nonce, salt, seed, key = bytes(32), b"\xff" * 32, bytes(range(32)), bytes(reversed(range(32)))
+    n = P * Q
+    width = (n.bit_length() + 128 + 7) // 8
+    stream = hashlib.shake_256(key + b"zero share").digest(3 * width)
+    return {
+        "commitment": {
+            "name": "alice",
+            "nonce": nonce.hex(),
+            "salt": salt.hex(),
+            "digest": hashlib.sha256(b"masquerade toss\0" + RUN + b"alice\0" + nonce + salt).hexdigest(),
+        },
+        "permutations": [
+            {"seed": seed.hex(), "label": label, "order": _permutation(seed, label, size)}
+            for label, size in (("pi1", 5), ("tie", 5), ("pi1", 50), ("pi1", 1))
+        ],
+        "mask": {
+            "key": key.hex(),
+            "label": b"zero share".hex(),
+            "modulus": hex(n),
+            "values": [hex(int.from_bytes(stream[i * width : (i + 1) * width], "big") % n) for i in range(3)],
+        },
+    }
+
+
+def _permutation(seed: bytes, label: str, size: int) -> list[int]:
+    """Fisher-Yates from the top; each draw is SHAKE-256 of a counter, cut to the bits needed, until it is in range."""
+    order, at = list(range(size)), 0
+    for i in reversed(range(1, size)):
+        bits, j = i.bit_length(), i + 1
+        while j > i:
+            at += 1
+            digest = hashlib.shake_256(seed + b"\0" + label.encode() + b"\0" + at.to_bytes(8, "big")).digest(
+                -(-bits // 8)
+            )
+            j = int.from_bytes(digest, "big") >> (-bits % 8)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+if __name__ == "__main__":
+    write(vectors(), Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

@@ -1,0 +1,300 @@
+"""The committed known answers, good and bad. Where one fails, the wire has changed: see generate.py."""
+
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import phe
+import pytest
+from nacl.public import PrivateKey, SealedBox
+
+from masquerade_core.crypto.boxes import BoxKey, SigningKey, open_anonymous, seal_anonymous
+from masquerade_core.crypto.comparison import DeciderKey, check_point, evaluate
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey
+from masquerade_core.crypto.shares import mask, permutation
+from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.rng import SimulationRng
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
+from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.messages import Message
+from masquerade_protocols import joint, local_aggregation
+from tests.helpers import violation
+from tests.vectors import generate
+
+HERE = Path(__file__).parent
+
+
+def load(name: str) -> Any:
+    return json.loads((HERE / name).read_text())
+
+
+FRAMES, MESSAGES, BOXES = load("frames.json"), load("messages.json"), load("boxes.json")
+COMPARISON, PAILLIER, PACKING, COINS = (
+    load("comparison.json"),
+    load("paillier.json"),
+    load("packing.json"),
+    load("coins.json"),
+)
+
+
+def name_of(case: Any) -> str:
+    return str(case["name"] if isinstance(case, dict) and "name" in case else "")
+
+
+def test_the_committed_files_are_what_the_generator_writes(tmp_path: Path) -> None:
+    made = generate.vectors()
+    generate.write(made, tmp_path)
+    assert set(made) == {path.name for path in HERE.glob("*.json")}
+    for name in made:
+        assert (tmp_path / name).read_text() == (HERE / name).read_text(), name
+
+
+# --- Frames --------------------------------------------------------------------
+
+
+def charlie() -> Endpoint:
+    keys = {name: bytes.fromhex(key) for name, key in FRAMES["keys"].items()}
+    signing = SigningKey(generate.SEEDS[CHARLIE])
+    return Endpoint(CHARLIE, bytes.fromhex(FRAMES["run"]), signing, {"alice": keys["alice"], "bob": keys["bob"]})
+
+
+def alice() -> Endpoint:
+    keys = {CHARLIE: bytes.fromhex(FRAMES["keys"][CHARLIE])}
+    return Endpoint("alice", bytes.fromhex(FRAMES["run"]), SigningKey(generate.SEEDS["alice"]), keys)
+
+
+@pytest.mark.parametrize("case", FRAMES["good"], ids=name_of)
+def test_a_good_frame_opens_and_is_made_the_same(case: dict[str, Any]) -> None:
+    header, data = case["header"], bytes.fromhex(case["frame"])
+    frame = charlie().open("alice", data)
+    assert (frame.version, frame.run.hex(), frame.source, frame.to) == (
+        header["v"],
+        header["run"],
+        header["src"],
+        header["dst"],
+    )
+    assert (frame.kind, frame.type, frame.body.hex()) == (header["kind"], header["type"], header["body"])
+    again = alice().seal(CHARLIE, header["kind"], frame.body, type=header["type"], to=header["dst"])
+    assert again == data
+
+
+@pytest.mark.parametrize("case", FRAMES["bad"], ids=name_of)
+def test_a_bad_frame_is_refused(case: dict[str, Any]) -> None:
+    violation(lambda: charlie().open("alice", bytes.fromhex(case["frame"])), "alice")
+
+
+def test_an_overlong_frame_is_refused() -> None:
+    header = generate._header(body=bytes(4 * 1024 * 1024))
+    violation(lambda: charlie().open("alice", generate._signed(msgpack.packb(header))), "alice")
+
+
+# --- Messages ------------------------------------------------------------------
+
+
+def message_class(name: str) -> type[Message]:
+    cls: type[Message] = getattr(joint, name, None) or getattr(local_aggregation, name)
+    return cls
+
+
+@pytest.mark.parametrize("case", MESSAGES["good"], ids=lambda case: case["class"])
+def test_a_good_body_decodes_and_encodes_to_itself(case: dict[str, Any]) -> None:
+    message = decode(message_class(case["class"]), bytes.fromhex(case["body"]), "alice")
+    assert {name: getattr(message, name).hex() for name in case["fields"]} == case["fields"]
+    assert encode(message, CHARLIE).hex() == case["body"]
+
+
+@pytest.mark.parametrize("case", MESSAGES["bad"], ids=name_of)
+def test_a_bad_body_is_refused(case: dict[str, Any]) -> None:
+    violation(lambda: decode(message_class(case["class"]), bytes.fromhex(case["body"]), "alice"), "alice")
+
+
+# --- Boxes ---------------------------------------------------------------------
+
+KEYS = {name: BoxKey(bytes.fromhex(secret)) for name, secret in BOXES["secrets"].items()}
+
+
+class _Ephemeral:
+    """Hands out the vector's ephemeral key."""
+
+    def bytes(self, n: int) -> bytes:
+        key = bytes.fromhex(BOXES["anonymous"]["ephemeral"])
+        assert len(key) == n
+        return key
+
+    def bits(self, k: int) -> int:
+        raise AssertionError(k)
+
+    def below(self, n: int) -> int:
+        raise AssertionError(n)
+
+
+def test_box_keys_boxes_and_pair_keys_are_the_vectors() -> None:
+    assert {name: key.public.hex() for name, key in KEYS.items()} == BOXES["public"]
+    case, bob, own = BOXES["box"], KEYS["bob"], KEYS["alice"]
+    sealed = own.seal(bob.public, bytes.fromhex(case["plain"]), bytes.fromhex(case["nonce"]))
+    assert sealed.hex() == case["sealed"]
+    assert bob.open(own.public, sealed, "alice").hex() == case["plain"]
+    label, key = bytes.fromhex(BOXES["pair_key"]["label"]), BOXES["pair_key"]["key"]
+    assert own.shared_key(bob.public, label).hex() == bob.shared_key(own.public, label).hex() == key
+
+
+def test_the_anonymous_box_is_libsodiums() -> None:
+    case = BOXES["anonymous"]
+    sealed = seal_anonymous(_Ephemeral(), KEYS[CHARLIE].public, bytes.fromhex(case["plain"]))
+    assert sealed.hex() == case["sealed"]
+    assert open_anonymous(KEYS[CHARLIE], sealed).hex() == case["plain"]
+    assert SealedBox(PrivateKey(bytes.fromhex(BOXES["secrets"][CHARLIE]))).decrypt(sealed).hex() == case["plain"]
+
+
+@pytest.mark.parametrize("name", BOXES["bad_boxes"])
+def test_a_bad_box_is_refused(name: str) -> None:
+    sealed = bytes.fromhex(BOXES["bad_boxes"][name])
+    violation(lambda: KEYS["bob"].open(KEYS["alice"].public, sealed, "alice"), "alice")
+
+
+@pytest.mark.parametrize("name", BOXES["bad_anonymous"])
+def test_a_bad_anonymous_box_is_refused(name: str) -> None:
+    with pytest.raises(ProtocolViolation):
+        open_anonymous(KEYS[CHARLIE], bytes.fromhex(BOXES["bad_anonymous"][name]))
+
+
+@pytest.mark.parametrize("name", BOXES["bad_keys"])
+def test_a_bad_box_key_is_refused(name: str) -> None:
+    violation(lambda: KEYS["bob"].check(bytes.fromhex(BOXES["bad_keys"][name]), "alice"), "alice")
+
+
+def test_the_envelope_is_the_vectors_and_opens_in_its_own_turn_alone() -> None:
+    source, to, kind, count = BOXES["envelope"]["turn"]
+    plain = bytes.fromhex(BOXES["envelope"]["plain"])
+    assert pack_envelope(source, to, kind, count, b"body") == plain
+    assert open_envelope(plain, "alice", (source, to, kind, count)) == b"body"
+    for other in BOXES["other_turns"]:
+        violation(partial(open_envelope, plain, "alice", tuple(other)), "alice")
+
+
+# --- The comparison ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", COMPARISON["transcripts"], ids=lambda case: f"{case['x']}-{case['y']}")
+def test_a_transcript_is_played_again(case: dict[str, Any]) -> None:
+    rng = SimulationRng(case["seed"], "comparison")
+    key = DeciderKey(DeciderKey.draw(rng))
+    assert key.public.hex() == case["public"]
+    bits = key.encrypt_bits(rng, case["y"])
+    assert hashlib.sha256(bits).hexdigest() == case["bits_sha256"]
+    items, clear = evaluate(rng, key.public, bits, case["x"], "lead")
+    assert (hashlib.sha256(items).hexdigest(), clear) == (case["items_sha256"], case["clear"])
+    assert key.count_zeros(items, "lead") ^ clear ^ (case["y"] >> 32) == case["outcome"]
+
+
+@pytest.fixture(scope="module")
+def played() -> tuple[DeciderKey, bytes, bytes]:
+    rng = SimulationRng(0)
+    key = DeciderKey(DeciderKey.draw(rng))
+    bits = key.encrypt_bits(rng, 5)
+    return key, bits, evaluate(rng, key.public, bits, 9, "lead")[0]
+
+
+@pytest.mark.parametrize("name", COMPARISON["bad_points"])
+def test_a_bad_point_is_refused_wherever_it_stands(played: tuple[DeciderKey, bytes, bytes], name: str) -> None:
+    key, bits, items = played
+    point = bytes.fromhex(COMPARISON["bad_points"][name])
+    violation(lambda: check_point(point, "lead"), "lead")
+    for place in COMPARISON["places"]:
+        at = 32 * place
+        bad = items[:at] + point + items[at + 32 :]
+        violation(partial(key.count_zeros, bad, "lead"), "lead")
+        worse = bits[:at] + point + bits[at + 32 :]
+        violation(partial(evaluate, SimulationRng(1), key.public, worse, 9, CHARLIE), CHARLIE)
+
+
+# --- Paillier ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def key() -> SecretKey:
+    return SecretKey(int(PAILLIER["p"], 16), int(PAILLIER["q"], 16))
+
+
+@pytest.mark.parametrize("case", PAILLIER["encrypted"], ids=lambda case: case["plain"][:12])
+def test_a_ciphertext_with_known_randomness_is_phes(key: SecretKey, case: dict[str, str]) -> None:
+    plain, r, ciphertext = (int(case[name], 16) for name in ("plain", "r", "ciphertext"))
+    n = key.public.n
+    assert FullPool(key.public, [pow(r, n, n * n)]).encrypt(plain, "x").use() == ciphertext
+    assert key.decrypt(key.public.read(ciphertext, "x")) == plain
+    p, q = int(PAILLIER["p"], 16), int(PAILLIER["q"], 16)
+    assert phe.PaillierPrivateKey(phe.PaillierPublicKey(n), p, q).raw_decrypt(ciphertext) == plain
+
+
+class _Exponent:
+    """Draws one exponent."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def bits(self, k: int) -> int:
+        assert self._value < 1 << k
+        return self._value
+
+    def bytes(self, n: int) -> bytes:
+        raise AssertionError(n)
+
+    def below(self, n: int) -> int:
+        raise AssertionError(n)
+
+
+@pytest.mark.parametrize("case", PAILLIER["short"], ids=lambda case: case["exponent"][:12])
+def test_a_short_obfuscator_is_a_power_of_the_hashed_base(key: SecretKey, case: dict[str, str]) -> None:
+    drawn = key.public.short_obfuscators(_Exponent(int(case["exponent"], 16)), 1)
+    assert drawn == (int(case["obfuscator"], 16),)
+
+
+@pytest.mark.parametrize("name", PAILLIER["bad_ciphertexts"])
+def test_a_bad_ciphertext_is_refused(key: SecretKey, name: str) -> None:
+    violation(lambda: key.public.read(int(PAILLIER["bad_ciphertexts"][name], 16), "alice"), "alice")
+
+
+@pytest.mark.parametrize("name", PAILLIER["bad_keys"])
+def test_a_bad_key_is_refused(name: str) -> None:
+    raw = int(PAILLIER["bad_keys"][name], 16).to_bytes(64, "big")
+    violation(lambda: PublicKey.received(raw, 512, "lead"), "lead")
+
+
+# --- Packing -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", PACKING["good"], ids=lambda case: case["bound"])
+def test_a_vector_lies_in_its_slots_and_comes_back(case: dict[str, Any]) -> None:
+    vector, modulus = tuple(int(v, 16) for v in case["vector"]), int(PACKING["modulus"], 16)
+    layout = Packing(len(vector), int(case["bound"], 16), 512)
+    packed, exponents = ([int(v, 16) for v in case[name]] for name in ("packed", "exponents"))
+    assert list(layout.pack(vector)) == packed
+    assert list(layout.pack_exponents(vector)) == exponents
+    assert layout.unpack([p % modulus for p in packed], modulus) == vector
+
+
+@pytest.mark.parametrize("name", PACKING["bad"])
+def test_a_sum_that_is_no_vector_is_refused(name: str) -> None:
+    modulus = int(PACKING["modulus"], 16)
+    with pytest.raises(RunFailed, match="missing or wrong"):
+        Packing(3, 7, 512).unpack([int(PACKING["bad"][name], 16)], modulus)
+
+
+# --- Coins ---------------------------------------------------------------------
+
+
+def test_commitments_permutations_and_masks_are_the_vectors() -> None:
+    case = COINS["commitment"]
+    nonce, salt = bytes.fromhex(case["nonce"]), bytes.fromhex(case["salt"])
+    assert joint._commit(bytes.fromhex(FRAMES["run"]), case["name"], nonce, salt).hex() == case["digest"]
+    for order in COINS["permutations"]:
+        drawn = permutation(bytes.fromhex(order["seed"]), order["label"], len(order["order"]))
+        assert list(drawn) == order["order"]
+    case = COINS["mask"]
+    row = mask(bytes.fromhex(case["key"]), bytes.fromhex(case["label"]), int(case["modulus"], 16), 3)
+    assert [hex(v) for v in row] == case["values"]
