@@ -191,7 +191,7 @@ def messages() -> dict[str, Any]:
 
 
 def _anonymous(ephemeral: bytes, public: bytes, data: bytes) -> bytes:
-    """Seal as libsodium\'s crypto_box_seal does, with an ephemeral key that is given."""
+    """Seal as libsodium's crypto_box_seal does, with an ephemeral key that is given."""
     own = crypto_scalarmult_base(ephemeral)
     nonce = hashlib.blake2b(own + public, digest_size=24).digest()
     return bytes(own + crypto_box(data, nonce, public, ephemeral))
