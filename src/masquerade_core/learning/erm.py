@@ -1,4 +1,4 @@
-"""Regularised empirical risk minimisation: one party's local classifier, to an exact minimiser.
+"""Regularised empirical risk minimisation, to an exact minimiser: one party's classifier, or the perturbed one of all.
 
 Every sensitivity bound is a bound for the minimiser itself. A classifier whose gradient has norm gamma lies within
 gamma / Lambda of it, and the privacy statement counts that; hence the small ``TOLERANCE`` and the refusal to return
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import LocalProtocolError, RunFailed
-from masquerade_core.learning.losses import logistic_curvature, objective, objective_gradient
+from masquerade_core.learning.losses import Loss, loss_of, objective, objective_gradient
 
 __all__ = ["TOLERANCE", "error_rate", "fit", "gradient_norm", "predict_labels"]
 
@@ -18,14 +18,22 @@ TOLERANCE = 1e-9
 
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
-_ROUNDING = 1e-14  # J is about 1: below this, differences of J are noise
+_ROUNDING = 1e-14  # where J is about 1, differences of J below this are noise
 _SMALLEST_STEP = 2.0**-40
 
 _Array = NDArray[np.float64]
 
 
-def fit(X: _Array, y: _Array, Lambda: float, loss: str = "logistic") -> _Array:
-    """Minimise J(w) = (1/n) sum log(1 + exp(-y w.x)) + (Lambda/2) ||w||^2.
+def fit(
+    X: _Array,
+    y: _Array,
+    Lambda: float,
+    loss: str | Loss = "logistic",
+    *,
+    linear: _Array | None = None,
+    extra: float = 0.0,
+) -> _Array:
+    """Minimise J(w) = (1/n) sum phi(y w.x) + (Lambda/2) ||w||^2, perturbed by linear.w + (extra/2) ||w||^2.
 
     Newton's method with backtracking: J is strongly convex, so the minimiser is unique and the result does not depend
     on the way there.
@@ -37,9 +45,13 @@ def fit(X: _Array, y: _Array, Lambda: float, loss: str = "logistic") -> _Array:
     y : ndarray, shape (n,)
         Labels, -1 or +1.
     Lambda : float
-        Strong convexity, > 0: twice Pathak's lambda.
-    loss : str
-        "logistic", the only one.
+        Strong convexity, > 0: twice Pathak's lambda, and Rajkumar and Agarwal's.
+    loss : str or Loss
+        phi, by its name or itself.
+    linear : ndarray, shape (d,), optional
+        eta/N of objective perturbation.
+    extra : float
+        Delta of objective perturbation, >= 0.
 
     Returns
     -------
@@ -49,40 +61,53 @@ def fit(X: _Array, y: _Array, Lambda: float, loss: str = "logistic") -> _Array:
     Raises
     ------
     RunFailed
-        Floating point does not reach the tolerance: Lambda is too small for these records.
+        Floating point does not reach the tolerance: Lambda is too small for these records, or the noise too large.
 
     References
     ----------
-    Pathak, Rane, Raj 2010, equation (2), with Lambda = 2 lambda.
+    Pathak, Rane, Raj 2010, equation (2), with Lambda = 2 lambda. Rajkumar and Agarwal 2012, Algorithm 4.
     """
-    if loss != "logistic" or not Lambda > 0:
-        raise LocalProtocolError(f"there is no {loss!r} loss with Lambda = {Lambda}: a study cannot ask for it")
+    if not (Lambda > 0 and extra >= 0):
+        raise LocalProtocolError(f"nothing is minimised with Lambda = {Lambda}: a study cannot ask for it")
+    phi = loss_of(loss)
     w = np.zeros(X.shape[1])
-    value = objective(w, X, y, Lambda)
+    value = objective(w, X, y, Lambda, phi, linear=linear, extra=extra)
     for _ in range(_MAX_STEPS):
-        gradient = objective_gradient(w, X, y, Lambda)
+        gradient = objective_gradient(w, X, y, Lambda, phi, linear=linear, extra=extra)
         if np.linalg.norm(gradient) <= TOLERANCE:
             return w
-        weights = logistic_curvature(y * (X @ w)) / len(y)
+        weights = phi.curvature(y * (X @ w)) / len(y)
         hessian = (X.T * weights) @ X
-        hessian[np.diag_indices_from(hessian)] += Lambda
+        hessian[np.diag_indices_from(hessian)] += Lambda + extra
         direction = np.linalg.solve(hessian, -gradient)
         slope = float(gradient @ direction)
+        rounding = _ROUNDING * max(1.0, abs(value))
         step = 1.0
-        while (new := objective(w + step * direction, X, y, Lambda)) > value + _ARMIJO * step * slope + _ROUNDING:
-            step /= 2
-            if step < _SMALLEST_STEP:
+        while True:
+            new = objective(w + step * direction, X, y, Lambda, phi, linear=linear, extra=extra)
+            if new <= value + _ARMIJO * step * slope + rounding or step / 2 < _SMALLEST_STEP:
                 break
+            step /= 2
         w, value = w + step * direction, new
     raise RunFailed(
-        f"the local classifier did not reach a gradient norm of {TOLERANCE:g}, which the privacy bounds need",
+        f"the classifier did not reach a gradient norm of {TOLERANCE:g}, which the privacy bounds need",
         f"the study's regularization, {Lambda:g}, is too small for floating point; choose a larger one",
     )
 
 
-def gradient_norm(w: _Array, X: _Array, y: _Array, Lambda: float) -> float:
-    """||grad J(w)||_2: how far from exact a minimiser is; it lies within this over Lambda."""
-    return float(np.linalg.norm(objective_gradient(w, X, y, Lambda)))
+def gradient_norm(
+    w: _Array,
+    X: _Array,
+    y: _Array,
+    Lambda: float,
+    loss: str | Loss = "logistic",
+    *,
+    linear: _Array | None = None,
+    extra: float = 0.0,
+) -> float:
+    """||grad||_2 of what :func:`fit` minimises: w lies within this over Lambda + extra of the minimiser."""
+    gradient = objective_gradient(w, X, y, Lambda, loss_of(loss), linear=linear, extra=extra)
+    return float(np.linalg.norm(gradient))
 
 
 def predict_labels(X: _Array, w: _Array) -> _Array:

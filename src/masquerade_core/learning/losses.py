@@ -1,16 +1,45 @@
-"""Losses of a margin m = y w.x, and the regularised mean that the parties minimise.
+"""Losses of a margin m = y w.x, and the regularised mean that is minimised.
 
 J(w) = (1/n) sum_i phi(m_i) + (Lambda/2) ||w||_2^2. This form stands everywhere in the program; Pathak's equation (2)
-has lambda ||w||^2, so Lambda = 2 lambda (:mod:`masquerade_core.privacy.calibration`).
+has lambda ||w||^2, so Lambda = 2 lambda (:mod:`masquerade_core.privacy.calibration`). Objective perturbation adds a
+linear term and more curvature: + b.w + (Delta/2) ||w||_2^2, b = eta/N.
+
+A loss may be used with objective perturbation if it is convex and twice differentiable with |phi'| <= L = 1 and phi''
+<= c (Rajkumar and Agarwal 2012, Theorem 4.1). Both losses here are. The hinge is not differentiable, and Huber's
+smoothing of it has no second derivative at two points; hence the smoothing by a polynomial of degree four.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = ["logistic_curvature", "logistic_loss", "logistic_slope", "objective", "objective_gradient"]
+from masquerade_core.errors import LocalProtocolError
+
+__all__ = [
+    "HALF_WIDTH",
+    "LOGISTIC",
+    "LOSSES",
+    "SMOOTHED_HINGE",
+    "Loss",
+    "logistic_curvature",
+    "logistic_loss",
+    "logistic_slope",
+    "loss_of",
+    "objective",
+    "objective_gradient",
+    "smoothed_hinge_curvature",
+    "smoothed_hinge_loss",
+    "smoothed_hinge_slope",
+]
 
 _Array = NDArray[np.float64]
+
+HALF_WIDTH = Fraction(1, 2)
+"""h: the smoothed hinge differs from the hinge where |1 - m| < h; Chaudhuri et al. use 1/2 in their experiments."""
 
 
 def logistic_loss(m: _Array) -> _Array:
@@ -28,11 +57,106 @@ def logistic_curvature(m: _Array) -> _Array:
     return np.asarray(expit(m) * expit(-m), dtype=np.float64)
 
 
-def objective(w: _Array, X: _Array, y: _Array, Lambda: float) -> float:
-    """J(w); X has shape (n, d), y holds -1 and +1."""
-    return float(logistic_loss(y * (X @ w)).mean() + 0.5 * Lambda * (w @ w))
+def smoothed_hinge_loss(m: _Array) -> _Array:
+    """phi(m) = h (-u^4/16 + 3u^2/8 + u/2 + 3/16) with u = (1 - m)/h where |u| <= 1; 0 below, the hinge 1 - m above.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate 2011, "Differentially private empirical risk minimization", section 3.4.2.
+    """
+    h, u = float(HALF_WIDTH), _position(m)
+    return h * (-(u**4) / 16 + 3 * u**2 / 8 + u / 2 + 3 / 16) + np.maximum(0.0, 1 - m - h)
 
 
-def objective_gradient(w: _Array, X: _Array, y: _Array, Lambda: float) -> _Array:
-    """The gradient of J at w, shape (d,)."""
-    return X.T @ (logistic_slope(y * (X @ w)) * y) / len(y) + Lambda * w
+def smoothed_hinge_slope(m: _Array) -> _Array:
+    """phi'(m) = u^3/4 - 3u/4 - 1/2, between -1 and 0."""
+    u = _position(m)
+    return u**3 / 4 - 3 * u / 4 - 0.5
+
+
+def smoothed_hinge_curvature(m: _Array) -> _Array:
+    """phi''(m) = 3 (1 - u^2)/(4h), between 0 and 3/(4h); continuous, as it is 0 where |u| = 1."""
+    return 3 * (1 - _position(m) ** 2) / (4 * float(HALF_WIDTH))
+
+
+def _position(m: _Array) -> _Array:
+    """Return u = (1 - m)/h, cut off at -1 and 1."""
+    return np.clip((1 - m) / float(HALF_WIDTH), -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A convex loss phi of the margin, with what the theorems ask of it.
+
+    Parameters
+    ----------
+    name : str
+        As in the study's ``[model]`` section.
+    value, derivative, curvature : callable
+        phi, phi' and phi'', elementwise.
+    L : Fraction
+        Bound on abs(phi').
+    c : Fraction
+        Bound on phi''.
+    """
+
+    name: str
+    value: Callable[[_Array], _Array]
+    derivative: Callable[[_Array], _Array]
+    curvature: Callable[[_Array], _Array]
+    L: Fraction
+    c: Fraction
+
+
+LOGISTIC = Loss("logistic", logistic_loss, logistic_slope, logistic_curvature, Fraction(1), Fraction(1, 4))
+
+SMOOTHED_HINGE = Loss(
+    "smoothed-hinge",
+    smoothed_hinge_loss,
+    smoothed_hinge_slope,
+    smoothed_hinge_curvature,
+    Fraction(1),
+    3 / (4 * HALF_WIDTH),
+)
+
+LOSSES = {loss.name: loss for loss in (LOGISTIC, SMOOTHED_HINGE)}
+"""The losses by the names that a study gives them."""
+
+
+def loss_of(loss: str | Loss) -> Loss:
+    """Return a loss by its name."""
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        raise LocalProtocolError(f"there is no {loss!r} loss: a study cannot ask for it")
+    return LOSSES[loss]
+
+
+def objective(
+    w: _Array,
+    X: _Array,
+    y: _Array,
+    Lambda: float,
+    loss: Loss = LOGISTIC,
+    *,
+    linear: _Array | None = None,
+    extra: float = 0.0,
+) -> float:
+    """J(w) + linear.w + (extra/2) ||w||^2; X has shape (n, d), y holds -1 and +1."""
+    value = float(loss.value(y * (X @ w)).mean() + 0.5 * (Lambda + extra) * (w @ w))
+    return value if linear is None else value + float(linear @ w)
+
+
+def objective_gradient(
+    w: _Array,
+    X: _Array,
+    y: _Array,
+    Lambda: float,
+    loss: Loss = LOGISTIC,
+    *,
+    linear: _Array | None = None,
+    extra: float = 0.0,
+) -> _Array:
+    """The gradient of :func:`objective` at w, shape (d,)."""
+    gradient = X.T @ (loss.derivative(y * (X @ w)) * y) / len(y) + (Lambda + extra) * w
+    return gradient if linear is None else gradient + linear
