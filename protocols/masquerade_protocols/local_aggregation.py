@@ -173,7 +173,15 @@ def packing(study: Study) -> Packing:
 
     |w_j|_2 <= sqrt(2 ln 2 / Lambda), for w_j costs no more than w = 0; the noise is bounded at the public
     ``min_records`` but for a chance of 2^-60, which the statement counts in delta.
+
+    Raises
+    ------
+    BadInput
+        The noise fits no plaintext; or the loss is another than that of these bounds and of the statement's.
     """
+    if study.model.loss != "logistic":
+        msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds are those of the logistic loss"
+        raise BadInput(msg, 'set loss = "logistic"')
     # 2 ln 2 < 1.3863; in integers, so that every machine lays out the same slots.
     square = Fraction(13863, 10000) / as_fraction(study.model.regularization) * (1 << 2 * FRACTION_BITS)
     weights = study.K * (isqrt(ceil(square)) + 2)

@@ -94,7 +94,7 @@ class Privacy(_Section):
 class Model(_Section):
     """``[model]``: the loss and Lambda of (Lambda/2) ||w||^2, which is twice Pathak's lambda."""
 
-    loss: Literal["logistic"] = "logistic"
+    loss: Literal["logistic", "smoothed-hinge"] = "logistic"
     regularization: float = Field(gt=0, allow_inf_nan=False, description="Lambda of (Lambda/2) |w|^2")
     intercept: bool = True
 
