@@ -41,21 +41,18 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def _top(
-    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     del version
-    if context.invoked_subcommand is None:
-        sys.stderr.write(context.get_help() + "\n")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing is raised, and nothing but the answer is on stdout."""
     as_json = wants_json(arguments)
     try:
-        outcome = app(list(arguments), prog_name="masquerade", standalone_mode=False)
+        outcome = app(list(arguments) or ["--help"], prog_name="masquerade", standalone_mode=False)
         if outcome == _INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301
         return emit(outcome, as_json=as_json) if isinstance(outcome, Outcome) else int(outcome or 0)

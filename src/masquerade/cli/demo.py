@@ -56,9 +56,9 @@ def demo(
     wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
     plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out)
-    _introduce(console, plan, loud=data is not None and template is None)
     stages = protocol_of(plan.study).stages
     try:
+        _introduce(console, plan, loud=data is not None and template is None)
         played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
     except BaseException:
         discard(plan.directory, ours=not existed)

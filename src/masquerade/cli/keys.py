@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Make a participant's keys, or show their public half.", no_args_is_help=True)
+app = typer.Typer(help="Make a participant's keys, or show their public half.")
 
 
 @app.command()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Write, check and explain a study file.", no_args_is_help=True)
+app = typer.Typer(help="Write, check and explain a study file.")
 
 StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)]
 

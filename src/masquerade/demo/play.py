@@ -7,7 +7,7 @@ from typing import Any
 
 from masquerade.demo.comparison import Comparison, compare
 from masquerade.demo.plan import Plan
-from masquerade.demo.processes import Event, Participants, error_from, termination_is_an_interrupt
+from masquerade.demo.processes import Event, Participants, error_from
 from masquerade.demo.view import View
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.study import CHARLIE
@@ -45,7 +45,7 @@ def play(plan: Plan, view: View) -> Played:
         In the words, and with the exit code, of Charlie; of the party that failed where he could not know why.
     """
     began = time.monotonic()
-    with termination_is_an_interrupt(), Participants() as participants:
+    with Participants() as participants:
         _start(plan, participants)
         with view:
             _watch(participants, view)

@@ -25,7 +25,7 @@ from masquerade_core.errors import (
     RunFailed,
 )
 
-__all__ = ["Event", "Participants", "error_from", "termination_is_an_interrupt"]
+__all__ = ["Event", "Participants", "error_from"]
 
 _KINDS = {
     kind.error_code: kind
@@ -61,6 +61,47 @@ class _Child:
     """The end of what it wrote to stderr."""
 
 
+class _Interrupts:
+    """Lets Ctrl-C, SIGTERM and SIGHUP unwind this process, but never between a process's start and its entry in a list.
+
+    Outside the main thread, where no handlers can be set, it does nothing.
+    """
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self._before: list[Any] = []
+        self._held = False
+        self._pending = False
+
+    def install(self) -> None:
+        """Take over."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = [signal.signal(number, self._handle) for number in self._NUMBERS]
+
+    def restore(self) -> None:
+        """Give back."""
+        for number, handler in zip(self._NUMBERS, self._before, strict=False):
+            signal.signal(number, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._held:
+            raise KeyboardInterrupt
+        self._pending = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let an interrupt wait for the end of this block."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._pending:
+            self._pending = False
+            raise KeyboardInterrupt
+
+
 class Participants:
     """Processes that end with this one.
 
@@ -70,19 +111,29 @@ class Participants:
     def __init__(self) -> None:
         self._children: dict[str, _Child] = {}
         self._told: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._interrupts = _Interrupts()
 
     def __enter__(self) -> Self:
         """Begin."""
+        self._interrupts.install()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave no process behind."""
-        self.stop()
+        try:
+            with self._interrupts.held():
+                self.stop()
+        finally:
+            self._interrupts.restore()
 
     def start(self, who: str, module: str, arguments: Sequence[str]) -> None:
         """Start ``python -m module arguments`` in the name of a participant."""
+        with self._interrupts.held():
+            self._start(who, module, arguments)
+
+    def _start(self, who: str, module: str, arguments: Sequence[str]) -> None:
         process = subprocess.Popen(  # noqa: S603  our own interpreter and modules
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
@@ -101,21 +152,23 @@ class Participants:
             thread.start()
 
     def _hear(self, who: str, child: _Child, stream: IO[str]) -> None:
-        for line in stream:
-            try:
-                fields = json.loads(line)
-                name = str(fields.pop("event"))
-            except (ValueError, AttributeError, KeyError):  # not for us
-                continue
-            self._told.put(Event(who, name, fields))
+        with stream:
+            for line in stream:
+                try:
+                    fields = json.loads(line)
+                    name = str(fields.pop("event"))
+                except (ValueError, AttributeError, KeyError, TypeError):  # not for us
+                    continue
+                self._told.put(Event(who, name, fields))
         code = child.process.wait()
         child.listeners[1].join(1.0)
         self._told.put(Event(who, "exit", {"code": code, "murmur": child.murmur}))
 
     @staticmethod
     def _overhear(_who: str, child: _Child, stream: IO[str]) -> None:
-        for line in stream:
-            child.murmur = (child.murmur + line)[-_LAST_WORDS:]
+        with stream:
+            for line in stream:
+                child.murmur = (child.murmur + line)[-_LAST_WORDS:]
 
     def hear(self, seconds: float) -> Event | None:
         """Return the next event, or None if nobody speaks for so long."""
@@ -145,25 +198,6 @@ class Participants:
                 child.process.wait()
             for thread in child.listeners:
                 thread.join(1.0)
-
-
-@contextmanager
-def termination_is_an_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind this process as Ctrl-C does, so that no participant is left behind."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def error_from(who: str, fields: Mapping[str, Any]) -> MasqueradeError:

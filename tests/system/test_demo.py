@@ -1,0 +1,147 @@
+"""The demonstration itself: real processes, real keys, 2048 bits."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.face_helpers import FIELDS, RESULT_FIELDS, STATEMENT_FIELDS, split_csv
+
+
+def _demo(folder: Path, *words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "masquerade", "demo", *words],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=timeout,
+        env={**os.environ, "COLUMNS": "110"},
+    )  # fmt: skip
+
+
+def _data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert set(answer) == FIELDS
+    assert (answer["status"], answer["error_code"]) == ("ok", None)
+    data: dict[str, Any] = answer["data"]
+    return data
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, _data(_demo(folder, "--parties", "3", "--out", "run", "--format", "json"))
+
+
+def test_json_has_the_fields_of_a_result(three: tuple[Path, dict[str, Any]]) -> None:
+    folder, data = three
+    assert set(data) >= RESULT_FIELDS
+    assert (data["protocol"], data["parties"], data["participant"]) == ("local-aggregation", 3, "charlie")
+    assert (data["epsilon"], data["calibration"], data["n_features"]) == (1.0, "paper", 10)
+    assert {s["name"] for s in data["stages"]} >= {
+        "keys", "stage 1: smallest data set", "stage 2: noise", "stage 3: shares",
+    }  # fmt: skip
+    assert sum(s["messages"] for s in data["stages"]) == data["messages"] > 0
+    assert sum(s["bytes"] for s in data["stages"]) == data["bytes"] > 0
+    assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])
+    on_disk = json.loads((folder / "run" / "charlie" / "result.json").read_text())
+    assert {key: data[key] for key in on_disk} == on_disk
+
+
+def test_the_model_is_good_and_the_private_figures_are_marked(three: tuple[Path, dict[str, Any]]) -> None:
+    _, data = three
+    figures = data["demo"]["private_figures"]
+    assert "demo only" in figures["warning"]
+    assert data["metrics"]["test_error"] < figures["pooled"] + 0.02  # more than 99 of 100 runs
+    assert figures["pooled"] < figures["best_single"] < figures["worst_single"] < figures["majority"]
+
+
+def test_everybody_holds_the_same_model_in_a_private_directory(three: tuple[Path, dict[str, Any]]) -> None:
+    folder, data = three
+    run = folder / "run"
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    models = [json.loads((run / who / "model.json").read_text()) for who in ("charlie", "hospital-a", "hospital-c")]
+    assert models[0]["shares"] == models[1]["shares"] == models[2]["shares"]
+    assert models[0]["run_id"] == data["run_id"]
+    words = ["predict", "run/charlie/model.json", "run/test.csv", "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "masquerade", *words], cwd=folder, capture_output=True, text=True, check=True
+    )
+    labels = json.loads(done.stdout)["data"]["labels"]
+    truth = [row.rsplit(",", 1)[1] for row in (run / "test.csv").read_text().split()[1:]]
+    wrong = sum((label > 0) != (word == "yes") for label, word in zip(labels, truth, strict=True))
+    assert wrong / len(truth) == pytest.approx(data["metrics"]["test_error"], abs=1e-12)
+
+
+def test_the_report_holds_the_whole_statement(three: tuple[Path, dict[str, Any]]) -> None:
+    folder, data = three
+    report = " ".join((folder / "run" / "report.txt").read_text().split())
+    for row in data["statement"]:
+        assert " ".join(row["text"].split()) in report
+    assert "demo only" in report
+
+
+def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = _demo(tmp_path)
+    seconds = time.monotonic() - began
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert seconds < 30
+    text = " ".join(done.stderr.split())
+    for piece in (
+        "20,000 simulated records, 5 parties and Charlie",
+        "(5 of 5)",
+        "stage 3: shares:",
+        "Privacy statement",
+        "Theorem 4.1",
+        "Who could take the noise off",
+        "The party with the fewest records",
+        "What is proved holds if",
+        "everybody follows the protocol",
+        "the released model",
+        "all records in one place",
+        "the best single party",
+        "demo only, private figures",
+        "runs/demo-",
+        "study show",
+    ):
+        assert piece in text
+    assert len(list(tmp_path.glob("runs/demo-*/*/model.json"))) == 6
+
+
+def test_the_real_records_are_too_few_and_it_says_which_epsilon_would_do(tmp_path: Path) -> None:
+    data = _data(_demo(tmp_path, "--dataset", "breast-cancer", "--format", "json"))
+    assert data["n_features"] == 30
+    advice = data["demo"]["private_figures"]["advice"]
+    assert "too few for this paper's noise" in advice
+    assert "would do" in advice
+    assert data["demo"]["private_figures"]["pooled"] < 0.1
+
+
+def test_own_records_run_with_a_warning_that_bounds_were_read_off_them(tmp_path: Path) -> None:
+    split_csv(tmp_path / "all.csv", ("Oslo", "Bergen", "Zürich"), n=200)
+    done = _demo(tmp_path, "--data", "all.csv", "--by", "site", "--label", "ill:yes")
+    assert done.returncode == 0, done.stderr
+    assert "demo only: bounds and levels were read off these records" in done.stderr
+    assert len(list(tmp_path.glob("runs/demo-*/zurich/result.json"))) == 1
+
+
+def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: Path) -> None:
+    file = split_csv(tmp_path / "all.csv", ("a", "b", "c"), n=100)
+    text = file.read_text().replace("\nb,", "\nb,")
+    file.write_text("\n".join(line[:-2] + "yes" if line.startswith("b,") and line.endswith("no") else line
+                              for line in text.splitlines()) + "\n")  # fmt: skip
+    began = time.monotonic()
+    done = _demo(tmp_path, "--data", "all.csv", "--by", "site", "--label", "ill:yes", "--format", "json")
+    assert time.monotonic() - began < 30
+    assert done.returncode == 4
+    answer = json.loads(done.stdout)
+    assert answer["error_code"] == "bad_input"
+    assert "b: records.csv" in answer["message"]
+    assert "one class only" in answer["message"]
+    assert not list(tmp_path.glob("runs/*"))

@@ -1,0 +1,309 @@
+"""The command line: keys, studies, and how every command answers, above all when something is wrong."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from masquerade.cli import output
+from masquerade.cli.output import describe
+from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.study import Study
+from tests.face_helpers import Shell, records, small_study, write_csv
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+# --- How every command answers ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["study"],
+        ["keys", "new"],
+        ["study", "check"],
+        ["study", "check", "x", "y"],
+        ["predict", "only-one"],
+        ["demo", "--parties", "many"],
+        ["demo", "--dataset", "mnist"],
+        ["keys", "show", "k", "--no-such-option"],
+        ["party", "study.toml"],
+    ],
+)
+def test_usage_errors_end_with_4_and_are_json_when_asked(shell: Shell, words: list[str]) -> None:
+    answer = shell.json(*words)
+    assert answer.code == 4
+    assert answer.json["error_code"] == "usage"
+    assert answer.json["message"]
+    assert answer.err == ""
+    plain = shell(*words)
+    assert plain.code == 4
+    assert plain.out == ""
+    assert "Traceback" not in plain.err
+
+
+def test_no_arguments_show_the_help_and_are_no_error(shell: Shell) -> None:
+    answer = shell()
+    assert answer.code == 0
+    assert answer.out == shell("--help").out
+    assert "demo" in answer.out
+
+
+@pytest.mark.parametrize("command", ["demo", "curator", "party", "simulate", "predict", "doctor"])
+def test_every_command_has_a_help_page_and_both_formats(shell: Shell, command: str) -> None:
+    answer = shell(command, "--help")
+    assert answer.code == 0
+    assert "--format" in answer.out
+
+
+def test_version_is_the_packages(shell: Shell) -> None:
+    from masquerade_core import __version__  # noqa: PLC0415
+
+    assert shell("--version").out == f"masquerade {__version__}\n"
+
+
+def test_an_unforeseen_error_is_a_bug_and_its_text_is_not_shown() -> None:
+    try:
+        raise ValueError("the record of Mrs Canary-8271")  # noqa: TRY301
+    except ValueError as error:
+        outcome = describe(error)
+    assert (outcome.exit_code, outcome.error_code) == (5, "bug")
+    assert "Canary" not in json.dumps(outcome.envelope())
+    assert "ValueError at test_cli.py" in outcome.message
+
+
+def test_a_traceback_is_shown_to_whoever_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MASQUERADE_TRACEBACK", "1")
+    assert describe(KeyError("k")).exit_code == 5
+    assert "KeyError" in capsys.readouterr().err
+
+
+def test_a_deadline_names_who_was_waited_for_and_a_violation_its_peer() -> None:
+    late = describe(DeadlinePassed("waited", waited_for=("north", "south")))
+    assert (late.exit_code, late.data) == (3, {"waited_for": ["north", "south"]})
+    foul = describe(ProtocolViolation("garbage", peer="west"))
+    assert (foul.exit_code, foul.data) == (8, {"peer": "west"})
+
+
+def test_interrupts_end_with_1() -> None:
+    assert describe(KeyboardInterrupt()).exit_code == 1
+
+
+def test_json_is_recognised_in_both_spellings() -> None:
+    assert output.wants_json(["x", "--format=json"])
+    assert output.wants_json(["x", "--format", "json"])
+    assert not output.wants_json(["x", "json", "--format", "text"])
+
+
+def test_help_is_quick_and_imports_no_arithmetic() -> None:
+    code = (
+        "import sys; from masquerade.cli import run; run(['--help']); "
+        "print({'numpy', 'scipy', 'zmq', 'sklearn', 'gmpy2'} & set(sys.modules), file=sys.stderr)"
+    )
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - began)
+        assert done.stderr == "set()\n"
+    assert min(seconds) < 2.0  # 0.25 s on an idle machine; tests share theirs
+
+
+# --- Keys ----------------------------------------------------------------------
+
+
+def test_new_keys_are_private_and_their_public_half_is_shown_twice_the_same(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "home" / "my.key"
+    made = shell.json("keys", "new", file).data
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert shell.json("keys", "show", file).data == made
+    plain = shell("keys", "show", file)
+    assert plain.out == made["public_key"] + "\n"
+    assert made["fingerprint"] in plain.err
+
+
+def test_keys_are_never_overwritten(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "my.key"
+    assert shell("keys", "new", file).code == 0
+    before = file.read_bytes()
+    answer = shell.json("keys", "new", file)
+    assert answer.code == 4
+    assert answer.json["error_code"] == "bad_input"
+    assert file.read_bytes() == before
+
+
+def test_keys_that_others_can_read_are_refused_with_the_remedy(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "my.key"
+    shell("keys", "new", file)
+    file.chmod(0o644)
+    answer = shell.json("keys", "show", file)
+    assert answer.code == 4
+    assert "chmod 600" in answer.json["hint"]
+
+
+# --- Studies -------------------------------------------------------------------
+
+
+def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_path: Path) -> None:
+    public = {name: shell.json("keys", "new", tmp_path / name).data["public_key"] for name in ("c", "a", "b")}
+    file = tmp_path / "study.toml"
+    made = shell.json(
+        "study", "new", "--output", file, "--name", "relapse", "--address", "tcp://charlie.example.org:5555",
+        "--curator-key", public["c"], "--party", f"site-a={public['a']}", "--party", f"site-b={public['b']}",
+        "--feature", "age:0:120", "--feature", "sex:f,m", "--feature", "ratio: x:-1.5:2", "--label", "relapse:yes",
+        "--epsilon", "0.5", "--min-records", "300", "--lead", "site-b",
+    )  # fmt: skip
+    assert made.data == {"file": str(file), "parties": ["site-a", "site-b"], "complete": True}
+    study = Study.load(file)
+    assert (study.names, study.lead, study.privacy.epsilon) == (("site-a", "site-b"), "site-b", 0.5)
+    assert (study.study.min_records, study.study.min_parties) == (300, 2)
+    assert [f.name for f in study.features] == ["age", "sex", "ratio: x"]
+    assert (study.features[2].min, study.features[2].max) == (-1.5, 2.0)
+    assert study.features[1].levels == ("f", "m")
+    assert str(study.party("site-a").key) == public["a"]
+    assert str(study.curator.key) == public["c"]
+    assert shell("study", "check", file).code == 0
+
+
+def test_two_new_studies_have_different_nonces(shell: Shell, tmp_path: Path) -> None:
+    nonces = {Study.load(small_study(shell, tmp_path / f"{i}.toml"), in_memory=True).study.nonce for i in range(2)}
+    assert len(nonces) == 2
+
+
+def test_a_template_without_keys_is_commented_and_check_asks_for_the_keys(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    answer = shell.json("study", "new", "--output", file)
+    assert answer.data["complete"] is False
+    text = file.read_text()
+    assert text.count("\n#") > 10
+    assert text.count("mq1:PUT-HERE") == 4
+    check = shell.json("study", "check", file)
+    assert check.code == 4
+    assert "not a public key" in check.json["message"]
+
+
+def test_a_study_is_never_overwritten(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text("mine")
+    assert shell("study", "new", "--output", file).code == 4
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--feature", "age"], "--feature 'age'"),
+        (["--feature", "age:9:1"], "--feature 'age:9:1'"),
+        (["--feature", "sex:f"], "--feature 'sex:f'"),
+        (["--label", "outcome"], "--label 'outcome'"),
+        (["--epsilon", "0"], "epsilon"),
+        (["--party", "a=mq1:x:y"], "--party a="),
+        (["--party", "A B"], "party"),
+        (["--party", "a", "--party", "a"], "twice"),
+        (["--party", "a"], "min_parties"),
+        (["--lead", "nobody"], "lead"),
+        (["--address", "charlie:5555"], "tcp://HOST:PORT"),
+        (["--protocol", "telepathy"], "telepathy"),
+        (["--curator-key", "mq1:x:y"], "public key"),
+    ],
+)
+def test_what_makes_no_study_is_said_and_no_file_is_written(
+    shell: Shell, tmp_path: Path, words: list[str], named: str
+) -> None:
+    file = tmp_path / "study.toml"
+    answer = shell.json("study", "new", "--output", file, *words)
+    assert answer.code == 4
+    assert answer.json["error_code"] == "bad_input"
+    assert named in answer.json["message"]
+    assert not file.exists()
+
+
+def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_path: Path) -> None:
+    file = small_study(shell, tmp_path / "study.toml")
+    text = file.read_text()
+    file.write_text(text.replace("min_records", "min_record"))
+    assert "did you mean 'min_records'" in shell.json("study", "check", file).json["message"]
+    file.write_text(text.replace('noise = "laplace"', 'noize = "laplace"'))
+    answer = shell.json("study", "check", file)
+    assert answer.code == 4
+    assert "did you mean 'noise'" in answer.json["message"]
+
+
+def test_check_says_when_keys_are_too_short_for_a_network(shell: Shell, tmp_path: Path) -> None:
+    assert "simulations only" in shell("study", "check", small_study(shell, tmp_path / "s.toml")).err
+    other = small_study(shell, tmp_path / "t.toml", key_bits=2048)
+    assert "simulations only" not in shell("study", "check", other).err
+
+
+def test_show_explains_and_gives_every_fingerprint(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    file = small_study(shell, tmp_path / "study.toml")
+    study = Study.load(file, in_memory=True)
+    data = shell.json("study", "show", file).data
+    assert data["leaves"]
+    assert data["collusion"]
+    assert data["cost"]
+    text = shell("study", "show", file).err
+    for title in ("What leaves my machine", "Who must not work together", "What it costs", "Who takes part"):
+        assert title in text
+    for key in (study.curator.key, *(p.key for p in study.parties)):
+        assert key.fingerprint() in text
+    assert data["fingerprint"] in text
+    assert "age (0 to 120), sex (f, m)" in " ".join(text.split())
+
+
+def test_the_studys_fingerprint_changes_with_anything_in_it(shell: Shell, tmp_path: Path) -> None:
+    file = small_study(shell, tmp_path / "study.toml")
+    before = shell.json("study", "show", file).data["fingerprint"]
+    file.write_text(file.read_text().replace("max = 120.0", "max = 121.0"))
+    assert shell.json("study", "show", file).data["fingerprint"] != before
+
+
+# --- The processes' commands, as far as they can be told without a network ----------
+
+
+def test_a_party_that_is_not_in_the_roster_is_told_so(shell: Shell, tmp_path: Path) -> None:
+    study = small_study(shell, tmp_path / "study.toml", key_bits=2048)
+    shell("keys", "new", tmp_path / "my.key")
+    data = write_csv(tmp_path / "records.csv", records(40))
+    answer = shell.json("party", study, "--data", data, "--key", tmp_path / "my.key", "--yes")
+    assert answer.code == 4
+    assert "belongs to nobody in this study" in answer.json["message"]
+    answer = shell.json("curator", study, "--key", tmp_path / "my.key")
+    assert answer.code == 4
+    assert not (tmp_path / "runs").exists()
+
+
+def test_simulation_keys_are_refused_between_processes(shell: Shell, tmp_path: Path) -> None:
+    study = small_study(shell, tmp_path / "study.toml")
+    shell("keys", "new", tmp_path / "my.key")
+    answer = shell.json("curator", study, "--key", tmp_path / "my.key")
+    assert answer.code == 4
+    assert "key_bits" in answer.json["message"]
+
+
+def test_main_ends_the_process_with_the_exit_code(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "masquerade", "study", "check", str(tmp_path / "nowhere.toml"), "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["status"] == "error"

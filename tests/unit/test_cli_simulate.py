@@ -1,0 +1,314 @@
+"""Simulations, Dave and the doctor from the command line and from Python."""
+
+import csv
+import json
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import masquerade
+from masquerade.simulation import WATERMARK
+from masquerade_core.data.loading import load_records
+from masquerade_core.study import Study
+from tests.face_helpers import (
+    PARTIES,
+    RESULT_FIELDS,
+    STATEMENT_FIELDS,
+    Answer,
+    Shell,
+    records,
+    small_study,
+    split_csv,
+    write_csv,
+)
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture
+def study(shell: Shell, tmp_path: Path) -> Path:
+    return small_study(shell, tmp_path / "study.toml")
+
+
+@pytest.fixture
+def everybody(tmp_path: Path) -> Path:
+    return split_csv(tmp_path / "all.csv")
+
+
+def _with(rows: list[dict[str, str]], column: str, value: str) -> list[dict[str, str]]:
+    return [rows[0] | {column: value}, *rows[1:]]
+
+
+# --- simulate --------------------------------------------------------------------
+
+
+def test_a_simulation_has_a_runs_fields_and_a_watermark(
+    shell: Shell, study: Path, everybody: Path, tmp_path: Path
+) -> None:
+    test = write_csv(tmp_path / "test.csv", records(30, 9))
+    answer = shell.json("simulate", study, "--data", everybody, "--by", "site", "--test", test)
+    assert answer.code == 0
+    data = answer.data
+    assert set(data) >= RESULT_FIELDS
+    assert data["watermark"] == WATERMARK
+    assert WATERMARK in answer.json["message"]
+    assert 0 <= data["metrics"]["test_error"] <= 1
+    assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])
+    assert sum(stage["messages"] for stage in data["stages"]) == data["messages"] > 0
+    assert sum(stage["bytes"] for stage in data["stages"]) == data["bytes"] > 0
+    assert "NOT A PRIVATE RELEASE" in shell("simulate", study, "--data", everybody, "--by", "site").err
+
+
+def test_a_file_for_each_party_is_the_same_as_a_column(
+    shell: Shell, study: Path, everybody: Path, tmp_path: Path
+) -> None:
+    files = {name: write_csv(tmp_path / f"{name}.csv", records(40 + i, i)) for i, name in enumerate(PARTIES)}
+    named = [word for name, file in files.items() for word in ("--data", f"{name}={file}")]
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert shell("simulate", study, *named, "--seed", 5, "--out", one).code == 0
+    assert shell("simulate", study, "--data", everybody, "--by", "site", "--seed", 5, "--out", two).code == 0
+    weights = [json.loads((where / "model.json").read_text())["weights"] for where in (one, two)]
+    assert weights[0] == weights[1]
+
+
+def test_a_seed_repeats_the_noise_and_nothing_else_does(
+    shell: Shell, study: Path, everybody: Path, tmp_path: Path
+) -> None:
+    def weights(number: int, *words: object) -> list[float]:
+        out = tmp_path / str(number)
+        assert shell("simulate", study, "--data", everybody, "--by", "site", "--out", out, *words).code == 0
+        model = json.loads((out / "model.json").read_text())
+        assert model["watermark"] == WATERMARK
+        return list(model["weights"].values())
+
+    seeded = [weights(i, "--seed", 7) for i in range(2)]
+    assert seeded[0] == seeded[1]
+    assert weights(2, "--seed", 8) != seeded[0]
+    free = [weights(i) for i in (3, 4)]
+    assert free[0] != free[1]
+
+
+def test_results_are_never_overwritten(shell: Shell, study: Path, everybody: Path, tmp_path: Path) -> None:
+    words = ["simulate", study, "--data", everybody, "--by", "site", "--out", tmp_path / "out"]
+    assert shell(*words).code == 0
+    before = (tmp_path / "out" / "model.json").read_bytes()
+    assert shell(*words).code == 4
+    assert (tmp_path / "out" / "model.json").read_bytes() == before
+
+
+BAD_DATA = {
+    "missing column": ([{k: v for k, v in row.items() if k != "age"} for row in records(40)], 4, "no column 'age'"),
+    "nan": (_with(records(40), "age", "nan"), 4, "empty or missing"),
+    "text": (_with(records(40), "age", "old"), 4, "holds text"),
+    "outside": (_with(records(40), "age", "121"), 4, "outside its public bounds"),
+    "unknown level": (_with(records(40), "sex", "x"), 4, "none of the study's levels"),
+    "one class": ([row | {"ill": "yes"} for row in records(40)], 4, "one class only"),
+    "too few": (records(19), 6, "min_records"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_bad_records_end_with_their_exit_code_and_leave_nothing(
+    shell: Shell, study: Path, real: Path, tmp_path: Path, case: str
+) -> None:
+    rows, code, words = BAD_DATA[case]
+    good = [f"{name}={write_csv(tmp_path / f'{name}.csv', records(40))}" for name in PARTIES[1:]]
+    bad = f"north={write_csv(tmp_path / 'north.csv', rows)}"
+    named = [word for entry in (bad, *good) for word in ("--data", entry)]
+    answer = shell.json("simulate", study, *named, "--out", tmp_path / "out")
+    assert answer.code == code
+    assert words in answer.json["message"]
+    assert not (tmp_path / "out").exists()
+    check = shell.json("doctor", real, "--data", tmp_path / "north.csv")
+    assert (check.code, _verdicts(check)["data"]) == (4, "fail")  # the doctor says it beforehand
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--data", "all.csv"], "names no party"),
+        (["--data", "north=a.csv", "--data", "north=b.csv"], "twice"),
+        (["--data", "east=a.csv"], "'east' is not in the roster"),
+        (["--data", "a.csv", "--data", "b.csv", "--by", "site"], "--by splits one file"),
+        (["--data", "nowhere.csv", "--by", "site"], "nowhere.csv"),
+    ],
+)
+def test_data_that_fits_no_roster_is_refused(shell: Shell, study: Path, words: list[str], named: str) -> None:
+    answer = shell.json("simulate", study, *words)
+    assert answer.code == 4
+    assert named in answer.json["message"]
+
+
+def test_a_party_without_records_is_missed_by_name(shell: Shell, study: Path, tmp_path: Path) -> None:
+    file = split_csv(tmp_path / "two.csv", PARTIES[:2])
+    answer = shell.json("simulate", study, "--data", file, "--by", "site")
+    assert answer.code == 4
+    assert "the roster has north, south, west, but there are records of north, south" in answer.json["message"]
+
+
+# --- predict ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(shell: Shell, study: Path, everybody: Path, tmp_path: Path) -> Path:
+    assert shell("simulate", study, "--data", everybody, "--by", "site", "--out", tmp_path / "run").code == 0
+    return tmp_path / "run" / "model.json"
+
+
+def test_daves_labels_are_those_computed_in_the_clear(shell: Shell, study: Path, model: Path, tmp_path: Path) -> None:
+    new = write_csv(tmp_path / "new.csv", [{k: v for k, v in row.items() if k != "ill"} for row in records(50, 4)])
+    answer = shell("predict", model, new)
+    assert answer.code == 0
+    rows = list(csv.DictReader(answer.out.splitlines()))
+    loaded = Study.load(study, in_memory=True)
+    saved = masquerade.load_model(model)
+    K, N = loaded.K, saved.shares.modulus
+    total = saved.shares.packing.unpack([sum(c) % N for c in zip(*saved.shares.values.values(), strict=True)], N)
+    w = np.array(total) / (K << saved.shares.fraction_bits)
+    clear = 1 / (1 + np.exp(-load_records(new, saved.encoder) @ w))
+    assert [row["ill"] for row in rows] == ["yes" if p > 0.5 else "not yes" for p in clear]
+    assert [float(row["probability"]) for row in rows] == pytest.approx(clear.tolist(), abs=1e-6)
+    assert {row["ill"] for row in rows} == {"yes", "not yes"}
+
+
+def test_predictions_go_to_a_file_or_into_json(shell: Shell, model: Path, tmp_path: Path) -> None:
+    new = write_csv(tmp_path / "new.csv", records(20, 4))
+    shown = shell("predict", model, new).out
+    answer = shell.json("predict", model, new, "--output", tmp_path / "labels.csv")
+    assert (tmp_path / "labels.csv").read_text() == shown
+    assert answer.data["records"] == 20
+    data = shell.json("predict", model, new).data
+    assert set(data["labels"]) == {1, -1}
+    assert len(data["probabilities"]) == 20
+    api = masquerade.predict(model, new)
+    assert api.labels.tolist() == data["labels"]
+
+
+def _damaged(text: str, how: str) -> str:
+    model = json.loads(text)
+    match how:
+        case "no JSON":
+            return text[:-20]
+        case "a list":
+            return "[1, 2]"
+        case "another file":
+            return json.dumps({"run_id": "x"})
+        case "a share is missing":
+            model["shares"]["values"].popitem()
+        case "the encoder is missing":
+            del model["encoder"]
+        case "the encoder is another's":
+            model["encoder"]["intercept"] = False
+    return json.dumps(model)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "no JSON", "a list", "another file", "a share is missing", "the encoder is missing", "the encoder is another's",
+    ],
+)  # fmt: skip
+def test_a_damaged_model_is_refused(shell: Shell, model: Path, tmp_path: Path, how: str) -> None:
+    new = write_csv(tmp_path / "new.csv", records(20, 4))
+    bad = tmp_path / "bad.json"
+    bad.write_text(_damaged(model.read_text(), how))
+    answer = shell.json("predict", bad, new)
+    assert answer.code == 4
+    assert answer.json["error_code"] == "bad_input"
+
+
+def test_a_wrong_share_opens_to_an_error_and_never_to_labels(shell: Shell, model: Path, tmp_path: Path) -> None:
+    new = write_csv(tmp_path / "new.csv", records(20, 4))
+    saved = json.loads(model.read_text())
+    saved["shares"]["values"]["north"][0] = hex(int(saved["shares"]["values"]["north"][0], 16) ^ 1 << 400)
+    (tmp_path / "bad.json").write_text(json.dumps(saved))
+    answer = shell.json("predict", tmp_path / "bad.json", new)
+    assert answer.code == 1
+    assert answer.data == {}
+
+
+# --- doctor ----------------------------------------------------------------------
+
+
+def _verdicts(answer: Answer) -> dict[str, str]:
+    return {check["name"]: check["verdict"] for check in answer.data["checks"]}
+
+
+@pytest.fixture
+def real(shell: Shell, tmp_path: Path) -> Path:
+    """A study for a network, with keys of charlie, north and south."""
+    public = {name: shell.json("keys", "new", tmp_path / f"{name}.key").data["public_key"] for name in ("c", "n", "s")}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    answer = shell(
+        "study", "new", "--output", tmp_path / "real.toml", "--address", f"tcp://127.0.0.1:{port}",
+        "--curator-key", public["c"], "--party", f"north={public['n']}", "--party", f"south={public['s']}",
+        "--feature", "age:0:120", "--feature", "sex:f,m", "--label", "ill:yes", "--min-records", "20",
+    )  # fmt: skip
+    assert answer.code == 0
+    return tmp_path / "real.toml"
+
+
+def test_the_doctor_finds_nothing_wrong_where_nothing_is(shell: Shell, real: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "records.csv", records(40))
+    party = shell.json("doctor", real, "--key", tmp_path / "n.key", "--data", data)
+    assert party.code == 0
+    assert _verdicts(party) == {
+        "study": "ok", "arithmetic": "ok", "key": "ok", "data": "ok", "network": "warn", "budget": "note",
+    }  # fmt: skip
+    assert "north, the lead" in party.out
+    curator = shell.json("doctor", real, "--key", tmp_path / "c.key")
+    assert curator.code == 0
+    assert _verdicts(curator)["network"] == "note"  # a loopback address: only this machine's parties get there
+
+
+def test_the_doctor_finds_a_port_in_use_and_a_stranger_on_it(shell: Shell, real: Path, tmp_path: Path) -> None:
+    port = int(Study.load(real).address.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
+        curator = shell.json("doctor", real, "--key", tmp_path / "c.key")
+        assert (curator.code, _verdicts(curator)["network"]) == (4, "fail")
+        party = shell.json("doctor", real, "--key", tmp_path / "n.key")
+        assert (party.code, _verdicts(party)["network"]) == (4, "fail")
+        assert "is not Charlie" in party.out
+
+
+def test_the_doctor_finds_keys_of_strangers_and_keys_that_others_read(shell: Shell, real: Path, tmp_path: Path) -> None:
+    shell("keys", "new", tmp_path / "stranger.key")
+    answer = shell.json("doctor", real, "--key", tmp_path / "stranger.key")
+    assert (answer.code, _verdicts(answer)["key"]) == (4, "fail")
+    (tmp_path / "n.key").chmod(0o640)
+    answer = shell.json("doctor", real, "--key", tmp_path / "n.key")
+    assert (answer.code, _verdicts(answer)["key"]) == (4, "fail")
+    assert "chmod 600" in answer.out
+
+
+def test_the_doctor_ends_at_a_broken_study(shell: Shell, tmp_path: Path) -> None:
+    answer = shell.json("doctor", tmp_path / "nowhere.toml")
+    assert (answer.code, _verdicts(answer)) == (4, {"study": "fail"})
+    assert "1 of 1 checks failed" in shell("doctor", tmp_path / "nowhere.toml").err
+
+
+# --- Python ------------------------------------------------------------------------
+
+
+def test_everything_in_the_public_api_can_be_imported() -> None:
+    for name in masquerade.__all__:
+        assert getattr(masquerade, name).__name__ == name
+    assert set(masquerade.__all__) <= set(dir(masquerade))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        masquerade.nonsense  # noqa: B018
+
+
+def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
+    loaded = masquerade.Study.load(study, in_memory=True)
+    data = masquerade.load_split(everybody, loaded, "site")
+    simulation = masquerade.simulate(loaded, data, seed=1)
+    assert len(simulation.model.weights) == loaded.d
+    assert simulation.result["watermark"] == WATERMARK
+    assert simulation.model.shares.open() == simulation.model.weights

@@ -1,0 +1,357 @@
+"""The demonstration's parts: its data, its directory, what it shows, and how it takes a failure."""
+
+import csv
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated
+from masquerade.demo import prepare
+from masquerade.demo.comparison import compare
+from masquerade.demo.own import own_cohort
+from masquerade.demo.processes import Event, Participants, _Child, error_from
+from masquerade.demo.view import Lines, Screen, view_for
+from masquerade_core.data.loading import load_csv
+from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
+from masquerade_core.learning.erm import error_rate, fit
+from masquerade_core.study import Label, Study
+from masquerade_host.keyfiles import load_keys
+from tests.face_helpers import Shell, split_csv
+
+# --- Data ------------------------------------------------------------------------
+
+
+def test_simulated_records_are_the_same_on_every_machine_and_unevenly_spread() -> None:
+    cohort = simulated(5)
+    sizes = [len(records.rows) for records in cohort.parties.values()]
+    assert sum(sizes) == 20_000
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 5
+    assert min(sizes) >= cohort.min_records
+    assert len(cohort.features) == 10
+    assert len(cohort.test.rows) == 5_000
+    assert [r.rows for r in simulated(5).parties.values()] == [r.rows for r in cohort.parties.values()]
+
+
+@pytest.mark.parametrize("K", [2, 3, 7, 20])
+def test_sizes_add_up_whatever_the_number_of_parties(K: int) -> None:
+    sizes = shares(10_001, K, smallest=0.3)
+    assert sum(sizes) == 10_001
+    assert sizes[-1] == pytest.approx(0.3 * sizes[0], abs=2)
+    assert len(set(party_names(K))) == K
+
+
+def test_names_go_on_where_the_letters_end() -> None:
+    assert party_names(3) == ("hospital-a", "hospital-b", "hospital-c")
+    assert party_names(30)[::29] == ("hospital-01", "hospital-30")
+
+
+def test_the_default_demo_is_within_a_point_of_no_privacy_at_its_noise(tmp_path: Path) -> None:
+    cohort = simulated(5)
+    plan = prepare(cohort, epsilon=1.0, protocol="local-aggregation", directory=tmp_path / "d")
+    study = plan.study
+    comparison = compare(study, cohort)
+    data = {name: load_csv(plan.data_file(name), study) for name in study.names}
+    test = load_csv(plan.test_file, study, need_label=False)
+    average = np.mean([fit(d.X, d.y, study.model.regularization) for d in data.values()], axis=0)
+    b = 4 / (min(len(d.y) for d in data.values()) * study.privacy.epsilon * study.model.regularization)
+    noise = np.random.default_rng(0).laplace(scale=b, size=(200, study.d))
+    errors = [error_rate(test.X, test.y, average + eta) for eta in noise]
+    assert np.quantile(errors, 0.9) < comparison.pooled + 0.01
+    assert comparison.best_single > comparison.pooled
+    assert comparison.without_noise == error_rate(test.X, test.y, average)
+    assert comparison.advice == ""
+
+
+def test_the_real_records_lie_within_their_public_bounds_and_are_too_few(tmp_path: Path) -> None:
+    cohort = breast_cancer(5)
+    plan = prepare(cohort, epsilon=1.0, protocol="local-aggregation", directory=tmp_path / "d")
+    total = sum(len(load_csv(plan.data_file(name), plan.study).y) for name in plan.study.names)  # bounds are checked
+    assert total + len(cohort.test.rows) == 569
+    comparison = compare(plan.study, cohort)
+    assert comparison.advice.count(". ") == 0
+    assert "too few for this paper's noise" in comparison.advice
+    assert f"epsilon = {float(f'{comparison.enough_epsilon:.2g}'):g} would do" in comparison.advice
+    assert comparison.enough_epsilon > 10
+
+
+def test_too_many_parties_for_the_real_records_are_refused() -> None:
+    with pytest.raises(BadInput, match="too few for 20 parties"):
+        breast_cancer(20)
+
+
+# --- The user's own records ------------------------------------------------------
+
+
+def test_own_records_are_split_by_a_column_and_a_fifth_is_held_out(tmp_path: Path) -> None:
+    file = split_csv(tmp_path / "all.csv", ("São Paulo", "Oslo", "Charlie", "oslo!"), n=50)
+    cohort = own_cohort(file, "site", label=Label(name="ill", positive="yes"))
+    assert set(cohort.parties) == {"sao-paulo", "oslo", "charlie-party", "oslo-2"}
+    kept = [row for records in cohort.parties.values() for row in records.rows]
+    with file.open() as lines:
+        rows = [tuple(row[c] for c in ("age", "sex", "ill")) for row in csv.DictReader(lines)]
+    assert sorted([*map(tuple, kept), *map(tuple, cohort.test.rows)]) == sorted(rows)
+    assert len(cohort.test.rows) == pytest.approx(len(rows) / 5, abs=1)
+    age, sex = cohort.features
+    assert sex.levels == ("f", "m")
+    assert age.min is not None
+    assert age.max is not None
+    assert age.min % 10 == age.max % 10 == 0  # rounded outwards
+    prepare(cohort, epsilon=1.0, protocol="local-aggregation", directory=tmp_path / "d")
+
+
+def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) -> None:
+    file = split_csv(tmp_path / "all.csv")
+    shell(
+        "study", "new", "--output", tmp_path / "s.toml", "--throwaway-keys", "--feature", "age:0:120",
+        "--label", "ill:yes", "--min-records", "25",
+    )  # fmt: skip
+    cohort = own_cohort(file, "site", study=Study.load(tmp_path / "s.toml"))
+    assert [(f.name, f.min, f.max) for f in cohort.features] == [("age", 0.0, 120.0)]
+    assert cohort.min_records == 25
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--data", "all.csv"], "--by"),
+        (["--data", "all.csv", "--by", "site"], "predicted"),
+        (["--data", "all.csv", "--by", "nowhere", "--label", "ill:yes"], "no column 'nowhere'"),
+        (["--data", "all.csv", "--by", "site", "--label", "well:yes"], "no column 'well'"),
+        (["--data", "all.csv", "--by", "age", "--label", "ill:yes"], "different values"),
+        (["--data", "gone.csv", "--by", "site", "--label", "ill:yes"], "gone.csv"),
+        (["--data", "all.csv", "--by", "site", "--label", "ill:yes", "--parties", "3"], "--parties"),
+        (["--by", "site"], "--data"),
+        (["--parties", "1"], "--parties is 1"),
+        (["--epsilon", "-1"], "epsilon"),
+        (["--protocol", "telepathy"], "telepathy"),
+        (["--out", "."], "not empty"),
+    ],
+)
+def test_a_demo_that_cannot_begin_says_why_and_leaves_nothing(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], named: str
+) -> None:
+    split_csv(tmp_path / "all.csv")
+    monkeypatch.chdir(tmp_path)
+    answer = shell.json("demo", *words)
+    assert answer.code == 4
+    assert named in answer.json["message"]
+    assert not list(tmp_path.glob("runs/*"))
+    assert (tmp_path / "all.csv").exists()
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+# --- The directory ---------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny() -> Cohort:
+    return simulated(3, n=300)
+
+
+def test_each_participant_has_a_private_place_of_its_own(tmp_path: Path, tiny: Cohort) -> None:
+    plan = prepare(tiny, epsilon=2.0, protocol="local-aggregation", directory=tmp_path / "d")
+    assert stat.S_IMODE(plan.directory.stat().st_mode) == 0o700
+    assert {p.name for p in plan.directory.iterdir()} == {
+        "study.toml", "test.csv", "charlie", "hospital-a", "hospital-b", "hospital-c",
+    }  # fmt: skip
+    for name in plan.study.names:
+        assert stat.S_IMODE(plan.home(name).stat().st_mode) == 0o700
+        assert load_keys(plan.key_file(name)).public == plan.study.party(name).key
+        assert len(load_csv(plan.data_file(name), plan.study).y) == len(tiny.parties[name].rows)
+    assert Study.load(plan.study_file) == plan.study
+    assert plan.study.privacy.epsilon == 2.0
+    assert plan.study.address.startswith("tcp://127.0.0.1:")
+
+
+# --- Processes -------------------------------------------------------------------
+
+PERFORMER = """
+import json, sys, time
+print(json.dumps({"event": "stage", "name": "training"}), flush=True)
+print("not for us", flush=True)
+print(json.dumps(["neither"]), flush=True)
+sys.stderr.write("a murmur\\n")
+%s
+"""
+
+
+def _perform(participants: Participants, tmp_path: Path, end: str) -> list[Event]:
+    (tmp_path / "performer.py").write_text(PERFORMER % end)
+    environment = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment}"
+    try:
+        participants.start("north", "performer", [])
+    finally:
+        os.environ["PYTHONPATH"] = environment
+    events = []
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if (event := participants.hear(0.1)) is not None:
+            events.append(event)
+            if event.name in {"exit", "stage"} and (event.name == "exit" or "sleep" in end):
+                break
+    return events
+
+
+def test_what_a_participant_tells_is_heard_and_the_rest_is_not(tmp_path: Path) -> None:
+    with Participants() as participants:
+        events = _perform(participants, tmp_path, "sys.exit(6)")
+    assert [event.name for event in events] == ["stage", "exit"]
+    assert events[1].fields == {"code": 6, "murmur": "a murmur\n"}
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_nobody_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubborn: bool) -> None:
+    monkeypatch.setattr("masquerade.demo.processes._GRACE", 0.5)
+    ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" if stubborn else ""
+    told = 'print(json.dumps({"event": "stage", "name": "x"}), flush=True)'
+    with Participants() as participants:
+        _perform(participants, tmp_path, f"{ignore}{told};time.sleep(60)")
+        assert participants.running() == ("north",)
+        if stubborn:
+            participants.hear(5)
+    assert participants.running() == ()
+
+
+def test_an_interrupt_between_a_start_and_its_entry_in_the_list_leaves_nobody_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    def interrupted(process: subprocess.Popen[str]) -> _Child:
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+        return _Child(process)
+
+    monkeypatch.setattr("masquerade.demo.processes._Child", interrupted)
+    with pytest.raises(KeyboardInterrupt), Participants() as participants:
+        _perform(participants, tmp_path, "time.sleep(60)")
+    assert started[0].poll() is not None
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("bad_input", BadInput),
+        ("refused_locally", RefusedLocally),
+        ("deadline_passed", DeadlinePassed),
+        ("?", RunFailed),
+    ],
+)
+def test_a_participants_error_keeps_its_words_and_its_exit_code(code: str, kind: type[MasqueradeError]) -> None:
+    error = error_from("north", {"error_code": code, "message": "a sentence", "hint": "do this"})
+    assert type(error) is kind
+    assert (error.message, error.hint) == ("north: a sentence", "do this")
+
+
+# --- What is shown ---------------------------------------------------------------
+
+EVENTS = [
+    Event("charlie", "listening", {"address": "tcp://127.0.0.1:5555"}),
+    Event("north", "stage", {"name": "training"}),
+    Event("south", "stage", {"name": "training"}),
+    Event("north", "stage_done", {"name": "training", "seconds": 0.5, "messages": 0, "bytes": 0}),
+    Event("north", "connecting", {"address": "tcp://127.0.0.1:5555"}),
+    Event("charlie", "connected", {"party": "north", "joined": 1, "parties": 2}),
+    Event("charlie", "stage", {"name": "keys"}),
+    Event("charlie", "stage_done", {"name": "keys", "seconds": 1.25, "messages": 12, "bytes": 34_567}),
+    Event("charlie", "traffic", {"messages": 12, "bytes": 34_567}),
+]
+STAGES = ("training", "keys", "stage 1: smallest data set")
+
+
+def _console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=100, height=40, color_system=None)
+
+
+def _shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_pipe_gets_plain_lines_and_a_terminal_a_screen() -> None:
+    assert isinstance(view_for(_console(terminal=False), ("north", "south"), STAGES, "north"), Lines)
+    assert isinstance(view_for(_console(terminal=True), ("north", "south"), STAGES, "north"), Screen)
+
+
+def test_plain_lines_tell_who_is_connected_and_what_each_stage_cost() -> None:
+    console = _console(terminal=False)
+    with Lines(console) as view:
+        for event in EVENTS:
+            view.tell(event)
+    assert _shown(console).splitlines() == [
+        "charlie listens on tcp://127.0.0.1:5555",
+        "north is connected (1 of 2)",
+        "keys: 1.25 s, 12 messages, 34.6 kB",
+    ]
+
+
+def test_the_screen_shows_states_stages_time_messages_and_bytes() -> None:
+    console = _console(terminal=True)
+    screen = Screen(console, ("north", "south"), STAGES, "north")
+    for event in EVENTS:
+        screen.tell(event)
+    console.print(screen._draw())
+    lines = {line.split()[1]: line.split() for line in _shown(console).splitlines() if len(line.split()) > 1}
+    assert lines["charlie"][:3] == ["●", "charlie", "listening"]
+    assert lines["north"][:4] == ["●", "north", "connected", "lead:"]
+    assert lines["south"][2] == "training"
+    assert lines["keys"] == ["✓", "keys", "1.25", "12", "34.6", "kB"]
+    assert lines["training"][0] not in "✓·"  # south still trains
+    assert lines["stage"][0] == "·"
+
+
+def test_the_screen_has_room_for_many_and_marks_who_failed() -> None:
+    console = _console(terminal=True)
+    names = party_names(40)
+    screen = Screen(console, names, STAGES, names[0])
+    screen.tell(Event(names[3], "exit", {"code": 4}))
+    screen.tell(Event(names[4], "done", {"result": "x"}))
+    console.print(screen._draw())
+    text = _shown(console)
+    assert all(name in text for name in names)
+    assert f"✗ {names[3]}" in text
+    assert f"✓ {names[4]}" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_ctrl_c_ends_everybody_and_removes_copies_of_records(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "masquerade", "demo", "--parties", "2"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until = time.monotonic() + 30
+    while not (found := _children(demo.pid)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert found
+    demo.send_signal(signal.SIGINT)
+    _, err = demo.communicate(timeout=20)
+    assert demo.returncode == 1
+    assert "stopped by you" in err
+    assert "Traceback" not in err
+    assert not [pid for pid in found if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    try:
+        return [int(child) for task in tasks for child in task.read_text().split()]
+    except OSError:
+        return []
