@@ -264,12 +264,13 @@ def test_no_obfuscator_is_given_out_twice_across_threads(key: SecretKey) -> None
         mine = []
         barrier.wait()
         try:
-            while True:
+            for _ in range(count + 1):
                 mine.append(pool.encrypt(0, "x").use())
         except LocalProtocolError as error:
             with lock:
                 empty.append(error)
-                taken.extend(mine)
+        with lock:
+            taken.extend(mine)
 
     workers = [threading.Thread(target=drain) for _ in range(threads)]
     for worker in workers:
