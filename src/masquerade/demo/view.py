@@ -156,23 +156,22 @@ class Screen:
         return Group(Text(), self._participants(), Text(), self._progress())
 
     def _participants(self) -> RenderableType:
-        lines = [self._participant(who) for who in self._states]
-        if len(lines) <= _ROWS + 1:
-            return Padding(Group(*lines), (0, 0, 0, 2))
-        return Padding(Columns(lines, padding=(0, 2), equal=True), (0, 0, 0, 2))
+        if len(self._names) <= _ROWS:
+            return Padding(Group(*map(self._participant, self._states)), (0, 0, 0, 2))
+        marks = [Text.assemble(self._mark(who), who, " (lead)" * (who == self._lead)) for who in self._states]
+        return Padding(Columns(marks, padding=(0, 2), equal=True), (0, 0, 0, 2))
+
+    def _mark(self, who: str) -> tuple[str, str]:
+        mark, style = _MARKS[self._states[who]]
+        if self._states[who] == "starting":  # the interpreter and its libraries take a moment
+            mark = _SPIN[int(time.monotonic() * 10) % len(_SPIN)]
+        return f"{mark} ", style
 
     def _participant(self, who: str) -> Text:
-        state = self._states[who]
-        mark, style = _MARKS[state]
-        note = self._notes.get(who, "")
-        if who == self._lead:
-            note = "lead: holds the parties' key"
+        note = "lead: holds the parties' key" if who == self._lead else self._notes.get(who, "")
         width = max(map(len, self._states)) + 2
-        if state == "starting":  # the interpreter and its libraries take a moment
-            mark = _SPIN[int(time.monotonic() * 10) % len(_SPIN)]
-        return Text.assemble(
-            (f"{mark} ", style), (who.ljust(width), "bold" if who == CHARLIE else ""), state.ljust(11), (note, "dim")
-        )
+        name = (who.ljust(width), "bold" if who == CHARLIE else "")
+        return Text.assemble(self._mark(who), name, self._states[who].ljust(11), (note, "dim"))
 
     def _progress(self) -> RenderableType:
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
