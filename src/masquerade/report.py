@@ -28,7 +28,10 @@ def program() -> str:
     if shutil.which("masquerade"):
         return "masquerade"
     script = Path(sys.argv[0])
-    return os.path.relpath(script) if script.name == "masquerade" else f"{Path(sys.executable).name} -m masquerade"
+    if script.name == "masquerade":
+        near = os.path.relpath(script)
+        return str(script.absolute()) if near.startswith("..") else near
+    return f"{Path(sys.executable).name} -m masquerade"
 
 
 def study_fingerprint(study: Study) -> str:

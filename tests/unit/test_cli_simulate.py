@@ -156,7 +156,9 @@ def test_a_party_without_records_is_missed_by_name(shell: Shell, study: Path, tm
 
 @pytest.fixture
 def model(shell: Shell, study: Path, everybody: Path, tmp_path: Path) -> Path:
-    assert shell("simulate", study, "--data", everybody, "--by", "site", "--out", tmp_path / "run").code == 0
+    assert (
+        shell("simulate", study, "--data", everybody, "--by", "site", "--seed", 1, "--out", tmp_path / "run").code == 0
+    )
     return tmp_path / "run" / "model.json"
 
 

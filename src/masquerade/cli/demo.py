@@ -194,7 +194,9 @@ def _commands(*rows: tuple[str, str]) -> "RenderableType":
 
     lines = (Text.assemble("  ", line, (f"\n    {why}", "dim")) for line, why in rows)
     # A command has to be copied whole: the terminal may wrap it, we must not.
-    return Text("\n", no_wrap=True, overflow="ignore").join(lines)
+    text = Text("\n").join(lines)
+    text.no_wrap, text.overflow = True, "ignore"
+    return text
 
 
 def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:
