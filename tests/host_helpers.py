@@ -10,7 +10,7 @@ from pydantic import Field
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.messages import Message, Whisper
 from masquerade_host.charlie import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
@@ -54,6 +54,14 @@ key = "{curator}"
 """
 
 
+def study_text(keys: Mapping[str, PublicKeys], address: str, deadline: float) -> str:
+    """A study of everybody who has a key."""
+    text = _STUDY.format(deadline=deadline, address=address, curator=keys[CHARLIE])
+    return text + "".join(
+        f'\n[[party]]\nname = "{name}"\nkey = "{key}"\n' for name, key in keys.items() if name != CHARLIE
+    )
+
+
 def new_keys() -> Keys:
     """Draw keys that stand in no file."""
     rng = SystemRng()
@@ -80,9 +88,8 @@ class World:
         names = [f"p{j}" for j in range(1, K + 1)]
         keys = {name: new_keys() for name in (*names, CHARLIE)}
         address = f"tcp://127.0.0.1:{free_port() if port is None else port}"
-        text = _STUDY.format(deadline=deadline, address=address, curator=keys[CHARLIE].public)
-        text += "".join(f'\n[[party]]\nname = "{name}"\nkey = "{keys[name].public}"\n' for name in names)
-        return cls(Study.parse(text), keys)
+        public = {name: key.public for name, key in keys.items()}
+        return cls(Study.parse(study_text(public, address, deadline)), keys)
 
     def changed(self, old: str, new: str) -> Study:
         """Return the study with a piece of its text exchanged."""

@@ -38,6 +38,7 @@ class FakeCharlieLink:
     strangers: int = 0
     unsent: int = 0
     routes: dict[str, bytes] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
 
     def arrivals(self) -> Iterator[Arrival]:
         """Take what has arrived."""
@@ -47,6 +48,7 @@ class FakeCharlieLink:
     def found(self, name: str, route: bytes) -> None:
         """Remember the way back."""
         self.routes[name] = route
+        self.gone.discard(name)
 
     def forget(self, name: str) -> None:
         """Nothing waits here."""
@@ -57,6 +59,10 @@ class FakeCharlieLink:
 
     def flush(self) -> None:
         """Nothing waits here."""
+
+    def reachable(self, name: str) -> bool:
+        """Unless the test says otherwise."""
+        return name not in self.gone
 
     def waiting(self, name: str) -> int:
         """As many bytes as the test says."""

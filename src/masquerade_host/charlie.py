@@ -24,6 +24,7 @@ from masquerade_host.transport import Arrival
 
 __all__ = ["CharlieLink", "CharlieSession"]
 
+_GRACE = 1.0  # seconds that a beat may be late
 _MAX_WAITING = 64 * 1024 * 1024  # bytes that may wait for one party
 
 
@@ -45,6 +46,9 @@ class CharlieLink(Link, Protocol):
 
     def send(self, name: str, data: bytes) -> None:
         """Send a frame to a party."""
+
+    def reachable(self, name: str) -> bool:
+        """Say whether a party's connection was there when something was last sent to it."""
 
     def waiting(self, name: str) -> int:
         """Return how many bytes wait for a party."""
@@ -165,12 +169,12 @@ class CharlieSession(Session):
             frame = hop.endpoint.open(name, arrival.data, any_run=not self._seated)
         except ProtocolViolation as error:
             if self._seated and moved and frames_were_lost(arrival.data, hop.received):
-                raise RunFailed(f"the connection to {name} broke in the middle of the run", "start it again") from error
+                raise self._broke(name) from error
             raise
-        self._out.found(name, arrival.route)
         if frame.kind == "hello":
             self._welcome(name, frame, arrival, moved=moved)
         else:
+            self._out.found(name, arrival.route)
             if hop.hello is None or (frame.version, frame.run) != (WIRE_VERSION, self.run):
                 raise ProtocolViolation(f"{name} sent a {frame.kind} before it joined", peer=name)
             hop.received += 1
@@ -207,9 +211,9 @@ class CharlieSession(Session):
             if arrival.data == hop.hello and not moved and not hop.received:
                 return
             if moved:
-                raise RunFailed(
-                    f"{name} started anew, or its connection broke, in the middle of the run", "start the run again"
-                )
+                # Whoever is there now is told as well, on a hop that starts anew.
+                self._link_anew(name, arrival.route)
+                raise self._broke(name)
             raise ProtocolViolation(f"{name} said hello after it was answered: a replay", peer=name)
         if frame.type == "fields":
             theirs = decode(Fields, frame.body, name).fields
@@ -217,28 +221,31 @@ class CharlieSession(Session):
             self._observe("refused", party=name, fields=", ".join(where[:8]))
             return
         hello = decode(Hello, frame.body, name)
+        if arrival.data == hop.hello and not moved:
+            return  # it was answered
+        self._link_anew(name, arrival.route)
         if hello.version != self.version or frame.version != WIRE_VERSION or frame.run != self.run:
             self._refuse(name, hello)
-        elif arrival.data != hop.hello or moved:
-            hop.hello, hop.box_key = arrival.data, hello.box_key
-            self._answer_hello(name)
+        else:
+            hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()
+            self._put(name, hop.endpoint.seal(name, "beat", encode(Beat(waits_for=()), name)), counted=False)
+            self._came(name)
 
-    def _refuse(self, name: str, hello: Hello) -> None:
-        hop = self._hops[name]
-        hop.hello, hop.endpoint, hop.received = None, self._endpoint(name), 0
-        fields = tuple(self.study.field_hashes().items()) if hello.version == self.version else ()
-        body = encode(Refusal(version=self.version, fields=fields), name)
-        self._out.forget(name)
-        self._put(name, hop.endpoint.seal(name, "hello", body, type="refusal"))
-        if hello.version != self.version:
-            self._observe("refused", party=name, version=hello.version)
-
-    def _answer_hello(self, name: str) -> None:
+    def _link_anew(self, name: str, route: bytes) -> None:
+        """Start a hop's numbering anew, along the route by which its party came."""
         hop = self._hops[name]
         hop.endpoint, hop.received, hop.waits_for, hop.away = self._endpoint(name), 0, (), False
         self._out.forget(name)
-        self._put(name, hop.endpoint.seal(name, "beat", encode(Beat(waits_for=()), name)), counted=False)
-        self._came(name)
+        self._out.found(name, route)
+
+    def _refuse(self, name: str, hello: Hello) -> None:
+        hop = self._hops[name]
+        hop.hello = None
+        fields = tuple(self.study.field_hashes().items()) if hello.version == self.version else ()
+        body = encode(Refusal(version=self.version, fields=fields), name)
+        self._put(name, hop.endpoint.seal(name, "hello", body, type="refusal"))
+        if hello.version != self.version:
+            self._observe("refused", party=name, version=hello.version)
 
     def _came(self, name: str) -> None:
         joined = len(self._joined)
@@ -259,9 +266,14 @@ class CharlieSession(Session):
 
     def _seat_if_complete(self) -> None:
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
-        hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None and not hop.away)
-        if self._seated or len(hellos) < self.study.K or not isinstance(self._pending, Join):
+        if self._seated or len(self._joined) < self.study.K or not isinstance(self._pending, Join):
             return
+        # Somebody may have died while others were awaited: an own beat finds out whose connection is gone.
+        self._beat(encode(Beat(waits_for=()), ""))
+        self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
+        if len(self._joined) < self.study.K:
+            return
+        hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
         self._seated = True
         roster = Roster(hellos=hellos, box_key=self._box_key or b"")
         for name, hop in self._hops.items():
@@ -300,9 +312,8 @@ class CharlieSession(Session):
                     waited_for=silent,
                 )
             return
-        for name in silent:
-            self._hops[name].away = True
-            self._observe("left", party=name)
+        self._look_who_is_away(now, self.deadline / 2)
+        self._seat_if_complete()
         if len(self._joined) < self.study.K and now - self._gathering > self.deadline:
             absent = tuple(name for name in self.names if name not in self._joined)
             raise DeadlinePassed(
@@ -310,6 +321,13 @@ class CharlieSession(Session):
                 "start them, and then Charlie again; deadline_seconds says how long he waits",
                 waited_for=absent,
             )
+
+    def _look_who_is_away(self, now: float, silence: float) -> None:
+        """Before the roster is out, count nobody in whose connection is gone or who was silent for so long."""
+        for name in self._joined:
+            if not self._out.reachable(name) or now - self._hops[name].heard > silence:
+                self._hops[name].away = True
+                self._observe("left", party=name)
 
     def _shift(self, seconds: float) -> None:
         self._gathering += seconds
@@ -320,6 +338,13 @@ class CharlieSession(Session):
         for name in self._joined:
             self.stats.beats += 1
             self._out.send(name, self._hops[name].endpoint.seal(name, "beat", body))
+
+    def _broke(self, name: str) -> RunFailed:
+        self._verdict = Abort(reason="left", blamed=(name,), by=CHARLIE)
+        return RunFailed(
+            f"the connection to {name} broke in the middle of the run, or {name} was started anew",
+            "start the run again, with everybody",
+        )
 
     def _hear_abort(self, name: str, hop: _Hop, abort: Abort) -> None:
         if not set(abort.blamed) <= {*self.names, CHARLIE} or (not abort.blamed and abort.reason != "violation"):

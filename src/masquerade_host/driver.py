@@ -19,6 +19,7 @@ from typing import Any
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
+from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.session import Session
 from masquerade_host.transport import wait
@@ -27,8 +28,8 @@ __all__ = ["run_role"]
 
 _TICK = 100  # milliseconds between two looks at the clock
 _RETRY = 10  # the same, while frames wait that the network does not take
-_LAST_WORDS = 1.0  # seconds for an abort to leave, or for Charlie's verdict to come
-_LINGER = 2000  # milliseconds for ZeroMQ to hand its last frames to the system
+_LAST_WORDS = 0.08  # of the study's deadline, at most a second: for an abort to leave, or Charlie's verdict to come
+_LINGER = 0.08  # of the study's deadline, at most two seconds: for ZeroMQ to hand its last frames to the system
 
 Role = Coroutine[Effect, Any, Any]
 
@@ -130,10 +131,13 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
     bell.setblocking(False)
     ringer.setblocking(False)
     thread = _RoleThread(role, rng, ringer)
+    linger = min(2.0, _LINGER * session.deadline)
     with bell, ringer, _signals(ringer) as caught:
         try:
             result = _converse(session, thread, bell, caught)
         except MasqueradeError as error:
+            if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
+                linger = 0.0  # nobody is there to take anything
             raise _say_why(session, bell, error) from error.__cause__
         except BaseException:
             _say_why(session, bell, None)
@@ -142,7 +146,7 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
             thread.abandon()
             session.stats.end()
             if session.link is not None:
-                session.link.close(_LINGER)
+                session.link.close(int(1000 * linger))
         return result
 
 
@@ -178,9 +182,13 @@ def _sleep(session: Session, bell: socket.socket) -> None:
         bell.recv(4096)
 
 
+def _last_words(session: Session) -> float:
+    return min(1.0, _LAST_WORDS * session.deadline)
+
+
 def _flush(session: Session, bell: socket.socket) -> None:
     """Hand ZeroMQ what still waits."""
-    link, until = session.link, time.monotonic() + _LAST_WORDS
+    link, until = session.link, time.monotonic() + _last_words(session)
     while link is not None and link.busy and time.monotonic() < until:
         wait((), bell, _RETRY)
         link.flush()
@@ -190,8 +198,9 @@ def _say_why(session: Session, bell: socket.socket, error: MasqueradeError | Non
     """Tell the others why this run ends; return the error to raise, which may be Charlie's better one."""
     session.abort(error)
     _flush(session, bell)
-    until = time.monotonic() + _LAST_WORDS
-    while isinstance(error, DeadlinePassed) and session.link is not None and time.monotonic() < until:
+    until = time.monotonic() + _last_words(session)
+    ask = isinstance(error, DeadlinePassed) and CHARLIE not in error.waited_for
+    while ask and session.link is not None and time.monotonic() < until:
         if (verdict := session.hear_verdict()) is not None:
             return verdict
         wait(session.link.sockets, bell, _TICK)

@@ -1,5 +1,6 @@
 """A participant's run directory: both files whole, or nothing."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ class RunDirectory:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._made: list[Path] = []
+        self._made = False
         self._parts: list[Path] = []
 
     def __enter__(self) -> Self:
@@ -53,13 +54,10 @@ class RunDirectory:
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
                     "give another directory with --out; for a new run make a new study, with a nonce of its own",
                 )
-        missing = [p for p in (self.path, *self.path.parents) if not p.exists()]
         try:
-            for folder in reversed(missing):
-                folder.mkdir(exist_ok=True)
-                self._made.append(folder)
+            self._made = not self.path.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            self._clean()
             raise BadInput(f"{self.path} cannot be made: {error.strerror}", "give another one with --out") from error
         if not self.path.is_dir() or not os.access(self.path, os.W_OK | os.X_OK):
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
@@ -102,11 +100,10 @@ class RunDirectory:
     def _clean(self) -> None:
         for part in self._parts:
             part.unlink(missing_ok=True)
-        for folder in reversed(self._made):
-            try:
-                folder.rmdir()
-            except OSError:  # somebody else has laid something into it
-                return
+        # The folders above it stay: another participant may be about to use them.
+        if self._made:
+            with contextlib.suppress(OSError):  # somebody else has laid something into it
+                self.path.rmdir()
 
 
 def _sync_directory(path: Path) -> None:

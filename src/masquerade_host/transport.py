@@ -27,7 +27,6 @@ __all__ = ["DENIED", "HIGH_WATER", "Arrival", "CharlieSocket", "harden", "wait"]
 HIGH_WATER = 256  # frames per peer inside ZeroMQ
 DENIED = 400  # our ZAP handler's "not in the roster"
 _DOMAIN = "masquerade"
-_BLOCKED = (errno.EAGAIN, errno.EHOSTUNREACH)  # the peer is slow, or its connection is gone
 
 
 def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
@@ -129,6 +128,7 @@ class CharlieSocket:
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._router.setsockopt(zmq.BACKLOG, 1024)
         self._routes: dict[str, bytes] = {}
+        self._gone: set[str] = set()
         self._outbox: dict[str, deque[bytes]] = {name: deque() for name in roster}
         try:
             self._bind(address)
@@ -170,6 +170,10 @@ class CharlieSocket:
         """Whether frames wait that ZeroMQ has not taken yet."""
         return any(self._outbox[name] for name in self._routes)
 
+    def reachable(self, name: str) -> bool:
+        """Say whether a party's connection was there when something was last sent to it."""
+        return name not in self._gone
+
     def waiting(self, name: str) -> int:
         """Return how many bytes wait for a party."""
         return sum(map(len, self._outbox[name]))
@@ -197,6 +201,7 @@ class CharlieSocket:
     def found(self, name: str, route: bytes) -> None:
         """Remember the way back to a party, once a valid signature has come along it."""
         self._routes[name] = route
+        self._gone.discard(name)
 
     def forget(self, name: str) -> None:
         """Drop what waits for a party that comes anew."""
@@ -215,7 +220,9 @@ class CharlieSocket:
                 try:
                     self._router.send_multipart((route, waiting[0]), zmq.NOBLOCK)
                 except zmq.ZMQError as error:
-                    if error.errno not in _BLOCKED:
+                    if error.errno == errno.EHOSTUNREACH:
+                        self._gone.add(name)
+                    elif error.errno != errno.EAGAIN:
                         raise
                     break
                 waiting.popleft()

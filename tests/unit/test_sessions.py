@@ -187,8 +187,8 @@ def test_a_party_whose_connection_breaks_before_the_roster_connects_again(wired:
 def test_a_party_that_starts_anew_after_the_roster_ends_the_run(seated: Wired) -> None:
     seated.restart("p1")
     seated.join("p1")
-    ends(seated, RunFailed, ("p2", "p3", CHARLIE))
-    assert "p1" in seated.errors[CHARLIE].message
+    ends(seated, RunFailed)
+    assert all("p1" in error.message for error in seated.errors.values())
 
 
 def test_a_party_that_leaves_before_the_roster_is_waited_for(wired: Wired) -> None:
@@ -213,6 +213,17 @@ def test_a_party_that_is_silent_before_the_roster_may_come_back(wired: Wired) ->
     wired.links["p1"].events.append(Happening.LOST)
     wired.routes["p1"] = b"another"
     wired.pump(4, seconds=0.1)
+    assert not wired.errors
+    assert wired.answers["p1"] == wired.answers[CHARLIE]
+
+
+def test_a_party_that_died_while_others_were_awaited_is_not_counted_in(wired: Wired) -> None:
+    wired.join("p1")
+    wired.link.gone.add("p1")
+    wired.join("p2", "p3", CHARLIE)
+    assert not wired.answers
+    wired.restart("p1")
+    wired.join("p1")
     assert not wired.errors
     assert wired.answers["p1"] == wired.answers[CHARLIE]
 
@@ -539,6 +550,7 @@ def test_a_connection_that_lost_frames_is_not_called_a_violation(seated: Wired) 
     seated.pump(3)
     ends(seated, RunFailed, ("p2", "p3", CHARLIE))
     assert "connection to p1" in seated.errors[CHARLIE].message
+    assert seated.errors["p2"].message.startswith("p1 left")
 
 
 def test_a_party_knows_that_its_connection_lost_frames(seated: Wired) -> None:

@@ -1,0 +1,177 @@
+"""Participants as processes on this machine: a study on disk, their files, their words, their ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from masquerade_core.study import CHARLIE, Study
+from masquerade_host.keyfiles import Keys, make_keys
+from tests.host_helpers import free_port, study_text
+
+_MODULES = {CHARLIE: "masquerade_curator"}
+_AS_VERSION = (
+    "import masquerade_core, runpy; masquerade_core.__version__ = '9.9.9'; runpy.run_module({!r}, run_name='__main__')"
+)
+
+
+@dataclass
+class Ended:
+    """How a process ended."""
+
+    code: int
+    events: list[dict[str, Any]]
+    stderr: str
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error it told of."""
+        errors = [event for event in self.events if event["event"] == "error"]
+        assert len(errors) == 1, (self.events, self.stderr)
+        assert errors[0]["exit_code"] == self.code
+        return errors[0]
+
+
+class Participant:
+    """A running process; its JSON lines are read as they come."""
+
+    def __init__(self, command: Sequence[str], cwd: Path) -> None:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path if p)}  # noqa: PTH100
+        self.popen = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.events: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        self._stderr: list[str] = []
+        self._readers = [threading.Thread(target=self._read), threading.Thread(target=self._read_stderr)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            self.lines.append(line)
+            self.events.append(json.loads(line))
+
+    def _read_stderr(self) -> None:
+        assert self.popen.stderr is not None
+        self._stderr.extend(self.popen.stderr)
+
+    def wait_for(self, event: str, seconds: float = 30.0, **fields: Any) -> dict[str, Any]:
+        """Wait until it tells of an event."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for told in tuple(self.events):
+                if told["event"] == event and fields.items() <= told.items():
+                    return told
+            if self.popen.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"no {event} {fields}: {self.events}\n{''.join(self._stderr)}")
+
+    def end(self, seconds: float = 40.0) -> Ended:
+        """Wait for its end."""
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            raise
+        finally:
+            for reader in self._readers:
+                reader.join()
+            for pipe in (self.popen.stdout, self.popen.stderr):
+                if pipe is not None:
+                    pipe.close()
+        return Ended(code, self.events, "".join(self._stderr))
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal."""
+        self.popen.send_signal(number)
+
+
+@dataclass
+class Machines:
+    """A folder with a study of K parties, a key file and records for each."""
+
+    folder: Path
+    study: Study
+    keys: dict[str, Keys]
+    started: list[Participant] = field(default_factory=list)
+
+    @classmethod
+    def new(cls, folder: Path, K: int = 3, deadline: float = 30.0) -> "Machines":
+        """Make keys, the study and 60 records a party."""
+        names = [f"p{j}" for j in range(1, K + 1)]
+        keys = {name: make_keys(folder / "keys" / f"{name}.key") for name in (*names, CHARLIE)}
+        public = {name: key.public for name, key in keys.items()}
+        study = Study.parse(study_text(public, f"tcp://127.0.0.1:{free_port()}", deadline))
+        machines = cls(folder, study, keys)
+        machines.write_study()
+        rng = np.random.default_rng(1)
+        for name in (*names, "test"):
+            x = rng.uniform(-1, 1, 60)
+            rows = [f"{a:.6f},{int(a + 0.1 * rng.normal() > 0)}" for a in x]
+            (folder / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+        return machines
+
+    def write_study(self, name: str = "study.toml", changes: Mapping[str, str] | None = None) -> Path:
+        """Write the study, with pieces of its text exchanged."""
+        text = self.study.to_toml()
+        for old, new in (changes or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def out(self, name: str) -> Path:
+        """A participant's run directory."""
+        return self.folder / "runs" / name
+
+    def start(
+        self,
+        name: str,
+        *more: str,
+        study: Path | None = None,
+        key: Path | None = None,
+        data: Path | None = None,
+        version: bool = False,
+        yes: bool = True,
+    ) -> Participant:
+        """Start a participant's process; ``version`` makes it another version's."""
+        module = _MODULES.get(name, "masquerade_party")
+        run = ["-c", _AS_VERSION.format(module)] if version else ["-m", module]
+        command = [sys.executable, *run, str(study or self.folder / "study.toml")]
+        command += ["--key", str(key or self.folder / "keys" / f"{name}.key"), "--out", str(self.out(name))]
+        if name != CHARLIE:
+            command += ["--data", str(data or self.folder / f"{name}.csv"), *(["--yes"] if yes else [])]
+        participant = Participant([*command, "--progress", "json", *more], self.folder)
+        self.started.append(participant)
+        return participant
+
+    def start_all(self, *names: str) -> dict[str, Participant]:
+        """Start these participants, by default all."""
+        return {name: self.start(name) for name in names or (CHARLIE, *self.study.names)}
+
+    def close(self) -> None:
+        """End what still runs."""
+        for participant in self.started:
+            if participant.popen.poll() is None:
+                participant.popen.kill()
+            if participant.popen.stdout is not None and not participant.popen.stdout.closed:
+                participant.end()

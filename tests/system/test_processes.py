@@ -1,0 +1,490 @@
+"""Real processes over real sockets: one run that succeeds, and every way in which one may fail."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from masquerade_core import __version__
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat, Send
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.frames import MAX_FRAME
+from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.driver import run_role
+from masquerade_host.keyfiles import make_keys
+from masquerade_host.party import PartySession
+from tests.processes import Ended, Machines, Participant
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    """A study of three parties with a deadline that no slow machine misses."""
+    machines = Machines.new(tmp_path)
+    yield machines
+    machines.close()
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Machines]:
+    """The same with a deadline of eight seconds, for those who miss it on purpose."""
+    machines = Machines.new(tmp_path, deadline=8.0)
+    yield machines
+    machines.close()
+
+
+def nothing_is_left(machines: Machines) -> None:
+    """No run directory, and no part of a file."""
+    assert not list(machines.out("").rglob("*"))
+
+
+class Insider:
+    """An admitted party in this process: it joins as it should, and then does what a test wants.
+
+    Parameters
+    ----------
+    misdeed : callable
+        Gets the session, in its I/O thread's stead, once the roster is out; the role then waits for ever.
+    """
+
+    def __init__(self, machines: Machines, name: str, misdeed: Callable[[PartySession], None] | None = None) -> None:
+        study, keys = machines.study, machines.keys[name]
+        self.error: BaseException | None = None
+        self._misdeed = misdeed
+        self._over = threading.Event()
+        self.session = PartySession(
+            name,
+            study,
+            keys,
+            lambda: PartySocket(study.address, keys, study.curator.key.curve),
+            lambda: speaks_curve(study.address),
+            version=__version__,
+        )
+        self._seat = Seat(name, study.names, self.session.run)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        begin = self.session.begin
+
+        def hijacked(effect: Any) -> None:
+            if isinstance(effect, Send) and self._misdeed is not None:
+                self._misdeed(self.session)
+            begin(effect)
+
+        self.session.begin = hijacked  # type: ignore[method-assign]
+        try:
+            run_role(self._role(), self.session, SystemRng())
+        except MasqueradeError as error:
+            self.error = error
+
+    async def _role(self) -> None:
+        await self._seat.join()
+        if self._misdeed is not None:
+            await Send("message", "Nothing", (CHARLIE,), ())
+        await self._seat.once("hold everybody up", lambda _rng: self._over.wait(60))
+
+    def end(self) -> BaseException | None:
+        """Wait for its end, and return what it raised."""
+        self._thread.join(30)
+        self._over.set()
+        assert not self._thread.is_alive()
+        return self.error
+
+
+# --- A run ------------------------------------------------------------------------
+
+
+def test_everybody_ends_with_the_same_model_and_a_whole_result(machines: Machines) -> None:
+    processes = {CHARLIE: machines.start(CHARLIE, "--test", str(machines.folder / "test.csv"))}
+    processes |= machines.start_all("p1", "p2", "p3")
+    ended = {name: process.end() for name, process in processes.items()}
+    assert {name: e.code for name, e in ended.items()} == dict.fromkeys(processes, 0), ended
+    models, results = {}, {}
+    for name in processes:
+        assert sorted(p.name for p in machines.out(name).iterdir()) == ["model.json", "result.json"]
+        assert stat.S_IMODE((machines.out(name) / "result.json").stat().st_mode) & 0o777 == 0o666 & ~_umask() & 0o644
+        models[name] = json.loads((machines.out(name) / "model.json").read_text())
+        results[name] = json.loads((machines.out(name) / "result.json").read_text())
+        assert results[name]["participant"] == name
+        assert ended[name].events[-1] == {"event": "done", "result": str(machines.out(name) / "result.json")}
+    assert all(model == models[CHARLIE] for model in models.values())
+    result = results[CHARLIE]
+    assert (result["parties"], result["n_features"], result["epsilon"]) == (3, 1, 1.0)
+    assert 0 <= result["metrics"]["test_error"] <= 1
+    assert result["bytes"] == sum(results[name]["bytes"] for name in ("p1", "p2", "p3"))
+    assert result["bytes"] == sum(stage["bytes"] for stage in result["stages"])
+    assert result["statement"]
+    joined = [event for event in ended[CHARLIE].events if event["event"] == "connected"]
+    assert sorted(event["party"] for event in joined) == ["p1", "p2", "p3"]
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value
+
+
+_FIELDS = {"event", "party", "name", "address", "seconds", "messages", "bytes", "joined", "parties", "result"}
+
+
+def test_nothing_secret_is_said(machines: Machines) -> None:
+    processes = machines.start_all()
+    for process in processes.values():
+        assert process.end().code == 0
+    words = "".join("".join(p.lines) + "".join(p._stderr) for p in processes.values())
+    for name, keys in machines.keys.items():
+        assert base64.b64encode(keys.curve).decode()[:10] not in words
+        assert keys.curve.hex()[:16] not in words
+        records = (machines.folder / f"{name}.csv").read_text().split() if name != CHARLIE else []
+        assert not [record for record in records[1:] if record.partition(",")[0] in words]
+    for event in (event for p in processes.values() for event in p.events):
+        # Every party has 60 records; no count of anything may be that by name or place.
+        assert set(event) <= {
+            "event",
+            "party",
+            "name",
+            "address",
+            "seconds",
+            "messages",
+            "bytes",
+            "joined",
+            "parties",
+        } | {"result"}
+
+
+# --- What is refused at home --------------------------------------------------------
+
+
+def refused(process: Participant, code: int, *words: str) -> Ended:
+    ended = process.end(20)
+    assert ended.code == code, ended
+    told = ended.error["message"] + " " + ended.error["hint"]
+    for word in words:
+        assert word in told
+    assert "connecting" not in [event["event"] for event in ended.events]
+    return ended
+
+
+def test_a_key_that_is_not_in_the_study_is_refused_at_home_with_its_fingerprint(machines: Machines) -> None:
+    stranger = make_keys(machines.folder / "stranger.key")
+    process = machines.start("p1", key=machines.folder / "stranger.key")
+    refused(process, 4, stranger.public.fingerprint())
+    nothing_is_left(machines)
+
+
+def test_a_key_file_that_others_can_read(machines: Machines) -> None:
+    for name in ("p1", CHARLIE):
+        path = machines.folder / "keys" / f"{name}.key"
+        path.chmod(0o644)
+        refused(machines.start(name), 4, "mode 0644", "chmod 600")
+    nothing_is_left(machines)
+
+
+def test_charlies_key_is_no_partys_and_the_other_way_round(machines: Machines) -> None:
+    refused(machines.start("p1", key=machines.folder / "keys" / "charlie.key"), 4, "Charlie's key")
+    refused(machines.start(CHARLIE, key=machines.folder / "keys" / "p1.key"), 4, "key of p1")
+
+
+def test_without_approval_nothing_is_sent(machines: Machines) -> None:
+    refused(machines.start("p1", yes=False), 6, "--yes")
+    nothing_is_left(machines)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("x,z\n0.1,1\n", 4, "'y'"),
+        ("x,y\n0.1,1\n0.2,0\nnan,1\n", 4, "line 4"),
+        ("x,y\n0.1,1\n0.2,0\n7.5,1\n", 4, "line 4"),
+        ("x,y\n0.1,1\n-0.1,0\n", 6, "min_records"),
+        ("", 4, "empty"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused_before_anything_is_sent(
+    machines: Machines, text: str, code: int, word: str
+) -> None:
+    machines.write_study(changes={"min_records = 2": "min_records = 5"})
+    data = machines.folder / "bad.csv"
+    data.write_text(text)
+    refused(machines.start("p1", data=data), code, word)
+    nothing_is_left(machines)
+
+
+def test_results_are_never_overwritten(machines: Machines) -> None:
+    machines.out("p1").mkdir(parents=True)
+    (machines.out("p1") / "result.json").write_text("mine")
+    refused(machines.start("p1"), 4, "already holds", "--out")
+    assert (machines.out("p1") / "result.json").read_text() == "mine"
+
+
+def test_a_wrong_command_line_is_bad_input(machines: Machines) -> None:
+    process = machines.start("p1", "--nonsense")
+    assert "nonsense" in refused(process, 4).error["message"]
+
+
+def test_people_are_told_in_words_on_stderr(machines: Machines) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "masquerade_party", "no.toml", "--data", "x", "--key", "k"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=machines.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error: there is no study at no.toml")
+
+
+# --- Connections --------------------------------------------------------------------
+
+
+def test_a_port_in_use(machines: Machines) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(machines.study.address.rpartition(":")[2])))
+        taken.listen()
+        refused(machines.start(CHARLIE), 4, "in use by another process")
+    nothing_is_left(machines)
+
+
+def test_an_address_of_another_machine(machines: Machines) -> None:
+    study = machines.write_study(changes={"tcp://127.0.0.1": "tcp://192.0.2.1"})
+    refused(machines.start(CHARLIE, study=study), 4, "not an address of this machine", "--listen")
+
+
+def test_charlie_unreachable(machines: Machines) -> None:
+    machines.write_study(changes={"deadline_seconds = 30.0": "deadline_seconds = 2.0"})
+    ended = machines.start("p1").end()
+    assert ended.code == 2
+    assert machines.study.address in ended.error["message"]
+    nothing_is_left(machines)
+
+
+def test_a_party_that_is_not_on_charlies_roster_is_not_admitted(machines: Machines) -> None:
+    other = make_keys(machines.folder / "other.key")
+    study = machines.write_study("hers.toml", {str(machines.keys["p1"].public): str(other.public)})
+    charlie = machines.start(CHARLIE)
+    charlie.wait_for("listening")
+    begun = time.monotonic()
+    ended = machines.start("p1", study=study, key=machines.folder / "other.key").end()
+    assert (ended.code, "not admitted" in ended.error["message"]) == (2, True)
+    assert time.monotonic() - begun < 6
+    charlie.wait_for("stranger")
+    assert charlie.popen.poll() is None
+
+
+def test_a_wrong_server_key_is_told_soon(machines: Machines) -> None:
+    other = make_keys(machines.folder / "other.key")
+    study = machines.write_study("hers.toml", {str(machines.keys[CHARLIE].public): str(other.public)})
+    machines.start(CHARLIE).wait_for("listening")
+    begun = time.monotonic()
+    ended = machines.start("p1", study=study).end()
+    assert (ended.code, "wrong key" in ended.error["message"]) == (2, True)
+    assert time.monotonic() - begun < 10
+
+
+# --- The hello -----------------------------------------------------------------------
+
+
+def test_a_differing_study_is_named_by_field_and_the_others_are_waited_for(machines: Machines) -> None:
+    charlie = machines.start(CHARLIE)
+    study = machines.write_study("hers.toml", {"epsilon = 1.0": "epsilon = 10.0"})
+    ended = machines.start("p2", study=study).end()
+    assert (ended.code, "privacy.epsilon" in ended.error["message"]) == (4, True)
+    charlie.wait_for("refused", party="p2", fields="privacy.epsilon")
+    for process in (*machines.start_all("p1", "p2", "p3").values(), charlie):
+        assert process.end().code == 0
+
+
+def test_another_version_is_named(machines: Machines) -> None:
+    charlie = machines.start(CHARLIE)
+    ended = machines.start("p2", version=True).end()
+    assert ended.code == 4
+    assert "9.9.9" in ended.error["message"]
+    assert __version__ in ended.error["message"]
+    charlie.wait_for("refused", party="p2", version="9.9.9")
+
+
+def test_who_never_joins_is_named(machines: Machines) -> None:
+    machines.write_study(changes={"deadline_seconds = 30.0": "deadline_seconds = 3.0"})
+    processes = machines.start_all(CHARLIE, "p2")
+    for process in processes.values():
+        ended = process.end()
+        assert ended.code == 3
+        assert ended.error["waited_for"] == "p1, p3"
+    nothing_is_left(machines)
+
+
+# --- Peers that do not follow the protocol ---------------------------------------------
+
+
+def seated_with(
+    machines: Machines, name: str, misdeed: Callable[[PartySession], None] | None = None
+) -> tuple[dict[str, Participant], Insider]:
+    """Start Charlie and the others, and let the insider come last."""
+    processes = machines.start_all(CHARLIE, *(other for other in machines.study.names if other != name))
+    for other in processes:
+        if other != CHARLIE:
+            processes[CHARLIE].wait_for("connected", party=other)
+    return processes, Insider(machines, name, misdeed)
+
+
+def _link(session: PartySession) -> Any:
+    return session.link
+
+
+def garbage(session: PartySession) -> None:
+    _link(session).send(SystemRng().bytes(500))
+
+
+def oversized(session: PartySession) -> None:
+    _link(session).send(bytes(MAX_FRAME + 1))
+
+
+def replayed(session: PartySession) -> None:
+    frame = session._endpoint.seal(CHARLIE, "beat", b"\x81\xa9waits_for\x90")
+    _link(session).send(frame)
+    _link(session).send(frame)
+
+
+def out_of_turn(session: PartySession) -> None:
+    _link(session).send(session._endpoint.seal(CHARLIE, "closed", b"\x80"))
+    _link(session).send(session._endpoint.seal(CHARLIE, "message", b"\x80", type="Share"))
+
+
+def of_another_type(session: PartySession) -> None:
+    _link(session).send(session._endpoint.seal(CHARLIE, "message", b"\x80", type="Share"))
+
+
+def forged(session: PartySession) -> None:
+    session._endpoint._key = machines_key()
+    _link(session).send(session._endpoint.seal(CHARLIE, "message", b"\x80", type="Share"))
+
+
+def machines_key() -> Any:
+    from masquerade_core.crypto.boxes import SigningKey  # noqa: PLC0415 - only the forger needs it
+
+    return SigningKey(SystemRng().bytes(32))
+
+
+@pytest.mark.parametrize("misdeed", [garbage, oversized, replayed, out_of_turn, forged])
+def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_all(
+    machines: Machines, misdeed: Callable[[PartySession], None]
+) -> None:
+    processes, insider = seated_with(machines, "p3", misdeed)
+    for process in processes.values():
+        ended = process.end()
+        assert ended.code == 8, ended
+        assert ended.error["peer"] == "p3"
+        assert "p3" in ended.error["message"]
+    error = insider.end()
+    assert isinstance(error, ProtocolViolation)
+    nothing_is_left(machines)
+
+
+def test_a_type_that_is_not_due_is_out_of_turn(machines: Machines) -> None:
+    """The lead owes Charlie its key; something else comes."""
+    processes, insider = seated_with(machines, "p1", of_another_type)
+    for process in processes.values():
+        ended = process.end()
+        assert (ended.code, ended.error["peer"]) == (8, "p1")
+    insider.end()
+
+
+# --- Participants that die ----------------------------------------------------------------
+
+
+def seated(machines: Machines) -> tuple[dict[str, Participant], Insider]:
+    """Start Charlie, p1 and p2; p3, in this process, keeps them all waiting in the middle of the protocol."""
+    processes, insider = seated_with(machines, "p3")
+    for process in processes.values():
+        process.wait_for("joined")
+    return processes, insider
+
+
+@pytest.mark.parametrize("victim", ["p1", "p2"])
+def test_a_killed_party_is_named_by_all_within_the_deadline(hasty: Machines, victim: str) -> None:
+    """p1 is the lead."""
+    processes, insider = seated(hasty)
+    processes.pop(victim).kill()
+    begun = time.monotonic()
+    for process in processes.values():
+        ended = process.end(hasty.study.study.deadline_seconds)
+        assert ended.code == 3, ended
+        assert ended.error["waited_for"] == victim
+    assert time.monotonic() - begun < hasty.study.study.deadline_seconds
+    error = insider.end()
+    assert isinstance(error, DeadlinePassed)
+    assert error.waited_for == (victim,)
+
+
+def test_a_killed_charlie_is_named_by_all_within_the_deadline(hasty: Machines) -> None:
+    processes, insider = seated(hasty)
+    processes.pop(CHARLIE).kill()
+    begun = time.monotonic()
+    for process in processes.values():
+        ended = process.end(hasty.study.study.deadline_seconds)
+        assert ended.code == 3, ended
+        assert ended.error["waited_for"] == CHARLIE
+    assert time.monotonic() - begun < hasty.study.study.deadline_seconds
+    insider.end()
+
+
+def test_a_frozen_party_is_named_by_all_within_the_deadline(hasty: Machines) -> None:
+    processes, insider = seated(hasty)
+    frozen = processes.pop("p2")
+    frozen.kill(signal.SIGSTOP)
+    for process in processes.values():
+        ended = process.end(hasty.study.study.deadline_seconds)
+        assert (ended.code, ended.error["waited_for"]) == (3, "p2"), ended
+    frozen.kill(signal.SIGCONT)  # it wakes up, and learns how the run ended
+    assert frozen.end().code in (1, 3)
+    insider.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("leaver", ["p2", CHARLIE])
+def test_a_participant_that_is_stopped_says_so(machines: Machines, leaver: str, number: int) -> None:
+    processes, insider = seated(machines)
+    processes[leaver].kill(number)
+    stopped = processes.pop(leaver).end(5)
+    assert (stopped.code, signal.Signals(number).name in stopped.error["message"]) == (1, True)
+    for process in processes.values():
+        ended = process.end(5)
+        assert ended.code == 1, ended
+        assert ended.error["message"].startswith(f"{leaver} left")
+    error = insider.end()
+    assert isinstance(error, RunFailed)
+    nothing_is_left(machines)
+
+
+def test_a_party_may_start_long_before_charlie_and_start_again(machines: Machines) -> None:
+    early = machines.start_all("p1", "p2", "p3")
+    early["p1"].wait_for("connecting")
+    charlie = machines.start(CHARLIE)
+    charlie.wait_for("listening")
+    for process in (*early.values(), charlie):
+        assert process.end().code == 0
+
+
+def test_a_party_that_is_killed_while_others_are_awaited_may_come_back(machines: Machines) -> None:
+    charlie = machines.start(CHARLIE)
+    first = machines.start("p1")
+    charlie.wait_for("connected", party="p1")
+    first.kill()
+    first.end()
+    for process in (*machines.start_all("p1", "p2", "p3").values(), charlie):
+        assert process.end().code == 0
