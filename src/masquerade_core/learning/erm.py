@@ -20,6 +20,7 @@ _MAX_STEPS = 200
 _ARMIJO = 1e-4
 _ROUNDING = 1e-14  # where J is about 1, differences of J below this are noise
 _SMALLEST_STEP = 2.0**-40
+_LARGEST_LINEAR = 1e5  # beyond it the gradient's own rounding reaches a tenth of TOLERANCE, and an absurd w would pass
 
 _Array = NDArray[np.float64]
 
@@ -70,6 +71,11 @@ def fit(
     if not (Lambda > 0 and extra >= 0):
         raise LocalProtocolError(f"nothing is minimised with Lambda = {Lambda}: a study cannot ask for it")
     phi = loss_of(loss)
+    if linear is not None and not np.linalg.norm(linear) <= _LARGEST_LINEAR:
+        raise RunFailed(
+            "the noise is so large beside the records that floating point cannot find the minimiser",
+            "choose a larger epsilon, or take part with more records",
+        )
     w = np.zeros(X.shape[1])
     value = objective(w, X, y, Lambda, phi, linear=linear, extra=extra)
     for _ in range(_MAX_STEPS):
