@@ -193,10 +193,7 @@ def _commands(*rows: tuple[str, str]) -> "RenderableType":
     from rich.text import Text
 
     lines = (Text.assemble("  ", line, (f"\n    {why}", "dim")) for line, why in rows)
-    # A command has to be copied whole: the terminal may wrap it, we must not.
-    text = Text("\n").join(lines)
-    text.no_wrap, text.overflow = True, "ignore"
-    return text
+    return Text("\n").join(lines)
 
 
 def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:

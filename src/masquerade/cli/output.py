@@ -135,10 +135,11 @@ def emit(outcome: Outcome, *, as_json: bool) -> int:
 def _show(outcome: Outcome) -> None:
     from rich.console import Console
     from rich.markup import escape
+    from rich.text import Text
 
     console = Console(stderr=True, highlight=False)
     for part in outcome.shown:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text))  # commands are copied: the terminal may wrap, we must not
     if outcome.exit_code:
         console.print(f"[bold red]error:[/] {escape(outcome.message)}", soft_wrap=True)
     elif not outcome.shown:
