@@ -38,7 +38,7 @@ class RunDirectory:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._made = False
-        self._parts: list[Path] = []
+        self._parts: list[Path] = []  # what a failure takes away again
 
     def __enter__(self) -> Self:
         """Make the directory.
@@ -83,8 +83,9 @@ class RunDirectory:
                     os.fsync(file.fileno())
             for name, part in zip(files, tuple(self._parts), strict=True):
                 part.rename(self.path / name)
-                self._parts.remove(part)
+                self._parts[self._parts.index(part)] = self.path / name
             _sync_directory(self.path)
+            self._parts.clear()
         except OSError as error:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}", "the other participants have them"
