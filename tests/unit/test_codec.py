@@ -197,6 +197,12 @@ def test_canonical_msgpack_is_accepted(value: object) -> None:
     assert unpack_strict(msgpack.packb(value), PEER) == value
 
 
+@pytest.mark.parametrize("key", [b"\xc4\1a", b"\7", b"\xc0", b"\xc3", b"\x90", b"\x91\7"])
+def test_keys_are_text(key: bytes) -> None:
+    assert unpack_strict(b"\x81\xa1a\7", PEER) == {"a": 7}
+    violation(lambda: unpack_strict(b"\x81" + key + b"\7", PEER))
+
+
 def test_depth_is_bounded() -> None:
     for opener in (b"\x91", b"\x81\xa1a"):
         assert unpack_strict(opener * 4 + b"\7", PEER) is not None

@@ -113,6 +113,13 @@ def test_too_few_or_many_shares_are_bad_input() -> None:
             Shares.from_json({**GOOD, "values": values})
 
 
+@pytest.mark.parametrize("parties", [0, -1])
+def test_no_parties_share_nothing(parties: int) -> None:
+    values = {"charlie": GOOD["values"]["charlie"]} if parties == 0 else {}
+    with pytest.raises(BadInput, match="shares"):
+        Shares.from_json({**GOOD, "parties": parties, "values": values})
+
+
 # --- The file ------------------------------------------------------------------
 
 

@@ -264,8 +264,7 @@ def test_no_obfuscator_is_given_out_twice_across_threads(key: SecretKey) -> None
         mine = []
         barrier.wait()
         try:
-            for _ in range(count + 1):
-                mine.append(pool.encrypt(0, "x").use())
+            mine.extend(pool.encrypt(0, "x").use() for _ in range(count + 1))
         except LocalProtocolError as error:
             with lock:
                 empty.append(error)
