@@ -261,7 +261,7 @@ def test_no_obfuscator_is_given_out_twice_across_threads(key: SecretKey) -> None
     empty: list[LocalProtocolError] = []
 
     def drain() -> None:
-        mine = []
+        mine: list[int] = []
         barrier.wait()
         try:
             mine.extend(pool.encrypt(0, "x").use() for _ in range(count + 1))
