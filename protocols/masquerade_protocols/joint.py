@@ -74,8 +74,8 @@ async def toss(seat: Seat) -> bytes:
     await seat.whisper(Echo(digest=seen))
     for name, echo in (await seat.gather(Echo)).items():
         if echo.digest != seen:
-            msg = f"{name} saw other commitments in the coin toss than {seat.me}: a commitment was exchanged on the way"
-            raise ProtocolViolation(msg, peer=name)
+            msg = f"{name} saw other commitments in the coin toss than {seat.me}: a party or Charlie showed two faces"
+            raise ProtocolViolation(msg)  # the echo does not tell whose
 
     await seat.whisper(Reveal(nonce=nonce, salt=salt))
     nonces = {seat.me: nonce}

@@ -85,14 +85,15 @@ gets one and Charlie the other, his without your name; noise, encrypted and mask
 random number as large as the key.
 
 What is published: {shares} random-looking shares. They add up to the sum of the {K} classifiers and of the noise that
-the party with the fewest records drew. Anybody can add them up; that sum is the model.
+the party with the fewest records drew. Anybody can add them up; that sum is the model. Where the noise is not small,
+it also shows roughly how many records that party has.
 """
 _COLLUSION = """
 Charlie and {lead} must not work together: with both their keys they read everybody's number of records and whose noise
 was taken, though no single classifier. If it was {lead}'s own, they take it off the model.
 
-Charlie and any other party together learn which party has the fewest records, not how many. If it is that party, it can
-take its noise off the model.
+Charlie and any other party together learn of {pairs} pairs of parties which has fewer records, and who has the
+fewest. If it is that party, it can take its noise off the model.
 
 The party with the fewest records can do so alone, for it knows the noise: that is the paper's design. With two parties
 it then holds the other's classifier.
@@ -109,7 +110,13 @@ A second run over the same records costs the same again: the costs add up.
 
 
 def _explain_local_aggregation(study: Study) -> Explanation:
-    words = {"lead": study.lead, "K": study.K, "shares": study.K + 1, "epsilon": study.privacy.epsilon}
+    words = {
+        "lead": study.lead,
+        "K": study.K,
+        "shares": study.K + 1,
+        "pairs": study.K - 1,
+        "epsilon": study.privacy.epsilon,
+    }
 
     def paragraphs(text: str) -> tuple[str, ...]:
         return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))

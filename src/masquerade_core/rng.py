@@ -10,7 +10,7 @@ from typing import Protocol
 
 from masquerade_core.errors import LocalProtocolError
 
-__all__ = ["Rng", "SimulationRng", "SystemRng"]
+__all__ = ["FromBytes", "Rng", "SimulationRng", "SystemRng"]
 
 
 class Rng(Protocol):
@@ -29,8 +29,8 @@ class Rng(Protocol):
         ...
 
 
-class _FromBytes(ABC):
-    """Integers from bytes, by masking and rejection."""
+class FromBytes(ABC):
+    """Integers from bytes, by masking and rejection; a source says only where its bytes come from."""
 
     @abstractmethod
     def bytes(self, n: int) -> bytes:
@@ -51,7 +51,7 @@ class _FromBytes(ABC):
         return value
 
 
-class SystemRng(_FromBytes):
+class SystemRng(FromBytes):
     """The operating system's source: what every networked process uses."""
 
     def bytes(self, n: int) -> bytes:
@@ -59,7 +59,7 @@ class SystemRng(_FromBytes):
         return secrets.token_bytes(n)
 
 
-class SimulationRng(_FromBytes):
+class SimulationRng(FromBytes):
     """SHAKE-256 over a seed: repeatable, so **not private**; a networked process refuses it.
 
     Parameters

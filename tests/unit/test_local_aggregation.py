@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from masquerade_core import seat as seat_module
-from masquerade_core.crypto.paillier import FullPool, PublicKey, ShortPool
+from masquerade_core.crypto.paillier import Ciphertext, FullPool, PublicKey, SecretKey, ShortPool
 from masquerade_core.data.loading import load_records
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.learning.erm import fit, predict_labels
@@ -211,6 +211,26 @@ def test_published_shares_are_uniform() -> None:
     modulus = runs[0].model.shares.modulus
     bare = [v % modulus / modulus for w in _weights(runs[0]).tolist() for v in layout.pack(la._encode_weights(w))]
     assert stats.kstest(bare, "uniform").pvalue < 1e-3
+
+
+def test_what_the_lead_opens_is_blinded_over_the_whole_of_the_plaintext_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows every a_j by name: a blind that is not uniform in Z_N would show it the order of Charlie's shuffle."""
+    opened: list[float] = []
+    decrypt = SecretKey.decrypt
+
+    def watched(self: SecretKey, ciphertext: Ciphertext) -> int:
+        plain = decrypt(self, ciphertext)
+        opened.append(plain / self.public.n)
+        return plain
+
+    monkeypatch.setattr(SecretKey, "decrypt", watched)
+    study = make_study(8, 1)
+    data = make_data(study, range(12, 20))
+    for _ in range(12):
+        run(study, data)
+    # 8 blinded shares at the lead and one blinded noise at Charlie, each run.
+    assert len(opened) == 12 * 9
+    assert stats.kstest(opened, "uniform").pvalue > 1e-6
 
 
 def test_no_obfuscator_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from nacl.bindings import (
 from nacl.exceptions import CryptoError
 
 from masquerade_core.crypto.boxes import Secret
+from masquerade_core.crypto.shares import random_permutation
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 
@@ -157,7 +158,7 @@ def evaluate(rng: Rng, public: bytes, bits: bytes, x: int, peer: str) -> tuple[b
     except (CryptoError, ValueError, TypeError) as error:
         msg = f"{peer} sent encrypted bits that are no points of the group"
         raise ProtocolViolation(msg, peer=peer) from error
-    return b"".join(items[i] for i in _order(rng, len(items))), (x >> BITS & 1) ^ delta
+    return b"".join(items[i] for i in random_permutation(rng, len(items))), (x >> BITS & 1) ^ delta
 
 
 def _read(raw: bytes, count: int) -> list[_Pair]:
@@ -200,11 +201,3 @@ def _blind(rng: Rng, public: bytes, item: _Pair) -> bytes:
     scalar, rho = _scalar(rng), _scalar(rng)
     a, b = item
     return _add(_times(scalar, a), _base(rho)) + _add(_times(scalar, b), _times(rho, public))
-
-
-def _order(rng: Rng, count: int) -> list[int]:
-    order = list(range(count))
-    for i in reversed(range(1, count)):
-        j = rng.below(i + 1)
-        order[i], order[j] = order[j], order[i]
-    return order

@@ -93,8 +93,21 @@ class Packing:
     def _offset(self, chunk: Sequence[int]) -> int:
         return sum(self.offset << (self.width * i) for i in range(len(chunk)))
 
-    def unpack(self, plaintexts: Sequence[int], modulus: int) -> tuple[int, ...]:
+    def mark(self) -> tuple[int, ...]:
+        """What a contributor adds to each plaintext above its slots, so that :meth:`unpack` can count contributors."""
+        return tuple(1 << (self.width * len(chunk)) for chunk in self._empty())
+
+    def unpack(self, plaintexts: Sequence[int], modulus: int, contributors: int = 0) -> tuple[int, ...]:
         """Read signed coordinates from opened sums mod N.
+
+        Parameters
+        ----------
+        plaintexts : sequence of int
+        modulus : int
+            N.
+        contributors : int
+            How many have added their :meth:`mark`. It stands where zeros stand otherwise, so the chance that a sum
+            without meaning passes is the same.
 
         Raises
         ------
@@ -105,7 +118,7 @@ class Packing:
         vector: list[int] = []
         for plain, chunk in zip(plaintexts, self._empty(), strict=True):
             value = (plain + self._offset(chunk)) % modulus
-            if value >> (self.width * len(chunk)):
+            if value >> (self.width * len(chunk)) != contributors:
                 msg = "the opened sum is not the sum of everybody's shares: one is missing or wrong"
                 raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
             mask = (1 << self.width) - 1

@@ -5,8 +5,7 @@ value: one key, one recipient, one send. Only a pool makes Fresh values, each fr
 out again:
 
 * :class:`FullPool` holds r^N mod N^2 with r uniform in Z*_N. It may freshen a ciphertext that was *derived* from
-somebody
-  else's: after it, nothing of the history is left, not even for the key holder.
+  somebody else's: after it, nothing of the history is left, not even for the key holder.
 * :class:`ShortPool` holds Damgard-Jurik-Nielsen obfuscators h_s^s, thirteen times cheaper. They live in the subgroup of
   Jacobi symbol +1 and their hiding rests on factoring, which the key holder can do; so this pool can only encrypt
   one's own data. It has no ``freshen``.

@@ -6,7 +6,7 @@ All arithmetic is modulo a public integer, so a share hides perfectly: it is uni
 import hashlib
 from collections.abc import Sequence
 
-from masquerade_core.rng import Rng
+from masquerade_core.rng import FromBytes, Rng
 
 __all__ = ["invert", "mask", "permutation", "random_permutation", "share"]
 
@@ -26,7 +26,7 @@ def random_permutation(rng: Rng, size: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-class _Stream:
+class _Stream(FromBytes):
     """SHAKE-256 as a source for public-coin draws: the same for all who hold the seed."""
 
     def __init__(self, seed: bytes, label: str) -> None:
@@ -34,16 +34,9 @@ class _Stream:
         self._at = 0
 
     def bytes(self, n: int) -> bytes:
+        """Return the next ``n`` bytes."""
         self._at += 1
         return hashlib.shake_256(self._seed + self._at.to_bytes(8, "big")).digest(n)
-
-    def bits(self, k: int) -> int:
-        return int.from_bytes(self.bytes((k + 7) // 8), "big") >> (-k % 8)
-
-    def below(self, n: int) -> int:
-        while (value := self.bits((n - 1).bit_length())) >= n:
-            pass
-        return value
 
 
 def permutation(seed: bytes, label: str, size: int) -> tuple[int, ...]:

@@ -206,14 +206,16 @@ def local_aggregation_statement(
         ),
         rows.proved(
             "Charlie",
-            "Charlie sees masked numbers, a bracket of unnamed sizes that is the same for all sizes, and the model. He "
-            "cannot take the noise off, since every party masks it, and learns no size.",
+            "Charlie sees masked numbers, a bracket of unnamed sizes whose law is the same for all sizes, and the "
+            "model. He cannot take the noise off, since every party masks it, and learns no more of the sizes than the "
+            "model shows.",
             "Charlie colludes with nobody, and cannot break the boxes or the lead's Paillier key",
         ),
         rows.proved(
             "one party, not the smallest",
             "A party knows its own records and its own noise, which was not selected. Of the others' records it learns "
-            "what the model tells. The lead, too: the numbers it opens are blinded.",
+            "what the model tells. The lead, too: the numbers it opens are blinded."
+            + (" It also learns that the other party has fewer records." if K == 2 else ""),  # noqa: PLR2004
             "the party colludes with nobody, and cannot break the boxes or Charlie's Paillier key",
         ),
         rows.none(
@@ -231,8 +233,9 @@ def local_aggregation_statement(
         ),
         rows.proved(
             f"Charlie with {t} {'party' if t == 1 else 'parties'}, the smallest not among them",
-            "Together they know the permutation, and so which party has the fewest records; with the lead among them "
-            "all sizes. Of the other classifiers they see the sum, with the noise on it.",
+            f"Together they know the permutation, and so of {K - 1} pairs of parties which has fewer records, and who "
+            "has the fewest; with the lead among them all sizes. Of the other classifiers they see the sum, with the "
+            "noise on it.",
             "the party with the fewest records is honest; nobody knows beforehand who that is",
             claimed=_NO_COLLUSION,
         ),
@@ -256,12 +259,16 @@ def _common_assumptions(min_records: int) -> tuple[str, ...]:
         "records are encoded by public bounds and clipped to norm 1; no other preprocessing, bound, epsilon or "
         "regularization was chosen by looking at them"
     )
+    sizes = (
+        "the numbers of records are not covered by epsilon: masks hide them, but the noise's scale follows from the "
+        "smallest one, which everybody can estimate from the model wherever the noise is not small"
+    )
     return (
         "everybody follows the protocol",
         preprocessing,
         f"each local classifier is the exact minimiser up to a gradient norm of {TOLERANCE:g}, which is counted",
         f"the smallest party has at least {min_records:,} and at most {LARGEST_SMALLEST:,} records",
-        "the numbers of records are not covered by epsilon: what hides them is the masking alone",
+        sizes,
         "the model is released once; every further run over the same records adds its own epsilon",
     )
 

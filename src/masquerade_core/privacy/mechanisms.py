@@ -14,7 +14,7 @@ from fractions import Fraction
 import gmpy2
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.rng import Rng
+from masquerade_core.rng import FromBytes, Rng
 
 __all__ = [
     "GAUSSIAN_TV_BITS",
@@ -44,7 +44,7 @@ _PRECISION = 448
 _CHUNK = 512
 
 
-class _Bits:
+class _Bits(FromBytes):
     """The seat's randomness, fetched in chunks: a call of the source costs more than the few bits mostly wanted."""
 
     def __init__(self, rng: Rng) -> None:
@@ -52,20 +52,12 @@ class _Bits:
         self._buffer = b""
         self._at = 0
 
-    def bits(self, k: int) -> int:
-        """Return an integer uniform in [0, 2^k)."""
-        n = (k + 7) // 8
+    def bytes(self, n: int) -> bytes:
+        """Return ``n`` uniform bytes."""
         if self._at + n > len(self._buffer):
             self._buffer, self._at = self._rng.bytes(max(n, _CHUNK)), 0
         self._at += n
-        return int.from_bytes(self._buffer[self._at - n : self._at], "big") >> (-k % 8)
-
-    def below(self, n: int) -> int:
-        """Return an integer uniform in [0, n), n >= 1."""
-        k = (n - 1).bit_length()
-        while (value := self.bits(k)) >= n:
-            pass
-        return value
+        return self._buffer[self._at - n : self._at]
 
     def exp_minus(self, numerator: int, denominator: int) -> bool:
         """Return True with probability exp(-numerator/denominator), for a ratio in [0, 1].
