@@ -224,7 +224,7 @@ class CharlieSession(Session):
         if arrival.data == hop.hello and not moved:
             return  # it was answered
         self._link_anew(name, arrival.route)
-        if hello.version != self.version or frame.version != WIRE_VERSION or frame.run != self.run:
+        if (frame.version, frame.run) != (WIRE_VERSION, self.run):  # the run id stands for study and version
             self._refuse(name, hello)
         else:
             hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()

@@ -169,7 +169,9 @@ def test_the_edge_raises_nothing(
 
 def test_a_process_leaves_no_core_dump() -> None:
     code = (
-        "import ctypes, resource; from masquerade_host.process import harden; harden();"
+        "import ctypes, resource; from masquerade_host.process import harden;"
+        "hard = resource.getrlimit(resource.RLIMIT_CORE)[1]; resource.setrlimit(resource.RLIMIT_CORE, (hard, hard));"
+        "harden();"
         "print(resource.getrlimit(resource.RLIMIT_CORE)[0], ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_env())

@@ -365,6 +365,56 @@ def test_a_message_before_the_roster(wired: Wired) -> None:
     assert error.peer == "p1"
 
 
+@pytest.mark.parametrize("kind", ["whisper", "message", "closed", "roster"])
+def test_nothing_but_hellos_beats_and_aborts_before_the_roster(wired: Wired, kind: str) -> None:
+    wired.join("p1", "p2")
+    to = "p2" if kind == "whisper" else CHARLIE
+    body = b"\x91\xc4\x01x" if kind == "whisper" else b"\x80"
+    frame = wired.parties["p1"]._endpoint.seal(CHARLIE, kind, body, type="Secret", to=to)  # type: ignore[arg-type]
+    hand(wired, "p1", frame)
+    wired.pump(2)
+    assert isinstance(error := wired.errors[CHARLIE], ProtocolViolation)
+    assert error.peer == "p1"
+
+
+@pytest.mark.parametrize("kind", ["whisper", "message", "closed"])
+def test_nothing_more_after_the_close(seated: Wired, kind: str) -> None:
+    seated.finish("p1")
+    to = "p2" if kind == "whisper" else CHARLIE
+    body = b"\x91\xc4\x01x" if kind == "whisper" else b"\x80"
+    frame = seated.parties["p1"]._endpoint.seal(CHARLIE, kind, body, type="Secret", to=to)  # type: ignore[arg-type]
+    seated.links["p1"].sent.append(frame)
+    violated(seated)
+
+
+def test_a_beat_before_the_hello(wired: Wired) -> None:
+    hand(wired, "p1", wired.parties["p1"]._endpoint.seal(CHARLIE, "beat", encode(Beat(waits_for=()), CHARLIE)))
+    wired.pump(1)
+    assert isinstance(error := wired.errors[CHARLIE], ProtocolViolation)
+    assert error.peer == "p1"
+
+
+def test_a_beat_of_another_run(wired: Wired) -> None:
+    wired.join("p1", "p2")
+    other = Endpoint("p1", bytes(16), wired.world.keys["p1"].signing, {CHARLIE: b""})
+    other._next_out[CHARLIE] = wired.charlie._hops["p1"].received
+    hand(wired, "p1", other.seal(CHARLIE, "beat", encode(Beat(waits_for=()), CHARLIE)))
+    wired.pump(2)
+    assert isinstance(error := wired.errors[CHARLIE], ProtocolViolation)
+    assert error.peer == "p1"
+
+
+@pytest.mark.parametrize("kind", ["roster", "closed", "hello"])
+def test_what_charlie_may_not_say_in_the_middle(seated: Wired, kind: str) -> None:
+    """A second roster would exchange keys; a close would end a role that is not done."""
+    hop = seated.charlie._hops["p1"]
+    hellos = tuple(h.hello for h in seated.charlie._hops.values() if h.hello)
+    body = encode(Roster(hellos=hellos, box_key=BoxKey(SystemRng().bytes(32)).public), "p1")
+    frame = hop.endpoint.seal("p1", kind, body if kind == "roster" else b"\x80")  # type: ignore[arg-type]
+    seated.links["p1"].inbox.append(frame)
+    violated(seated, CHARLIE)
+
+
 def test_messages_that_nobody_asked_for(seated: Wired) -> None:
     for _ in range(64):
         seated.say("p1")
@@ -455,6 +505,33 @@ def test_a_role_that_hangs_is_named_though_its_heart_beats(seated: Wired) -> Non
     late(seated, EVERYBODY, ("p2",))
 
 
+def test_charlie_follows_who_waits_for_whom(seated: Wired) -> None:
+    """He waits longest, and for p3 only; but p3 waits for p1, and p1 for p2."""
+    seated.expect(CHARLIE, "Hi", ("p3",))
+    seated.pump(12, seconds=0.25)
+    seated.expect("p3", "Secret", ("p1",), whispered=True)
+    seated.expect("p1", "Secret", ("p2",), whispered=True)
+    seated.pump(20, seconds=0.25)
+    late(seated, EVERYBODY, ("p2",))
+
+
+def test_two_who_wait_for_each_other_are_both_named(seated: Wired) -> None:
+    seated.expect("p1", "Secret", ("p2",), whispered=True)
+    seated.expect("p2", "Secret", ("p1",), whispered=True)
+    seated.pump(30, seconds=0.25)
+    assert isinstance(error := seated.errors["p3"], DeadlinePassed)
+    assert set(error.waited_for) <= {"p1", "p2"}
+
+
+def test_charlie_waits_anew_for_each_party_that_comes(wired: Wired) -> None:
+    wired.join(CHARLIE)
+    for name in ("p1", "p2", "p3"):
+        wired.pump(16, seconds=0.25)
+        wired.join(name)
+    assert not wired.errors
+    assert set(wired.answers) == set(EVERYBODY)
+
+
 def test_progress_moves_the_deadline(seated: Wired) -> None:
     seated.expect(CHARLIE, "Hi", ("p1", "p2", "p3"))
     for name in ("p1", "p2"):
@@ -532,6 +609,13 @@ def test_a_party_that_breaks_down_is_named_and_its_error_stays_at_home(seated: W
     ends(seated, RunFailed)
     for name in ("p1", "p3", CHARLIE):
         assert seated.errors[name].message.startswith("p2 left")
+
+
+def test_who_leaves_cannot_say_that_another_left(seated: Wired) -> None:
+    abort = Abort(reason="left", blamed=("p2",), by="p2")
+    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", encode(abort, CHARLIE)))
+    seated.pump(3)
+    assert seated.errors["p3"].message.startswith("p1 left")
 
 
 def test_a_charlie_that_breaks_down_is_named(seated: Wired) -> None:
