@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.model import Model
+from masquerade_core.model import Model, Shares
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.table import Table
@@ -79,7 +79,13 @@ class Run:
     @property
     def total(self) -> tuple[int, ...]:
         """K w^s on the grid."""
-        return self.model.shares.total()
+        return self.shares.total()
+
+    @property
+    def shares(self) -> Shares:
+        """What was published."""
+        assert self.model.shares is not None
+        return self.model.shares
 
 
 def run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Run:

@@ -253,12 +253,11 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
     return pool.freshen(a_i + r_i, lead)
 
 
-def _open_published(raw: bytes, study: Study, modulus: int, layout: Packing) -> Model:
+def _read_published(raw: bytes, study: Study, modulus: int, layout: Packing) -> Shares:
     width = (modulus.bit_length() + 7) // 8
     values = numbers(raw, width, (study.K + 1) * layout.count, CHARLIE)
     rows = {name: values[i * layout.count : (i + 1) * layout.count] for i, name in enumerate((*study.names, CHARLIE))}
-    shares = Shares(rows, modulus, layout, study.K, FRACTION_BITS)
-    return Model(shares.open(), shares)
+    return Shares(rows, modulus, layout, study.K, FRACTION_BITS)
 
 
 # --- The parties ---------------------------------------------------------------
@@ -413,11 +412,11 @@ async def _stage_3(
     await seat.release("shares", study.privacy.epsilon, study.privacy.delta)
     await seat.send(CHARLIE, Share(share=raw))
     published = await seat.receive(Published, CHARLIE)
-    model = _open_published(published.shares, study, zeta.n, layout)
-    if model.shares.values[seat.me] != mine:
+    shares = _read_published(published.shares, study, zeta.n, layout)
+    if shares.values[seat.me] != mine:
         msg = f"charlie published another share of {seat.me} than it had sent"
         raise ProtocolViolation(msg, peer=CHARLIE)
-    return model
+    return Model(shares.open(), shares)
 
 
 # --- Charlie -------------------------------------------------------------------
@@ -491,7 +490,8 @@ async def charlie(seat: Seat, study: Study) -> Model:
     shares = await seat.gather(Share, study.names)
     rows = [pack_numbers(numbers(shares[name].share, width, layout.count, name), width) for name in study.names]
     published = b"".join((*rows, pack_numbers(mine, width)))
-    model = _open_published(published, study, N, layout)
+    released = _read_published(published, study, N, layout)
+    model = Model(released.open(), released)
     await seat.broadcast(Published(shares=published))
     return model
 

@@ -89,7 +89,7 @@ def predict(model: Path | str | SavedModel, records: Path | str) -> Prediction:
     Pathak, Rane, Raj 2010, section 3.3: -1 where sigma(w.x) <= 1/2, else +1.
     """
     saved = model if isinstance(model, SavedModel) else load_model(model)
-    w = np.array(saved.shares.open())
+    w = np.array(saved.weights)
     X = load_records(records, saved.encoder)
     margins = X @ w
     return Prediction(predict_labels(X, w), 0.5 * (1 + np.tanh(margins / 2)), saved)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from masquerade_core.study import Label, Study
 __all__ = ["Model", "SavedModel", "Shares", "model_from_json", "model_to_json"]
 
 _KIND = "masquerade model 1"
+_RELEASES = {"shares": True, "weights": False}  # whether there are shares to add up
 _HINT = "take the model.json that the run left in its directory"
 
 
@@ -110,12 +112,12 @@ class Model:
     ----------
     weights : tuple of float
         w^s, d coordinates in the encoder's order.
-    shares : Shares
-        What was published; ``shares.open()`` gives the weights.
+    shares : Shares or None
+        What was published, where the release is shares; ``shares.open()`` gives the weights.
     """
 
     weights: tuple[float, ...]
-    shares: Shares
+    shares: Shares | None
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,10 @@ class SavedModel:
 
     Parameters
     ----------
-    shares : Shares
-        ``shares.open()`` gives the d weights; a file's own copy of them is for people and is not trusted.
+    weights : tuple of float
+        d weights. Where shares were published, their sum: the file's own copy of it is for people and is not trusted.
+    shares : Shares or None
+        What was published, where the release is shares.
     encoder : Encoder
         Turns a record into d coordinates.
     label : Label
@@ -136,7 +140,8 @@ class SavedModel:
         The wish.
     """
 
-    shares: Shares
+    weights: tuple[float, ...]
+    shares: Shares | None
     encoder: Encoder
     label: Label
     study: str
@@ -157,8 +162,9 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "delta": study.privacy.delta,
         "label": study.label.model_dump(mode="json"),
         "encoder": Encoder.from_study(study).to_json(),
+        "release": "weights" if model.shares is None else "shares",
         "weights": dict(zip(study.coordinates, model.weights, strict=True)),
-        "shares": model.shares.to_json(),
+        **({} if model.shares is None else {"shares": model.shares.to_json()}),
     }
 
 
@@ -174,8 +180,10 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
         raise BadInput("this is not a model that this program wrote", _HINT)
     try:
         texts = {key: str(data[key]) for key in ("study", "protocol", "run_id")}
+        shares = Shares.from_json(data["shares"]) if _RELEASES[data["release"]] else None
         saved = SavedModel(
-            shares=Shares.from_json(data["shares"]),
+            weights=shares.open() if shares is not None else _weights(data["weights"]),
+            shares=shares,
             encoder=Encoder.from_json(data["encoder"]),
             label=Label.model_validate(data["label"]),
             epsilon=float(data["epsilon"]),
@@ -184,8 +192,13 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise BadInput("the model file lacks a part of what this program writes", _HINT) from error
-    if saved.shares.packing.length != saved.encoder.d:
-        raise BadInput(
-            f"the model file has {saved.shares.packing.length} weights for {saved.encoder.d} coordinates", _HINT
-        )
+    if len(saved.weights) != saved.encoder.d:
+        raise BadInput(f"the model file has {len(saved.weights)} weights for {saved.encoder.d} coordinates", _HINT)
     return saved
+
+
+def _weights(named: Mapping[str, Any]) -> tuple[float, ...]:
+    weights = tuple(float(value) for value in named.values())
+    if not all(map(isfinite, weights)):
+        raise ValueError("a weight is not finite")
+    return weights

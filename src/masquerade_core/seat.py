@@ -25,7 +25,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.messages import PARTIES, Message, Whisper
 
-__all__ = ["Effect", "Join", "Once", "Receive", "Release", "Seat", "Send", "Stage"]
+__all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -89,6 +89,15 @@ class Release(Effect):
     delta: float
 
 
+@dataclass(frozen=True)
+class Progress(Effect):
+    """``done`` of ``of`` rounds are over; ``iterate`` is the public classifier of this moment, where there is one."""
+
+    done: int
+    of: int
+    iterate: tuple[float, ...]
+
+
 class Seat:
     """One participant's place at the table.
 
@@ -143,6 +152,10 @@ class Seat:
     async def stage(self, name: str) -> None:
         """Say which of the paper's stages begins."""
         await Stage(name)
+
+    async def progress(self, done: int, of: int, iterate: tuple[float, ...] = ()) -> None:
+        """Say how far a long stage has come."""
+        await Progress(done, of, iterate)
 
     async def once(self, label: str, compute: Callable[[Rng], T]) -> T:
         """Run ``compute(rng)`` one time per run and keep its result.

@@ -13,7 +13,7 @@ from typing import Any
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.rng import Rng, SystemRng
-from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
+from masquerade_core.seat import Effect, Join, Once, Progress, Receive, Release, Seat, Send, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_core.wire.frames import RUN_BYTES, Endpoint
@@ -74,6 +74,8 @@ class Table:
         All frames that reached or left Charlie, in order.
     stages : list of (str, str)
         (participant, stage) in the order in which they began.
+    progress : list of (str, Progress)
+        What the roles said of their rounds, in order.
     releases : list of (str, Release)
         The budget debits.
     """
@@ -94,6 +96,7 @@ class Table:
         self._players: dict[str, _Player] = {}
         self.passed: list[Passed] = []
         self.stages: list[tuple[str, str]] = []
+        self.progress: list[tuple[str, Progress]] = []
         self.releases: list[tuple[str, Release]] = []
 
     def seat(self, name: str) -> Seat:
@@ -159,6 +162,8 @@ class Table:
                 return all(key is not None for _, key in keys), tuple(keys)
             case Stage(stage):
                 self.stages.append((name, stage))
+            case Progress() as progress:
+                self.progress.append((name, progress))
             case Release() as release:
                 self.releases.append((name, release))
         return True, None

@@ -169,6 +169,7 @@ def test_daves_labels_are_those_computed_in_the_clear(shell: Shell, study: Path,
     rows = list(csv.DictReader(answer.out.splitlines()))
     loaded = Study.load(study, in_memory=True)
     saved = masquerade.load_model(model)
+    assert saved.shares is not None
     K, N = loaded.K, saved.shares.modulus
     total = saved.shares.packing.unpack([sum(c) % N for c in zip(*saved.shares.values.values(), strict=True)], N)
     w = np.array(total) / (K << saved.shares.fraction_bits)
@@ -313,4 +314,5 @@ def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
     simulation = masquerade.simulate(loaded, data, seed=1)
     assert len(simulation.model.weights) == loaded.d
     assert simulation.result["watermark"] == WATERMARK
+    assert simulation.model.shares is not None
     assert simulation.model.shares.open() == simulation.model.weights

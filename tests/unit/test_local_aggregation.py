@@ -61,7 +61,7 @@ def test_every_participant_opens_the_same_classifier() -> None:
     study = make_study(3, 4, lead=1)
     r = run(study, make_data(study, [15, 12, 20]))
     assert len({model.weights for model in r.results.values()}) == 1
-    assert list(r.model.shares.values) == ["p0", "p1", "p2", CHARLIE]
+    assert list(r.shares.values) == ["p0", "p1", "p2", CHARLIE]
 
 
 def _selected_size(sizes: tuple[int, ...], lead: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -124,7 +124,7 @@ def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.Monkey
     records.write_text("\n".join(lines) + "\n")
 
     saved = model_from_json(json.loads(json.dumps(model_to_json(r.model, study, r.table.run_id))))
-    labels = predict_labels(load_records(records, saved.encoder), np.array(saved.shares.open()))
+    labels = predict_labels(load_records(records, saved.encoder), np.array(saved.weights))
 
     w = _weights(r).sum(axis=0) + np.array(drawn[25], dtype=float) / 2**la.FRACTION_BITS
     X = np.round(rows, 6)
@@ -201,14 +201,14 @@ def test_published_shares_are_uniform() -> None:
     values = []
     runs = [run(study, make_data(study, (12, 13, 14))) for _ in range(12)]
     for r in runs:
-        for row in r.model.shares.values.values():
-            values += [v / r.model.shares.modulus for v in row]
+        for row in r.shares.values.values():
+            values += [v / r.shares.modulus for v in row]
     assert stats.kstest(values, "uniform").pvalue > 1e-6
     low = np.bincount([int(v * 2**20) % 16 for v in values], minlength=16)
     assert stats.chisquare(low).pvalue > 1e-6
     # The test can fail: a packed classifier without its blind is far from uniform.
     layout = la.packing(study)
-    modulus = runs[0].model.shares.modulus
+    modulus = runs[0].shares.modulus
     bare = [v % modulus / modulus for w in _weights(runs[0]).tolist() for v in layout.pack(la._encode_weights(w))]
     assert stats.kstest(bare, "uniform").pvalue < 1e-3
 

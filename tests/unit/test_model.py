@@ -133,19 +133,19 @@ def saved() -> dict[str, Any]:
 
 def test_a_model_goes_through_its_file(saved: dict[str, Any]) -> None:
     model = model_from_json(saved)
-    assert model.shares.open() == shared(VECTOR).open()
+    assert model.weights == shared(VECTOR).open()
     assert (model.study, model.protocol, model.run_id) == ("test", "local-aggregation", RUN.hex())
     assert (model.epsilon, model.delta) == (1.0, 1e-5)
-    assert list(saved["weights"].values()) == list(model.shares.open())
+    assert list(saved["weights"].values()) == list(model.weights)
 
 
 def test_the_files_own_copy_of_the_weights_is_not_trusted(saved: dict[str, Any]) -> None:
     saved["weights"] = dict.fromkeys(saved["weights"], 77.0)
-    assert model_from_json(saved).shares.open() == shared(VECTOR).open()
+    assert model_from_json(saved).weights == shared(VECTOR).open()
 
 
 @pytest.mark.parametrize(
-    "key", ["kind", "study", "protocol", "run_id", "epsilon", "delta", "label", "encoder", "shares"]
+    "key", ["kind", "study", "protocol", "run_id", "epsilon", "delta", "label", "encoder", "release", "shares"]
 )
 def test_a_file_that_lacks_a_part_is_bad_input(saved: dict[str, Any], key: str) -> None:
     for wrong in ({k: v for k, v in saved.items() if k != key}, {**saved, key: None}):
@@ -153,6 +153,16 @@ def test_a_file_that_lacks_a_part_is_bad_input(saved: dict[str, Any], key: str) 
             continue
         with pytest.raises(BadInput):
             model_from_json(wrong)
+
+
+def test_a_model_whose_release_is_its_weights_goes_through_json() -> None:
+    study = make_study(3, 5)
+    weights = (0.5, -1.25, 1e-9, 3.0, 0.0)
+    text = json.dumps(model_to_json(Model(weights, None), study, RUN))
+    model = model_from_json(json.loads(text))
+    assert (model.weights, model.shares) == (weights, None)
+    with pytest.raises(BadInput):
+        model_from_json({**json.loads(text), "weights": {"x": float("inf")}})
 
 
 def test_weights_for_other_coordinates_are_bad_input(saved: dict[str, Any]) -> None:
