@@ -5,9 +5,11 @@ takes a secret, and a ciphertext enters a message only as :class:`Ciphertexts`, 
 :class:`~masquerade_core.crypto.paillier.Fresh` values that are used up by it.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Never
 
+from gmpy2 import gcd
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
@@ -65,6 +67,27 @@ class Ciphertexts:
         raw = b"".join(f.use().to_bytes(key.ciphertext_bytes, "big") for f in fresh)
         return cls(raw, recipient, key)
 
+    @classmethod
+    def total(cls, received: Mapping[str, "Ciphertexts"], key: PublicKey, count: int, recipient: str) -> "Ciphertexts":
+        """Multiply what several senders encrypted: E(sum of their plaintexts), for ``recipient``.
+
+        The product needs no obfuscator of its own: it bears those of all its factors, of which no two come from one
+        sender. It is sound for plaintexts that are masked, so that a product of too few shows nothing.
+
+        Raises
+        ------
+        ProtocolViolation
+            A sender's fault: a wrong number of bytes, or a value outside Z*_{N^2}.
+        """
+        width, products = key.ciphertext_bytes, [1] * count
+        for peer, vector in received.items():
+            values = vector.residues(key, count, peer)
+            products = [product * value % key.mod_n2 for product, value in zip(products, values, strict=True)]
+        if any(gcd(product, key.mod_n) != 1 for product in products):
+            for peer, vector in received.items():
+                vector.read(key, count, peer)  # raises for the one whose value shares a factor with N
+        return cls(b"".join(int(p).to_bytes(width, "big") for p in products), recipient, key)
+
     def take(self, recipient: str) -> bytes:
         """Hand over the bytes, once, for a send to ``recipient``.
 
@@ -87,13 +110,23 @@ class Ciphertexts:
         ProtocolViolation
             The sender's fault: a wrong number of bytes, or a value outside Z*_{N^2}.
         """
+        return tuple(key.read(value, peer) for value in self.residues(key, count, peer))
+
+    def residues(self, key: PublicKey, count: int, peer: str) -> tuple[int, ...]:
+        """Return ``count`` residues below N^2; that they are units is for the caller to check."""
         width = key.ciphertext_bytes
         if len(self._raw) != count * width:
             msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts where {count} of {width} bytes belong"
             raise ProtocolViolation(msg, peer=peer)
-        return tuple(
-            key.read(int.from_bytes(self._raw[i : i + width], "big"), peer) for i in range(0, count * width, width)
-        )
+        values = tuple(int.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
+        if not all(0 < value < key.mod_n2 for value in values):
+            msg = f"{peer} sent a number that is no ciphertext under this key"
+            raise ProtocolViolation(msg, peer=peer)
+        return values
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the bytes on the wire: a receipt for them."""
+        return hashlib.sha256(self._raw).digest()
 
     def __len__(self) -> int:
         """Return the length on the wire in bytes."""

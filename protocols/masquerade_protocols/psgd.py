@@ -1,0 +1,297 @@
+"""PSGD: gradient descent on the sum of everybody's noisy gradients, every round under encryption.
+
+Rajkumar and Agarwal, "A Differentially Private Stochastic Gradient Descent Algorithm for Multiparty Classification",
+AISTATS 2012: Algorithm 1 (the third party), Procedure 2 (computeSlack), Procedure 3 (a party), with the secure sum that
+Theorem 4.2 asks for. ``noisy-gradient`` and ``decaying-budget`` are the two attempts of its section 3.2 that the paper
+rejects; they are kept as baselines. For K parties, T rounds, d coordinates in m plaintexts, keys of n bits::
+
+    party P_k                                    Charlie                          lead P_L (one of the parties)
+      |============ join: everybody's box key of this run, signed =================|
+      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
+      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
+      |                       one secure sum: N = sum of N_k; no N_k is seen       |
+      | draw eta^k once, rho_1^k .. rho_T^k       |                                |
+      |                       T secure sums: sum_k (grad G_k(w_t) + rho_t^k + eta^k)
+      | w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t), by everybody alike     |
+
+See :mod:`masquerade_protocols.secure_sum` for the messages of a sum. The iterate is public, and everybody computes it
+from the opened sums, so Charlie can ask for a gradient at no other point than the one that follows.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, partial
+from math import ceil
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.learning.gradients import gradient_sum, step_sizes
+from masquerade_core.learning.losses import loss_of
+from masquerade_core.model import Model
+from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound, l2_laplace, l2_tail_bound
+from masquerade_core.privacy.objective import compute_slack, noise_sigma, sigma_share
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study, as_fraction
+from masquerade_protocols.secure_sum import add_up, learn_key, set_up
+
+__all__ = [
+    "FRACTION_BITS",
+    "Parameters",
+    "Schedule",
+    "charlie",
+    "check",
+    "decaying",
+    "layout",
+    "noisy",
+    "party",
+    "psgd",
+]
+
+FRACTION_BITS = 28  # F: gradients and noise are integers in units of 2^-F
+_RECORDS_BITS = 32  # of a party's N_k
+
+_Array = NDArray[np.float64]
+_Noise = tuple[tuple[int, ...], ...]
+
+
+class Parameters(BaseModel):
+    """The study's ``[protocol]`` section.
+
+    ``rounds`` is T. The steps are z_t = a/(t0 + t), which satisfy Algorithm 1's two conditions; what is not given suits
+    the objective (:func:`~masquerade_core.learning.gradients.step_sizes`).
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+    rounds: Annotated[int, Field(ge=1, le=100_000, description="T, how many rounds")] = 100
+    a: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="of the steps a/(t0 + t)")] = None
+    t0: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="of the steps a/(t0 + t)")] = None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The noise of one run; what the three variants differ in, once N is known.
+
+    Parameters
+    ----------
+    Delta : Fraction
+        Extra curvature.
+    beta : callable
+        beta_t of rho_t's density exp(-beta_t |x|_2), t = 0, 1, ...
+    sigma : Fraction
+        sigma*, the standard deviation of a coordinate of sum_k eta^k; 0 where there is no eta.
+    """
+
+    Delta: Fraction
+    beta: Callable[[int], Fraction]
+    sigma: Fraction
+
+
+Variant = Callable[[Study, int], Schedule]
+
+
+def _beta(study: Study, epsilon: Fraction) -> Fraction:
+    """Beta = epsilon/(2 L): Proposition 3.1 and equation (10)."""
+    return epsilon / (2 * loss_of(study.model.loss).L)
+
+
+def psgd(study: Study, N: int) -> Schedule:
+    """Algorithm 1: eta^k once and rho_t^k in every round, both at eps~, which is what Procedure 3 is given."""
+    slack = compute_slack(study.privacy.epsilon, study.model.regularization, N, loss_of(study.model.loss).c)
+    sigma = noise_sigma(study.d, slack.epsilon, study.privacy.delta)
+    beta = _beta(study, slack.epsilon)
+    return Schedule(slack.Delta, lambda _: beta, sigma)
+
+
+def noisy(study: Study, _N: int) -> Schedule:
+    """Section 3.2, attempt 1: rho_t^k at epsilon in every round, and nothing else; T rounds cost T epsilon."""
+    beta = _beta(study, as_fraction(study.privacy.epsilon))
+    return Schedule(Fraction(0), lambda _: beta, Fraction(0))
+
+
+def decaying(study: Study, _N: int) -> Schedule:
+    """Section 3.2: epsilon_t = epsilon/2^t for t = 1, 2, ...: epsilon in all, and gradients that drown in noise."""
+    beta = _beta(study, as_fraction(study.privacy.epsilon))
+    return Schedule(Fraction(0), lambda t: beta / 2 ** (t + 1), Fraction(0))
+
+
+# --- What follows from public numbers alone -------------------------------------
+
+
+def _parameters(study: Study) -> Parameters:
+    return Parameters.model_validate(study.protocol)
+
+
+def check(study: Study, variant: Variant = psgd) -> None:
+    """Refuse what can be known to fail before anybody joins.
+
+    What N decides is checked at N = K min_records, where Delta and the noise are largest.
+
+    Raises
+    ------
+    BadInput
+        Steps that diverge, a delta without Gaussian noise, or noise that fits no plaintext.
+    """
+    fewest = study.K * study.study.min_records
+    descent = _Descent(study, fewest, variant)
+    for t in {0, descent.rounds - 1}:
+        layout(study, descent.schedule, fewest, t)
+
+
+def _count_layout(study: Study) -> Packing:
+    """Lay out the sum of sizes."""
+    return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
+
+
+def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
+    """Lay out round t: N gradients of length L at most, and the noise of K parties but for a chance of 2^-60 a draw.
+
+    Raises
+    ------
+    BadInput
+        No slot of a plaintext is wide enough.
+    """
+    gradients = ceil(N * loss_of(study.model.loss).L * (1 << FRACTION_BITS)) + study.K
+    bound = gradients + study.K * _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
+    slots = Packing(study.d, bound, study.crypto.key_bits)
+    if not slots.fits:
+        raise BadInput(
+            f"round {t} needs slots of {slots.width} bits, for which a key of {study.crypto.key_bits} bits has no room",
+            "ask for fewer rounds, a larger epsilon or a longer key",
+        )
+    return slots
+
+
+@cache
+def _largest_noise(beta: Fraction, sigma: Fraction, K: int, d: int) -> int:
+    """One party's noise of one round, in units of 2^-F."""
+    unit = Fraction(1 << FRACTION_BITS)
+    eta = gaussian_tail_bound(sigma_share(sigma, K), d, unit) if sigma else 0
+    return l2_tail_bound(beta, d, unit) + eta
+
+
+def _encode_gradient(gradient: _Array, n: int, L: Fraction) -> tuple[int, ...]:
+    """Clip to norm n L, which only rounding could exceed, and round to the grid of 2^-F."""
+    norm = float(np.linalg.norm(gradient))
+    clipped = gradient * min(1.0, float(n * L) / norm) if norm > 0 else gradient
+    return tuple(round(v * 2**FRACTION_BITS) for v in clipped.tolist())
+
+
+def _fingerprint(w: _Array) -> bytes:
+    return hashlib.sha256(w.tobytes()).digest()
+
+
+class _Descent:
+    """Algorithm 1's iterate, which everybody computes alike from the opened sums."""
+
+    def __init__(self, study: Study, N: int, variant: Variant) -> None:
+        chosen, loss, lam = _parameters(study), loss_of(study.model.loss), study.model.regularization
+        self.schedule = variant(study, N)
+        self.rounds = chosen.rounds
+        self.w = np.zeros(study.d)
+        self._N = N
+        self._curvature = lam + float(self.schedule.Delta)
+        self._z = step_sizes(float(loss.c), lam, float(self.schedule.Delta), a=chosen.a, t0=chosen.t0)
+
+    def step(self, t: int, sums: tuple[int, ...]) -> None:
+        """w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t)."""
+        gradient = np.array([v / (1 << FRACTION_BITS) for v in sums]) / self._N
+        self.w = self.w - self._z(t) * (gradient + self._curvature * self.w)
+
+    def model(self) -> Model:
+        """Return w_T."""
+        return Model(tuple(self.w.tolist()), None)
+
+
+# --- The parties ------------------------------------------------------------------
+
+
+async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd) -> Model:
+    """Party P_k (Procedure 3), the lead included.
+
+    Raises
+    ------
+    ProtocolViolation
+        Another participant's fault; it is named where that can be known.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    await seat.join()
+    await seat.stage("keys")
+    adder = await set_up(seat, study)
+    await adder.fill(1)
+    (N,) = await adder.open_sum(_count_layout(study), [len(data.y)], b"N")
+    descent = _Descent(study, N, variant)
+
+    # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
+    await seat.stage("noise")
+    T, slots = descent.rounds, [layout(study, descent.schedule, N, t) for t in range(descent.rounds)]
+    noise = await _draw_noise(seat, study, descent.schedule, T)
+    await adder.fill(sum(s.count for s in slots))
+
+    await seat.stage("rounds")
+    await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    for t in range(T):
+        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w))
+        noisy_gradient = [g + v for g, v in zip(gradient, noise[t], strict=True)]
+        descent.step(t, await adder.open_sum(slots[t], noisy_gradient, _fingerprint(descent.w)))
+        await seat.progress(t + 1, T)
+    return descent.model()
+
+
+def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng) -> tuple[int, ...]:
+    """Grad G_k(w_t), equation (8), on the grid."""
+    loss = loss_of(study.model.loss)
+    return _encode_gradient(gradient_sum(data.X, data.y, w, loss), len(data.y), loss.L)
+
+
+async def _draw_noise(seat: Seat, study: Study, schedule: Schedule, T: int) -> _Noise:
+    """Draw eta^k once, of variance sigma*^2/K a coordinate, and rho_t^k for each round; entry t is for round t."""
+    unit = Fraction(1 << FRACTION_BITS)
+
+    def draw_eta(rng: Rng) -> tuple[int, ...]:
+        return tuple(gaussian(rng, sigma_share(schedule.sigma, study.K), study.d, unit))
+
+    def draw_rho(rng: Rng) -> _Noise:
+        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(T))
+
+    eta = await seat.once("eta", draw_eta) if schedule.sigma else (0,) * study.d
+    rho = await seat.once("rho", draw_rho)
+    return tuple(tuple(r + e for r, e in zip(rho_t, eta, strict=True)) for rho_t in rho)
+
+
+# --- Charlie ------------------------------------------------------------------------
+
+
+async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
+    """Charlie, Algorithm 1's third party: he sees K ciphertexts and one sum a round, and the iterates as all do.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party's fault; it is named where that can be known.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    await seat.join()
+    await seat.stage("keys")
+    key = await learn_key(seat, study)
+    (N,) = await add_up(seat, study, key, _count_layout(study), 0)
+    if N < study.K:
+        raise LocalProtocolError("the sum of sizes is smaller than the number of parties")
+    descent = _Descent(study, N, variant)
+    await seat.stage("rounds")
+    for t in range(descent.rounds):
+        slots = layout(study, descent.schedule, N, t)
+        descent.step(t, await add_up(seat, study, key, slots, t + 1))
+        await seat.progress(t + 1, descent.rounds, tuple(descent.w.tolist()))
+    return descent.model()
