@@ -62,7 +62,9 @@ class Stats:
         self.seconds = 0.0
 
     def stage(self, name: str) -> None:
-        """Close the stage before and begin the next."""
+        """Close the stage before and begin the next, if it is another."""
+        if self._open and self.stages[-1].name == name:
+            return
         self.end()
         self.stages.append(StageCost(name))
         self._open = True
@@ -82,7 +84,7 @@ class Stats:
     def count(self, size: int) -> None:
         """Count one frame of ``size`` bytes."""
         if not self.stages:
-            self.stage("start")
+            self.stage(JOINING)
         self.stages[-1].messages += 1
         self.stages[-1].bytes += size
 

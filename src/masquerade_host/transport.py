@@ -210,22 +210,26 @@ class CharlieSocket:
     def send(self, name: str, data: bytes) -> None:
         """Send a frame to a party, now or when its connection takes it."""
         self._outbox[name].append(data)
-        self.flush()
+        self._offer(name)
 
     def flush(self) -> None:
         """Offer ZeroMQ what waits."""
-        for name, route in self._routes.items():
-            waiting = self._outbox[name]
-            while waiting:
-                try:
-                    self._router.send_multipart((route, waiting[0]), zmq.NOBLOCK)
-                except zmq.ZMQError as error:
-                    if error.errno == errno.EHOSTUNREACH:
-                        self._gone.add(name)
-                    elif error.errno != errno.EAGAIN:
-                        raise
-                    break
-                waiting.popleft()
+        for name, waiting in self._outbox.items():
+            if waiting:
+                self._offer(name)
+
+    def _offer(self, name: str) -> None:
+        waiting, route = self._outbox[name], self._routes.get(name)
+        while waiting and route is not None:
+            try:
+                self._router.send_multipart((route, waiting[0]), zmq.NOBLOCK)
+            except zmq.ZMQError as error:
+                if error.errno == errno.EHOSTUNREACH:
+                    self._gone.add(name)
+                elif error.errno != errno.EAGAIN:
+                    raise
+                return
+            waiting.popleft()
 
     def close(self, linger: int) -> None:
         """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
@@ -239,7 +243,9 @@ def _numeric_host(host: str) -> str:
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(host))
     try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][4][0])
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # A party looks a name up as IPv4, so where both are known it is IPv4 that it will come to.
+        return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
     except OSError as error:
         raise BadInput(
             f"the name {host} is not known here, so Charlie cannot listen at it",
