@@ -1,0 +1,127 @@
+"""The privacy statement of the gradient protocols: what Rajkumar and Agarwal claim, and what is provable of a run.
+
+Every view is the view of the transcript: the iterates are public, so whoever sees the run's outcome at all may have
+seen all T opened sums. What is proved here is plain composition of the rounds; it is not sharp.
+"""
+
+import math
+
+from masquerade_core.privacy.claims import NONE, NOT_ASSESSED, Claim
+from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
+
+__all__ = ["gradient_statement"]
+
+_NEIGHBOURS = "replace one record, all sizes fixed"
+_SOURCE = "Rajkumar and Agarwal 2012, Proposition 3.1 for a round; basic composition of T rounds"
+_NO_COLLUSION = "nothing: the paper assumes a secure sum"
+_ASSUMPTIONS = (
+    "everybody follows the protocol",
+    "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
+    "N, the number of all records, is published as it is; sizes are not covered by epsilon",
+    "the model is released once; every further run over the same records adds its own epsilon",
+)
+_PARTY_TEXT = "Whether a party's data as a whole can be recognised is not worked out: noise is sized for one record."
+
+
+def gradient_statement(
+    *, name: str, K: int, eps: float, delta: float, rounds: int, colluders: int
+) -> tuple[Claim, ...]:
+    """Return the statement for ``psgd``, ``noisy-gradient`` or ``decaying-budget``.
+
+    A record moves one round's sum by at most 2 L in L2 norm (Proposition 3.1), and every honest party adds rho_t of
+    density exp(-beta_t |x|_2) with beta_t = eps_t/(2 L). So the round is eps_t-private in the pure sense, for which one
+    honest party's rho is enough, and T rounds add up to sum_t eps_t. eta adds nothing to this bound: it is the same in
+    every round, so differences of rounds are free of it. The paper's own bound for psgd holds for the point that the
+    descent approaches, and the descent's path is public.
+
+    Parameters
+    ----------
+    name : str
+        The protocol.
+    K : int
+        Parties.
+    eps, delta : float
+        The study's wish; eps~ <= eps is what the noise of psgd gets.
+    rounds : int
+        T.
+    colluders : int
+        Parties that may side with Charlie.
+    """
+    total = eps if name == "decaying-budget" else rounds * eps
+    lost = _lost(eps, rounds + (name == "psgd"))
+    paper = {
+        "psgd": f"probabilistic, epsilon = {eps:g}, delta = {delta:g} (Theorem 4.2)",
+        "noisy-gradient": f"epsilon = {eps:g} for one round, {total:g} for {rounds} (section 3.2, attempt 1)",
+        "decaying-budget": f"pure, epsilon = {eps:g} (section 3.2)",
+    }[name]
+    at = eps if name == "decaying-budget" else eps / rounds
+
+    def row(view: str, text: str, *assumptions: str, claimed: str = paper) -> Claim:
+        return Claim(
+            view=view,
+            unit="record",
+            neighbours=_NEIGHBOURS,
+            definition="approximate, computational",
+            claimed=claimed,
+            provable=f"epsilon = {total:g}, delta = {lost:.1e}",
+            epsilon=total,
+            delta=lost,
+            holds_at=f"this noise with epsilon = {at:.4g} in the study",
+            source=_SOURCE,
+            assumptions=(*_ASSUMPTIONS, *assumptions),
+            text=text,
+        )
+
+    t = max(1, colluders)
+    honest = "the noise of one honest party stands" if K - t == 1 else f"the noise of {K - t} honest parties stands"
+    return (
+        row(
+            "released model and all iterates",
+            f"{rounds} noisy sums of gradients are public, and noise that is new in every round averages out. What is "
+            f"proved is that they cost no more than their sum, epsilon = {total:g}. The noise that a party adds alike "
+            "in all rounds is no help in this bound: the difference of two rounds is free of it.",
+        ),
+        row(
+            "Charlie",
+            "Charlie sees ciphertexts and the sums that everybody sees; he cannot ask for a gradient anywhere else.",
+            "Charlie colludes with nobody, and cannot break the lead's Paillier key",
+        ),
+        row(
+            "one party",
+            "A party knows its own records and noise; the others' noise stands. The lead opens sums, never a part.",
+            "the party colludes with nobody",
+        ),
+        row(
+            "Charlie with the lead",
+            "They hold the key and every ciphertext. Each contribution is masked with numbers unknown to them, so they "
+            "see the sum of the others' contributions, with the others' noise.",
+            "another party is honest",
+            claimed=_NO_COLLUSION,
+        ),
+        row(
+            f"Charlie with {t} {'party' if t == 1 else 'parties'}",
+            f"They take their own noise off; {honest}, and one party's is enough for this bound.",
+            "at least one party is honest",
+            claimed=_NO_COLLUSION,
+        ),
+        Claim(
+            view="released model",
+            unit="party",
+            neighbours="replace all records of one party, all sizes fixed",
+            definition=NONE,
+            claimed="nothing",
+            provable=NOT_ASSESSED,
+            epsilon=None,
+            delta=None,
+            holds_at=NOT_ASSESSED,
+            source=NOT_ASSESSED,
+            assumptions=(),
+            text=_PARTY_TEXT,
+        ),
+    )
+
+
+def _lost(eps: float, draws: int) -> float:
+    """Return delta, which adds up over draws: each one's cut-off and distance from its law, on both neighbours."""
+    each = (2.0**-TAIL_BITS + 2.0**-L2_TV_BITS) * (1 + math.exp(min(eps, 700.0)))
+    return min(1.0, draws * each)
