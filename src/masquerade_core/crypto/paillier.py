@@ -14,8 +14,8 @@ Arithmetic runs on GMP through gmpy2, which is at the floor; speed comes from fe
 
 References
 ----------
-Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, International Journal of Information Security 9 (2010), section 4.2 (p = q = 3 mod 4, h =
--x^2).
+Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, International Journal of Information Security 9 (2010), section 4.2
+(p = q = 3 mod 4, h = -x^2).
 """
 
 import hashlib
