@@ -18,7 +18,7 @@ from masquerade_core.errors import (
     ProtocolViolation,
     RunFailed,
 )
-from masquerade_core.seat import Effect, Join, Receive, Release, Send, Stage
+from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode, unpack_strict
 from masquerade_core.wire.frames import Frame
@@ -29,6 +29,7 @@ from masquerade_host.stats import JOINING, Observer, Stats
 __all__ = ["Link", "Session", "error_of", "frames_were_lost", "listed"]
 
 _MAX_UNDELIVERED = 64  # frames of one source that nobody has asked for yet
+_NEWS_EVERY = 0.5  # seconds between two words about a long stage's progress
 _NOTHING = object()
 
 
@@ -64,6 +65,13 @@ class Session(ABC):
     observe : Observer
     clock : callable
         Seconds, monotonic.
+
+    Attributes
+    ----------
+    releases : list of Release
+        The budget debits so far.
+    iterates : list of (int, tuple of float)
+        The public classifiers that the role has told of, each with its round.
     """
 
     def __init__(
@@ -78,6 +86,7 @@ class Session(ABC):
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
         self.releases: list[Release] = []
+        self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self._keys = keys
         self._observe = observe
@@ -88,6 +97,7 @@ class Session(ABC):
         self._progress = clock()
         self._stepped = clock()
         self._next_beat = 0.0
+        self._next_news = 0.0
 
     # --- The role's side ------------------------------------------------------
 
@@ -101,6 +111,9 @@ class Session(ABC):
             case Release():
                 self.releases.append(effect)
                 self._reply(None)
+            case Progress():
+                self._come_so_far(effect)
+                self._reply(None)
             case Send():
                 self._send(effect)
                 self._reply(None)
@@ -112,6 +125,13 @@ class Session(ABC):
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
+
+    def _come_so_far(self, progress: Progress) -> None:
+        self.iterates.append((progress.done, progress.iterate))
+        now = self._clock()
+        if now >= self._next_news or progress.done == progress.of:
+            self._next_news = now + _NEWS_EVERY
+            self._observe("progress", done=progress.done, of=progress.of)
 
     def _reply(self, answer: Any) -> None:
         self._pending = None

@@ -12,7 +12,7 @@ from masquerade_core.errors import (
     RunFailed,
 )
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Join, Release, Stage
+from masquerade_core.seat import Join, Progress, Release, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
@@ -676,6 +676,18 @@ def test_stages_count_what_passes_and_beats_apart(seated: Wired) -> None:
 def test_releases_are_kept(seated: Wired) -> None:
     seated.begin("p1", Release("model", 1.0, 0.0))
     assert seated.parties["p1"].releases == [Release("model", 1.0, 0.0)]
+
+
+def test_a_long_stage_tells_how_far_it_is_but_not_at_every_round(seated: Wired) -> None:
+    for done in range(1, 101):
+        seated.begin("p1", Progress(done, 100, (0.5, done / 7)))
+        assert seated.answers["p1"] is None
+        seated.clock.now += 0.01
+    told = [fields for who, event, fields in seated.events if (who, event) == ("p1", "progress")]
+    assert told[0] == {"done": 1, "of": 100}
+    assert told[-1] == {"done": 100, "of": 100}
+    assert len(told) == 3
+    assert len(seated.parties["p1"].iterates) == 100
 
 
 def test_strangers_are_reported(wired: Wired) -> None:
