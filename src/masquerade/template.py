@@ -9,7 +9,7 @@ from pathlib import Path
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import protocol_of
+from masquerade_protocols import protocol_of, section_of
 
 __all__ = ["Draft", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
 
@@ -157,7 +157,8 @@ class Draft:
             "address": self.address,
             "curator_key": shown(self.curator_key),
         }
-        blocks = [_HEAD.format_map({key: json.dumps(value, ensure_ascii=False) for key, value in values.items()})]
+        words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+        blocks = [_HEAD.format_map({**words, "section": section_of(self.protocol)})]
         blocks += [_feature(feature) for feature in self.features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [
@@ -207,9 +208,7 @@ intercept = {intercept}
 key_bits = {key_bits}
 
 [protocol]
-# Or "l2".
-noise = "laplace"
-
+{section}
 # The column to predict, and which of its two values counts as +1.
 [label]
 name = {label}
