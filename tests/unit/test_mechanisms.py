@@ -104,6 +104,17 @@ def test_l2_noise_points_everywhere_alike() -> None:
     assert stats.spearmanr(np.abs(draws[:, 0]) / norms, norms).pvalue > P_ACCEPT
 
 
+@pytest.mark.parametrize("bits", [60, 600])
+def test_l2_noise_of_any_size_has_digits_down_to_the_last(bits: int) -> None:
+    """Else it would be a multiple of a power of 2, and what it is added to would stand in the remainder."""
+    rng = SimulationRng(14)
+    rows = [l2_laplace(rng, Fraction(1, 2**bits), 4, Fraction(2**28)) for _ in range(300)]
+    last = np.bincount([v % 16 for row in rows for v in row], minlength=16)
+    assert stats.chisquare(last).pvalue > P_ACCEPT
+    norms = np.linalg.norm([[(v >> bits) / 2**28 for v in row] for row in rows], axis=1)
+    assert stats.kstest(norms, stats.gamma(4).cdf).pvalue > P_ACCEPT
+
+
 def test_a_test_of_the_test_independent_coordinates_are_not_l2_noise() -> None:
     draws = np.random.default_rng(11).laplace(size=(4_000, 5))
     norms = np.linalg.norm(draws, axis=1)

@@ -1,8 +1,8 @@
 """Noise: integer vectors on the fixed-point grid, from a seat's bits and nothing else.
 
 * :func:`discrete_laplace` is exact: rational arithmetic, no float anywhere.
-* :func:`l2_laplace` and :func:`gaussian` are drawn in 448-bit arithmetic and rounded; their distance from the law is
-  bounded below.
+* :func:`l2_laplace` and :func:`gaussian` are drawn in arithmetic of 448 bits or more and rounded; their distance from
+  the law is bounded below.
 
 All depend on public numbers and on n_j alone, so they are drawn before a party joins: the time they take, which is
 not constant, falls into no message. The bounds for slots are computed with correctly rounded arithmetic, so that all
@@ -39,6 +39,7 @@ GAUSSIAN_TV_BITS = 60
 
 _LARGEST_SD = 2**150  # grid units; the bound on a Gaussian's total variation is worked out up to here
 _LARGEST_SIZE = 2**30  # the same
+_NORM_BITS = 80  # of a vector's norm in grid units, up to which _UNIFORM_BITS and _PRECISION are enough
 _UNIFORM_BITS = 384
 _PRECISION = 448
 _CHUNK = 512
@@ -142,7 +143,8 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     carries 448 bits. But for events of probability below 2^-62 (one of the 2d + 1 uniforms within 2^-80 of 0 or 1, or
     ||Z|| below 2^-70), every coordinate differs from the one that continuous uniforms would make by less than 2^-180 of
     the vector's norm, which is below 2^80 grid units; the rounded integers then differ only if a coordinate lies within
-    2^-100 of a half-integer.
+    2^-100 of a half-integer. For a larger norm, uniforms and arithmetic get as many bits more. In 448 bits alone, large
+    noise would be a multiple of a power of 2, and what it is added to could be read off the remainder.
 
     References
     ----------
@@ -150,14 +152,15 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     """
     _check_positive(beta)
     _check_positive(scale)
-    source = _Bits(rng)
-    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
+    source, ratio = _Bits(rng), scale / beta
+    norm = -(-64 * d * ratio.numerator // ratio.denominator)  # exceeded less often than once in 2^80 draws
+    more = max(0, norm.bit_length() - _NORM_BITS)
+    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION + more):
         product = gmpy2.mpfr(1)
         for _ in range(d):
-            product *= _uniform(source)
-        normals = _normals(source, d)
+            product *= _uniform(source, _UNIFORM_BITS + more)
+        normals = _normals(source, d, _UNIFORM_BITS + more)
         length = gmpy2.sqrt(sum((z * z for z in normals), gmpy2.mpfr(0)))
-        ratio = scale / beta
         factor = -gmpy2.log(product) * gmpy2.mpq(ratio.numerator, ratio.denominator) / length
         return [int(gmpy2.rint(factor * z)) for z in normals]
 
@@ -205,13 +208,13 @@ def _spread(sigma: Fraction, size: int, scale: Fraction) -> gmpy2.mpq:
     return gmpy2.mpq(spread.numerator, spread.denominator)
 
 
-def _normals(source: _Bits, count: int) -> list[gmpy2.mpfr]:
+def _normals(source: _Bits, count: int, bits: int = _UNIFORM_BITS) -> list[gmpy2.mpfr]:
     """Return independent standard normals by the method of Box and Muller, in the precision of the context."""
     normals: list[gmpy2.mpfr] = []
     turn = 2 * gmpy2.const_pi()
     while len(normals) < count:
-        radius = gmpy2.sqrt(-2 * gmpy2.log(_uniform(source)))
-        sine, cosine = gmpy2.sin_cos(turn * _uniform(source))
+        radius = gmpy2.sqrt(-2 * gmpy2.log(_uniform(source, bits)))
+        sine, cosine = gmpy2.sin_cos(turn * _uniform(source, bits))
         normals += [radius * cosine, radius * sine]
     del normals[count:]
     return normals
@@ -240,9 +243,9 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
     return high
 
 
-def _uniform(source: _Bits) -> gmpy2.mpfr:
-    """Return a number uniform on the multiples of 2^-384 in (0, 1]."""
-    return gmpy2.mpfr(source.bits(_UNIFORM_BITS) + 1) / (1 << _UNIFORM_BITS)
+def _uniform(source: _Bits, bits: int) -> gmpy2.mpfr:
+    """Return a number uniform on the multiples of 2^-bits in (0, 1]."""
+    return gmpy2.mpfr(source.bits(bits) + 1) / (1 << bits)
 
 
 def l2_tail_bound(beta: Fraction, d: int, scale: Fraction, bits: int = TAIL_BITS) -> int:
