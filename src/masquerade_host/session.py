@@ -119,6 +119,8 @@ class Session(ABC):
                 self._reply(None)
             case Join(box_key):
                 self.stats.stage(JOINING)
+                # No clock that the wire shows may have started before: training lasted as long as there are records.
+                self._next_beat = self._clock()
                 self._join(box_key)
             case Receive():
                 self._progress = self._clock()

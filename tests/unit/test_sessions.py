@@ -2,7 +2,7 @@
 
 import pytest
 
-from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey
 from masquerade_core.errors import (
     BadInput,
     CannotConnect,
@@ -14,7 +14,7 @@ from masquerade_core.errors import (
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Join, Progress, Release, Stage
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.bodies import Abort, Beat, Hello, Roster
 from masquerade_host.dialer import Happening
@@ -476,6 +476,31 @@ def late(wired: Wired, names: tuple[str, ...], waited_for: tuple[str, ...]) -> N
 def test_a_quiet_run_with_beats_goes_on_for_ever(seated: Wired) -> None:
     seated.pump(40, seconds=0.5)
     assert not seated.errors
+
+
+def beats_after_hello(training: float) -> list[float]:
+    """When p1's beats leave, counted from its hello, if it has trained for so many seconds."""
+    wired = Wired(World.new(2, deadline=60.0, port=5555))
+    left: list[tuple[float, str]] = []
+
+    def watch(source: str, _to: str, data: bytes) -> tuple[bytes]:
+        if source == "p1":
+            left.append((wired.clock.now, unpack_strict(data[SIGNATURE_BYTES:], "")["kind"]))
+        return (data,)
+
+    wired.tamper = watch
+    wired.pump(round(8 * training), seconds=0.125)  # the process looks at its clocks while its role trains
+    wired.join("p1")
+    wired.pump(80, seconds=0.125)
+    hello = next(now for now, kind in left if kind == "hello")
+    return [now - hello for now, kind in left if kind == "beat"]
+
+
+@pytest.mark.parametrize("training", [0.0, 0.5, 1.375, 3.0])
+def test_the_beats_do_not_tell_how_long_a_party_has_trained(training: float) -> None:
+    beats = beats_after_hello(training)
+    assert len(beats) >= 4
+    assert beats == beats_after_hello(0.25)
 
 
 def test_a_killed_party_is_named_by_all_within_the_deadline(seated: Wired) -> None:
