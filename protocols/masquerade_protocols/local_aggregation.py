@@ -29,7 +29,6 @@ coordinates in m plaintexts, and keys of n bits::
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from math import ceil, isqrt
 from typing import Annotated, Literal
 
@@ -37,12 +36,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.crypto.boxes import ANONYMOUS_OVERHEAD
 from masquerade_core.crypto.comparison import (
-    BITS_BYTES,
-    ITEMS_BYTES,
     POINT_BYTES,
     DeciderKey,
     check_point,
-    evaluate,
 )
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
@@ -59,12 +55,11 @@ from masquerade_core.study import CHARLIE, Study, as_fraction
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
 from masquerade_protocols.joint import toss, zero_share
+from masquerade_protocols.tournament import MODULUS, NUMBER_BITS, answer_matches, find_smallest, rounds
 
-__all__ = ["FRACTION_BITS", "SIZE_BITS", "Parameters", "charlie", "packing", "party"]
+__all__ = ["FRACTION_BITS", "Parameters", "charlie", "packing", "party"]
 
 FRACTION_BITS = 32  # F: weights and noise are integers in units of 2^-F
-SIZE_BITS = 32  # sizes with their tie-break, compared by their low bits
-_M = 1 << (SIZE_BITS + 1)  # sizes are shared modulo 2^33, so that a difference's bit 32 is its sign
 _SHARE_BYTES = 5
 _SEALED_BYTES = _SHARE_BYTES + ANONYMOUS_OVERHEAD
 
@@ -115,20 +110,6 @@ class BlindedShares(Message):
     """Step 1.4, Charlie to the lead: xi(pi2(pi1(a) + r))."""
 
     a: Ciphertexts
-
-
-class MatchBits(Message):
-    """Step 1.6, Charlie to the lead: one round of the tournament, as pairs of slots, with his encrypted bits."""
-
-    pairs: bytes
-    bits: bytes
-
-
-class MatchItems(Message):
-    """Step 1.6, lead to Charlie: the blinded items and the clear bit of each match."""
-
-    items: bytes
-    clear: bytes
 
 
 class Indicator(Message):
@@ -198,11 +179,6 @@ def packing(study: Study) -> Packing:
     return layout
 
 
-def _tie_bits(study: Study) -> int:
-    """Return m = ceil(log2 K)."""
-    return (study.K - 1).bit_length()
-
-
 def _draw_noise(rng: Rng, study: Study, n: int) -> tuple[int, ...]:
     """Step 2.3: draw K eta_j as one integer vector, in units of 2^-F.
 
@@ -223,24 +199,11 @@ def _encode_weights(w: Sequence[float]) -> tuple[int, ...]:
 
 def _size_with_tie(n: int, rank: int, study: Study) -> int:
     """N_j = n_j 2^m + rho(j): all distinct, so no comparison can show that two parties are equally large."""
-    value = (n << _tie_bits(study)) + rank
-    if value >> SIZE_BITS:
-        msg = f"a party has more records than the {SIZE_BITS - _tie_bits(study)} bits of a size can hold"
+    value = (n << rounds(study.K)) + rank
+    if value >> NUMBER_BITS:
+        msg = f"a party has more records than the {NUMBER_BITS - rounds(study.K)} bits of a size can hold"
         raise LocalProtocolError(msg)
     return value
-
-
-def _rounds(slots: Sequence[int]) -> list[tuple[int, int]]:
-    """Pair the slots that are left for the next round; the last of an odd number has a bye."""
-    return [(slots[i], slots[i + 1]) for i in range(0, len(slots) - 1, 2)]
-
-
-def _play(decider: bytes, bits: bytes, differences: Sequence[int], rng: Rng) -> tuple[tuple[bytes, int], ...]:
-    """Step 1.6: the lead's side of a round's matches, (items, clear bit) each."""
-    return tuple(
-        evaluate(rng, decider, bits[BITS_BYTES * i : BITS_BYTES * (i + 1)], x, CHARLIE)
-        for i, x in enumerate(differences)
-    )
 
 
 def _blind_term(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
@@ -312,7 +275,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     # Steps 1.1 to 1.5.
     await seat.stage("stage 1: smallest data set")
     size = _size_with_tie(n_j, rho[j], study)
-    a_j, b_j = await seat.once("size shares", lambda rng: share(rng, size, _M))
+    a_j, b_j = await seat.once("size shares", lambda rng: share(rng, size, MODULUS))
     sealed_b = await seat.once("sealed share", lambda rng: seat.seal(rng, CHARLIE, b_j.to_bytes(_SHARE_BYTES, "big")))
     own = SizeShare(a=a_j.to_bytes(_SHARE_BYTES, "big"), sealed_b=sealed_b)
     if xi is None:
@@ -341,26 +304,10 @@ async def _lead_stage_1(
     # Step 1.5: a~ = pi2(pi1(a) + r) mod 2^33, uniform.
     blinded = await seat.receive(BlindedShares, CHARLIE)
     values = blinded.a.read(key, K, CHARLIE)
-    a = await seat.once("blinded shares", lambda _: tuple(xi.decrypt(c) % _M for c in values))
+    a = await seat.once("blinded shares", lambda _: tuple(xi.decrypt(c) % MODULUS for c in values))
 
-    # Step 1.6, a tournament of one-directional comparisons: the paper's all pairs in both directions would show the
-    # ranking.
-    left = tuple(range(K))
-    for number in range(_tie_bits(study)):
-        matches = await seat.receive(MatchBits, CHARLIE)
-        slots = numbers(matches.pairs, 2, len(left) // 2 * 2, CHARLIE)
-        pairs = tuple(zip(slots[::2], slots[1::2], strict=True))
-        if len(set(slots)) != len(slots) or not set(slots) <= set(range(K)):
-            msg = "charlie paired slots that do not exist or do not differ"
-            raise ProtocolViolation(msg, peer=CHARLIE)
-        if len(matches.bits) != BITS_BYTES * len(pairs):
-            msg = f"charlie sent {len(matches.bits)} bytes of encrypted bits where {BITS_BYTES * len(pairs)} belong"
-            raise ProtocolViolation(msg, peer=CHARLIE)
-        differences = [(a[s] - a[t]) % _M for s, t in pairs]
-        results = await seat.once(f"matches {number}", partial(_play, decider, matches.bits, differences))
-        items, clear = b"".join(items for items, _ in results), bytes(bit for _, bit in results)
-        await seat.send(CHARLIE, MatchItems(items=items, clear=clear))
-        left = left[: -(-len(left) // 2)]  # only the number of slots that are left matters here
+    # Step 1.6.
+    await answer_matches(seat, a, decider)
 
 
 async def _stage_2(
@@ -464,16 +411,13 @@ async def charlie(seat: Seat, study: Study) -> Model:
     b = [int.from_bytes(seat.unseal(box, length=_SHARE_BYTES), "big") for box in boxes]
     fresh = [_blinded_share(a[pi2[t]], r[pi2[t]], pool, lead) for t in range(K)]
     await seat.send(lead, BlindedShares(a=Ciphertexts.outgoing(fresh)))
-    b_tilde = [(b[pi2[t]] - r[pi2[t]]) % _M for t in range(K)]
+    b_tilde = [(b[pi2[t]] - r[pi2[t]]) % MODULUS for t in range(K)]
 
     # Step 1.6.
-    left = list(range(K))
-    for number in range(_tie_bits(study)):
-        left = await _charlie_round(seat, lead, decider, b_tilde, left, number)
+    winner = pi2[await find_smallest(seat, lead, b_tilde, decider)]
 
     # Step 2.1: u is 1 at the winner's slot; sent in pi1's order, that is after pi2^-1.
     await seat.stage("stage 2: noise")
-    winner = pi2[left[0]]
     u = [indicator_pool.encrypt(int(slot == winner), "*") for slot in range(K)]
     await seat.broadcast(Indicator(u=Ciphertexts.outgoing(u)))
 
@@ -494,28 +438,3 @@ async def charlie(seat: Seat, study: Study) -> Model:
     model = Model(released.open(), released)
     await seat.broadcast(Published(shares=published))
     return model
-
-
-async def _charlie_round(
-    seat: Seat, lead: str, decider: DeciderKey, b: Sequence[int], left: Sequence[int], number: int
-) -> list[int]:
-    """One round of the tournament; returns the slots that are left."""
-    pairs = _rounds(left)
-    # Slot s is smaller than t iff bit 32 of (a_s - a_t) - (b_t - b_s) is set.
-    y = [(b[t] - b[s]) % _M for s, t in pairs]
-    bits = await seat.once(f"bits {number}", lambda rng: b"".join(decider.encrypt_bits(rng, v) for v in y))
-    slots = [slot for pair in pairs for slot in pair]
-    await seat.send(lead, MatchBits(pairs=pack_numbers(slots, 2), bits=bits))
-    answer = await seat.receive(MatchItems, lead)
-    if len(answer.items) != ITEMS_BYTES * len(pairs) or len(answer.clear) != len(pairs) or max(answer.clear) > 1:
-        msg = f"{lead} sent a tournament round that is not {len(pairs)} matches"
-        raise ProtocolViolation(msg, peer=lead)
-    zeros = await seat.once(
-        f"zeros {number}",
-        lambda _: tuple(
-            decider.count_zeros(answer.items[ITEMS_BYTES * i : ITEMS_BYTES * (i + 1)], lead) for i in range(len(pairs))
-        ),
-    )
-    smaller = [z ^ c ^ (v >> SIZE_BITS & 1) for z, c, v in zip(zeros, answer.clear, y, strict=True)]
-    winners = [s if first else t for (s, t), first in zip(pairs, smaller, strict=True)]
-    return winners + list(left[2 * len(pairs) :])

@@ -40,7 +40,7 @@ from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import joint
+from masquerade_protocols import joint, tournament
 from masquerade_protocols import local_aggregation as la
 from tests.protocol_helpers import make_data, make_study, run
 
@@ -81,11 +81,11 @@ def _brackets(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], runs: int
     study = make_study(len(sizes), 1)
     data = make_data(study, sizes)
     seen: list[Any] = []
-    whole_round = la._charlie_round
+    whole_round = tournament.charlie_round
 
     async def watched(*args: Any) -> list[int]:
         left = await whole_round(*args)
-        seen.append(tuple(pair.index(w) for pair, w in zip(la._rounds(args[4]), left, strict=False)))
+        seen.append(tuple(pair.index(w) for pair, w in zip(tournament.pairings(args[4]), left, strict=False)))
         return left
 
     def in_the_clear(_rng: Rng, _public: bytes, bits: bytes, x: int, _peer: str) -> tuple[bytes, int]:
@@ -94,8 +94,8 @@ def _brackets(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], runs: int
         return bit.to_bytes(comparison.ITEMS_BYTES, "big"), x >> 32
 
     with monkeypatch.context() as patch:
-        patch.setattr(la, "_charlie_round", watched)
-        patch.setattr(la, "evaluate", in_the_clear)
+        patch.setattr(tournament, "charlie_round", watched)
+        patch.setattr(tournament, "evaluate", in_the_clear)
         patch.setattr(
             comparison.DeciderKey,
             "encrypt_bits",
@@ -122,7 +122,7 @@ def test_f2_the_bracket_tells_equal_sizes_from_distinct_ones(monkeypatch: pytest
     assert _variation(equal, distinct) < 0.30
 
     # Without the tie permutation's rank in N_j.
-    monkeypatch.setattr(la, "_size_with_tie", lambda n, _rank, study: n << la._tie_bits(study))
+    monkeypatch.setattr(la, "_size_with_tie", lambda n, _rank, study: n << tournament.rounds(study.K))
     assert _variation(_brackets(monkeypatch, (25, 25, 25), 40), distinct) > 0.5
 
 

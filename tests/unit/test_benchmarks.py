@@ -12,7 +12,7 @@ from benchmarks.report import GATES
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
-from masquerade_protocols import local_aggregation
+from masquerade_protocols import local_aggregation, tournament
 
 RNG = SystemRng()
 
@@ -93,13 +93,14 @@ def test_a_slow_training_does_not_count_and_slow_noise_does(monkeypatch: pytest.
     clock = _Clock()
 
     def takes(seconds: float, name: str) -> None:
-        original = getattr(local_aggregation, name)
+        module = tournament if name == "evaluate" else local_aggregation
+        original = getattr(module, name)
 
         def slow(*args: object) -> object:
             clock.now += seconds
             return original(*args)
 
-        monkeypatch.setattr(local_aggregation, name, slow)
+        monkeypatch.setattr(module, name, slow)
 
     for seconds, name in ((1000.0, "fit"), (5000.0, "draw_primes"), (1.0, "_draw_noise"), (0.125, "evaluate")):
         takes(seconds, name)

@@ -22,7 +22,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import Message
-from masquerade_protocols import joint, local_aggregation
+from masquerade_protocols import joint, local_aggregation, tournament
 from tests.helpers import violation
 from tests.vectors import generate
 
@@ -97,7 +97,8 @@ def test_an_overlong_frame_is_refused() -> None:
 
 
 def message_class(name: str) -> type[Message]:
-    cls: type[Message] = getattr(joint, name, None) or getattr(local_aggregation, name)
+    modules = (joint, tournament, local_aggregation)
+    cls: type[Message] = next(getattr(module, name) for module in modules if hasattr(module, name))
     return cls
 
 
