@@ -21,6 +21,7 @@ __all__ = [
     "LARGEST_SMALLEST",
     "NONE",
     "NOT_ASSESSED",
+    "PARTY_UNIT",
     "Claim",
     "local_aggregation_statement",
     "provable_delta",
@@ -85,7 +86,7 @@ class Claim:
         return {**asdict(self), "assumptions": list(self.assumptions)}
 
 
-_PARTY_UNIT = Claim(
+PARTY_UNIT = Claim(
     view="released model",
     unit="party",
     neighbours="replace all records of one party, all sizes fixed",
@@ -250,7 +251,7 @@ def local_aggregation_statement(
             "A Charlie who selects nobody's noise, a lead that steers the comparison, or a party that claims to have "
             "the fewest records and draws no noise gets a model without noise, and is not caught.",
         ),
-        _PARTY_UNIT,
+        PARTY_UNIT,
     )
 
 

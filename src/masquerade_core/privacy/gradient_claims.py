@@ -6,7 +6,7 @@ seen all T opened sums. What is proved here is plain composition of the rounds; 
 
 import math
 
-from masquerade_core.privacy.claims import NONE, NOT_ASSESSED, Claim
+from masquerade_core.privacy.claims import PARTY_UNIT, Claim
 from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
 
 __all__ = ["gradient_statement"]
@@ -20,7 +20,6 @@ _ASSUMPTIONS = (
     "N, the number of all records, is published as it is; sizes are not covered by epsilon",
     "the model is released once; every further run over the same records adds its own epsilon",
 )
-_PARTY_TEXT = "Whether a party's data as a whole can be recognised is not worked out: noise is sized for one record."
 
 
 def gradient_statement(
@@ -104,20 +103,7 @@ def gradient_statement(
             "at least one party is honest",
             claimed=_NO_COLLUSION,
         ),
-        Claim(
-            view="released model",
-            unit="party",
-            neighbours="replace all records of one party, all sizes fixed",
-            definition=NONE,
-            claimed="nothing",
-            provable=NOT_ASSESSED,
-            epsilon=None,
-            delta=None,
-            holds_at=NOT_ASSESSED,
-            source=NOT_ASSESSED,
-            assumptions=(),
-            text=_PARTY_TEXT,
-        ),
+        PARTY_UNIT,
     )
 
 
