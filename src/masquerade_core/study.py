@@ -11,6 +11,7 @@ import math
 import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -345,7 +346,7 @@ class Study(_Section):
         """Where Charlie listens."""
         return self.curator.address
 
-    @property
+    @cached_property
     def coordinates(self) -> tuple[str, ...]:
         """The names of a record's coordinates, the constant last."""
         encoded = tuple(name for f in self.features for name in f.coordinates)

@@ -6,6 +6,7 @@ every opened sum must be zero. They are what notices a missing blind: with one t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from masquerade_core.errors import LocalProtocolError, RunFailed
 
@@ -32,7 +33,7 @@ class Packing:
     bound: int
     modulus_bits: int
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bits of a slot: |v| <= bound and its sign."""
         return self.bound.bit_length() + 1
@@ -52,7 +53,7 @@ class Packing:
         """Whether a plaintext has room for at least one slot."""
         return self.width <= self._room
 
-    @property
+    @cached_property
     def per_plaintext(self) -> int:
         """Slots in one plaintext."""
         if not self.fits:
@@ -73,7 +74,8 @@ class Packing:
 
     def pack(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack signed coordinates: sum_i v_i 2^(width i), an integer that may be negative; reduce it mod N."""
-        return tuple(sum(v << (self.width * i) for i, v in enumerate(chunk)) for chunk in self._chunks(vector))
+        width = self.width
+        return tuple(sum(v << (width * i) for i, v in enumerate(chunk)) for chunk in self._chunks(vector))
 
     def pack_exponents(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack as exponents: every slot offset to be positive and a guard bit above the top slot set.
@@ -87,11 +89,14 @@ class Packing:
         """What :meth:`pack_exponents` adds to each plaintext; public."""
         return tuple(self._offset(chunk) + (1 << (self.width * len(chunk))) for chunk in self._empty())
 
-    def _empty(self) -> list[Sequence[int]]:
-        return self._chunks((0,) * self.length)
+    def _empty(self) -> list[range]:
+        """The numbers of the slots in use, by plaintext."""
+        return [range(min(self.per_plaintext, self.length - i)) for i in range(0, self.length, self.per_plaintext)]
 
     def _offset(self, chunk: Sequence[int]) -> int:
-        return sum(self.offset << (self.width * i) for i in range(len(chunk)))
+        """``offset`` in each slot of a chunk."""
+        ones = ((1 << (self.width * len(chunk))) - 1) // ((1 << self.width) - 1)
+        return self.offset * ones
 
     def mark(self) -> tuple[int, ...]:
         """What a contributor adds to each plaintext above its slots, so that :meth:`unpack` can count contributors."""
@@ -116,11 +121,11 @@ class Packing:
             is.
         """
         vector: list[int] = []
+        width, offset, mask = self.width, self.offset, (1 << self.width) - 1
         for plain, chunk in zip(plaintexts, self._empty(), strict=True):
             value = (plain + self._offset(chunk)) % modulus
-            if value >> (self.width * len(chunk)) != contributors:
+            if value >> (width * len(chunk)) != contributors:
                 msg = "the opened sum is not the sum of everybody's shares: one is missing or wrong"
                 raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
-            mask = (1 << self.width) - 1
-            vector += [((value >> (self.width * i)) & mask) - self.offset for i in range(len(chunk))]
+            vector += [((value >> (width * i)) & mask) - offset for i in chunk]
         return tuple(vector)
