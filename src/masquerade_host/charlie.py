@@ -220,6 +220,8 @@ class CharlieSession(Session):
             where = differing(self.study.field_hashes(), theirs)
             self._observe("refused", party=name, fields=", ".join(where[:8]))
             return
+        if frame.type:  # every party would refuse to see it in the roster, and blame Charlie
+            raise ProtocolViolation(f"{name} said a hello of a type that does not exist", peer=name)
         hello = decode(Hello, frame.body, name)
         if arrival.data == hop.hello and not moved:
             return  # it was answered

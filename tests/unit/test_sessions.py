@@ -345,6 +345,20 @@ def test_a_replayed_hello(seated: Wired) -> None:
     violated(seated)
 
 
+@pytest.mark.parametrize("kind", ["refusal", "x", "Fields"])
+def test_a_hello_of_another_type_is_its_senders_fault(wired: Wired, kind: str) -> None:
+    """Charlie would put it into the roster, and every party would blame Charlie for it."""
+    wired.join("p2", "p3", CHARLIE)
+    p1 = wired.parties["p1"]
+    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public), CHARLIE)
+    hand(wired, "p1", p1._endpoint.seal(CHARLIE, "hello", body, type=kind))
+    wired.pump(2)
+    for name in ("p2", "p3", CHARLIE):
+        error = wired.errors[name]
+        assert isinstance(error, ProtocolViolation)
+        assert error.peer == "p1"
+
+
 def test_another_partys_frame(seated: Wired) -> None:
     seated.say("p2")
     hand(seated, "p1", seated.links["p2"].sent.pop())
