@@ -47,6 +47,7 @@ __all__ = [
     "RoundTotal",
     "SumKey",
     "add_up",
+    "blame",
     "learn_key",
     "receipt",
     "set_up",
@@ -106,6 +107,41 @@ def receipt(round_: int, digests: Mapping[str, bytes]) -> bytes:
     """
     rows = b"".join(name.encode() + b"\0" + digest for name, digest in digests.items())
     return hashlib.sha256(b"masquerade receipt\0" + round_.to_bytes(4, "big") + rows).digest()
+
+
+def blame(
+    study: Study, key: PublicKey, layout: Packing, paid: RoundTotal, contributions: Mapping[str, Ciphertexts]
+) -> str | None:
+    """Say whether Charlie is to blame for a total that did not open; for anybody but the lead, once it aborted.
+
+    Parameters
+    ----------
+    study : Study
+    key : PublicKey
+        xi.
+    layout : Packing
+        The round's.
+    paid : RoundTotal
+        What Charlie sent to the lead, under his signature.
+    contributions : mapping of str to Ciphertexts
+        What each party sent to Charlie in this round, under its signature.
+
+    Returns
+    -------
+    str or None
+        ``CHARLIE``, if his receipt is for other contributions than these, or his total is not their product: one is
+        dropped, doubled or foreign. None, if he did his part: then a party's contribution is not what it should be.
+
+    Raises
+    ------
+    ProtocolViolation
+        A contribution is no vector of ciphertexts; its party is named.
+    """
+    terms = {name: contributions[name] for name in study.names}
+    if receipt(paid.round, {name: vector.digest() for name, vector in terms.items()}) != paid.receipt:
+        return CHARLIE
+    total = Ciphertexts.total(terms, key, layout.count, study.lead)
+    return None if total.digest() == paid.total.digest() else CHARLIE
 
 
 def _unpacked(layout: Packing, sums: bytes, key: PublicKey, parties: int, peer: str) -> tuple[int, ...]:
@@ -185,16 +221,24 @@ class Adder:
         plain = [v + m + c for v, m, c in zip(layout.pack(vector), masks, layout.mark(), strict=True)]
         terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
         await self.seat.send(CHARLIE, Contribution(round=round_, terms=terms))
-        if self.secret is not None:
-            await self._open(self.secret, layout)
+        own = None if self.secret is None else await self._open(self.secret, layout)
         opened = await self.seat.receive(Opened, CHARLIE)
         if opened.round != round_:
             raise ProtocolViolation(f"charlie opened round {opened.round} where {round_} is due", peer=CHARLIE)
+        if own is not None and own != opened:
+            raise ProtocolViolation("charlie passed on another sum or receipt than he had opened", peer=CHARLIE)
         self._round += 1
         return _unpacked(layout, opened.sums, self.key, self.study.K, CHARLIE)
 
-    async def _open(self, secret: SecretKey, layout: Packing) -> None:
-        """The lead's part: open this round's total, once, and let it leave only if it is a sum of all."""
+    async def _open(self, secret: SecretKey, layout: Packing) -> Opened:
+        """The lead's part: open this round's total, once, and let it leave only if it is a sum of all.
+
+        Returns
+        -------
+        Opened
+            What Charlie has to tell everybody, the lead included. With another sum he could choose the point at which
+            all compute their next contribution; told to some, it leaves them with masks that do not cancel.
+        """
         message = await self.seat.receive(RoundTotal, CHARLIE)
         if message.round != self._round:
             raise ProtocolViolation(f"charlie asked for round {message.round} where {self._round} is due", peer=CHARLIE)
@@ -203,6 +247,7 @@ class Adder:
         layout.unpack(sums, self.key.n, contributors=self.study.K)
         raw = pack_numbers(sums, (self.key.bits + 7) // 8)
         await self.seat.send(CHARLIE, RoundSum(round=self._round, sums=raw))
+        return Opened(round=self._round, sums=raw, receipt=message.receipt)
 
 
 async def set_up(seat: Seat, study: Study) -> Adder:

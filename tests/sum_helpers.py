@@ -1,0 +1,218 @@
+"""Runs of secure sums and of gradient descent on them, with small keys, and Charlies who cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.crypto.paillier import PublicKey, SecretKey
+from masquerade_core.data.schema import Dataset
+from masquerade_core.model import Model
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Once, Receive, Seat, Send
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
+from masquerade_core.wire.codec import decode, unpack_plain
+from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols import psgd
+from masquerade_protocols import secure_sum as ss
+from tests.paper_data import study_of
+
+EVEN_OR_SKEWED = {
+    2: ((0.5, 0.5), (0.02, 0.98)),
+    5: ((0.2,) * 5, (0.01, 0.29, 0.2, 0.25, 0.25)),
+    10: ((0.1,) * 10, (0.01, 0.19, *(0.1,) * 8)),
+}
+
+Vectors = Mapping[str, Sequence[Sequence[int]]]
+Tamper = Callable[[PublicKey, Packing, dict[str, bytes]], bytes]
+
+
+# --- Secure sums ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Sums:
+    """Some rounds at the table: what everybody got, or, after a failure, what everybody had seen until then."""
+
+    study: Study
+    table: Table
+    layouts: Sequence[Packing]
+    results: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
+
+    def run(self, vectors: Vectors, charlie: Any = None, bound_to: Callable[[str, int], bytes] | None = None) -> Sums:
+        """Add ``vectors[name][t]`` up in round t."""
+        roles = {
+            name: adding(self.table.seat(name), self.study, self.layouts, vectors[name], bound_to)
+            for name in self.study.names
+        }
+        roles[CHARLIE] = (charlie or multiplying)(self.table.seat(CHARLIE), self.study, self.layouts)
+        self.results = self.table.run(roles)
+        return self
+
+    @property
+    def secret(self) -> SecretKey:
+        """The lead's key xi, from its own journal."""
+        return SecretKey(*drawn(self.table, self.study.lead, "key xi"))
+
+    def contribution(self, name: str, round_: int) -> Ciphertexts:
+        """What this party sent to Charlie in this round."""
+        terms: Ciphertexts = sent(self.table, name, ss.Contribution)[round_].terms
+        return terms
+
+    def opened(self, name: str, round_: int) -> tuple[int, ...]:
+        """One contribution, opened with the lead's key."""
+        key = self.secret.public
+        terms = self.contribution(name, round_).read(key, self.layouts[round_].count, name)
+        return tuple(self.secret.decrypt(c) for c in terms)
+
+
+def sums_of(study: Study, layouts: Sequence[Packing], rngs: Mapping[str, Rng] | None = None) -> Sums:
+    """Lay a table for one sum per layout."""
+    return Sums(study, Table(study.names, rngs), layouts)
+
+
+async def adding(
+    seat: Seat,
+    study: Study,
+    layouts: Sequence[Packing],
+    vectors: Sequence[Sequence[int]],
+    bound_to: Callable[[str, int], bytes] | None = None,
+) -> list[tuple[int, ...]]:
+    """A party that does nothing but contribute."""
+    await seat.join()
+    adder = await ss.set_up(seat, study)
+    await adder.fill(sum(layout.count for layout in layouts))
+    bound = bound_to or (lambda _, t: f"round {t}".encode())
+    return [
+        await adder.open_sum(layout, vector, bound(seat.me, t))
+        for t, (layout, vector) in enumerate(zip(layouts, vectors, strict=True))
+    ]
+
+
+async def multiplying(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
+    """Charlie, who does nothing but multiply."""
+    await seat.join()
+    key = await ss.learn_key(seat, study)
+    return [await ss.add_up(seat, study, key, layout, t) for t, layout in enumerate(layouts)]
+
+
+def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
+    """Make a Charlie whose total of one round is made by ``tamper`` from the bytes of all contributions.
+
+    He knows the code and fits his receipt to what he sends: nothing but the total is at odds with the protocol.
+    """
+
+    async def charlie(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
+        await seat.join()
+        key = await ss.learn_key(seat, study)
+        results = []
+        for t, layout in enumerate(layouts):
+            if t != in_round:
+                results.append(await ss.add_up(seat, study, key, layout, t))
+                continue
+            terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
+            paid = ss.receipt(t, {name: vector.digest() for name, vector in terms.items()})
+            raw = tamper(key, layout, {name: vector._raw for name, vector in terms.items()})
+            total = Ciphertexts(raw, study.lead, key)
+            await seat.send(study.lead, ss.RoundTotal(round=t, total=total, receipt=paid))
+            answer = await seat.receive(ss.RoundSum, study.lead)
+            await seat.broadcast(ss.Opened(round=t, sums=answer.sums, receipt=paid))
+            results.append(layout.unpack(_numbers(answer.sums, key.bits // 8), key.n, contributors=study.K))
+        return results
+
+    return charlie
+
+
+def product(key: PublicKey, vectors: Sequence[bytes], plain: Sequence[int] | None = None) -> bytes:
+    """Multiply vectors of ciphertexts, and encrypt ``plain`` into the product with an obfuscator of 1."""
+    width = key.ciphertext_bytes
+    values = [1 if plain is None else 1 + p * key.n for p in plain or [0] * (len(vectors[0]) // width)]
+    for raw in vectors:
+        values = [v * c % key.mod_n2 for v, c in zip(values, _numbers(raw, width), strict=True)]
+    return b"".join(int(v % key.mod_n2).to_bytes(width, "big") for v in values)
+
+
+def _numbers(raw: bytes, width: int) -> list[int]:
+    return [int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width)]
+
+
+# --- Descent ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Descent:
+    """One run of gradient descent at the table."""
+
+    study: Study
+    data: Mapping[str, Dataset]
+    table: Table
+    results: Mapping[str, Model]
+
+    @property
+    def w(self) -> NDArray[np.float64]:
+        """What Charlie released."""
+        return np.array(self.results[CHARLIE].weights)
+
+
+def descent_study(protocol: str = "psgd", K: int = 2, d: int = 5, *, section: str = "rounds = 3", **kw: Any) -> Study:
+    """A study of gradient descent with a key of 512 bits."""
+    return study_of(protocol, K, d, section=section, **kw)
+
+
+def descent_roles(
+    table: Table, study: Study, data: Mapping[str, Dataset], variant: psgd.Variant = psgd.psgd
+) -> dict[str, Any]:
+    """All roles of one run, not yet started."""
+    made: dict[str, Any] = {name: psgd.party(table.seat(name), study, data[name], variant) for name in study.names}
+    made[CHARLIE] = psgd.charlie(table.seat(CHARLIE), study, variant)
+    return made
+
+
+def descend(
+    study: Study,
+    data: Mapping[str, Dataset],
+    variant: psgd.Variant = psgd.psgd,
+    rngs: Mapping[str, Rng] | None = None,
+) -> Descent:
+    """Run gradient descent at the in-memory table."""
+    table = Table(study.names, rngs)
+    return Descent(study, data, table, table.run(descent_roles(table, study, data, variant)))
+
+
+# --- What a journal holds --------------------------------------------------------------------------
+
+
+def drawn(table: Table, name: str, label: str) -> Any:
+    """The result of one of this participant's ``once`` calls."""
+    (entry,) = (e for e in table.journal(name) if isinstance(e.effect, Once) and e.effect.label == label)
+    return unpack_plain(entry.answer)
+
+
+def draws(table: Table, name: str) -> dict[str, Any]:
+    """All results of this participant's ``once`` calls, by label."""
+    return {e.effect.label: unpack_plain(e.answer) for e in table.journal(name) if isinstance(e.effect, Once)}
+
+
+def sent(table: Table, name: str, cls: type[Any]) -> list[Any]:
+    """All messages of one class that this participant sent to one recipient."""
+    return [
+        decode(cls, e.effect.bodies[0], name)
+        for e in table.journal(name)
+        if isinstance(e.effect, Send) and e.effect.type == cls.__name__
+    ]
+
+
+def received(table: Table, name: str) -> list[tuple[str, str, bytes]]:
+    """(sender, type, body) of everything that reached this participant in the clear, in order."""
+    return [
+        (sender, e.effect.type, body)
+        for e in table.journal(name)
+        if isinstance(e.effect, Receive) and e.effect.kind == "message"
+        for sender, body in zip(e.effect.senders, e.answer, strict=True)
+    ]
