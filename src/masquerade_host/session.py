@@ -20,7 +20,7 @@ from masquerade_core.errors import (
 )
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import encode, unpack_strict
+from masquerade_core.wire.codec import MAX_BODY, encode, unpack_strict
 from masquerade_core.wire.frames import Frame
 from masquerade_host.bodies import Abort, Beat, Reason
 from masquerade_host.keyfiles import Keys
@@ -28,7 +28,8 @@ from masquerade_host.stats import JOINING, Observer, Stats
 
 __all__ = ["Link", "Session", "error_of", "frames_were_lost", "listed"]
 
-_MAX_UNDELIVERED = 64  # frames of one source that nobody has asked for yet
+_MAX_UNDELIVERED = 64  # frames of one source and kind that nobody has asked for yet
+_MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: a role is never so far behind another
 _NEWS_EVERY = 0.5  # seconds between two words about a long stage's progress
 _NOTHING = object()
 
@@ -219,6 +220,12 @@ class Session(ABC):
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
             raise ProtocolViolation(
                 f"{frame.source} sent more than {_MAX_UNDELIVERED} {frame.kind}s that nobody asked for",
+                peer=frame.source,
+            )
+        queues = (self._inbox[frame.source, kind] for kind in ("message", "whisper"))
+        if sum(len(body) for queue in queues for _, body in queue) > _MAX_UNDELIVERED_BYTES:
+            raise ProtocolViolation(
+                f"{frame.source} sent more than {_MAX_UNDELIVERED_BYTES >> 20} MB that nobody asked for",
                 peer=frame.source,
             )
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:

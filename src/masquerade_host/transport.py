@@ -24,7 +24,8 @@ from masquerade_host.keyfiles import Keys
 
 __all__ = ["DENIED", "HIGH_WATER", "Arrival", "CharlieSocket", "harden", "wait"]
 
-HIGH_WATER = 256  # frames per peer inside ZeroMQ
+HIGH_WATER = 64  # frames per peer inside ZeroMQ, in each direction
+_SLACK = 64 * 1024  # bytes
 DENIED = 400  # our ZAP handler's "not in the roster"
 _DOMAIN = "masquerade"
 
@@ -35,7 +36,7 @@ def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
     sock.sndhwm = sock.rcvhwm = HIGH_WATER
     # A frame that is a little too long is received and can be blamed on its sender; of a longer one we would see only
     # a connection that broke.
-    sock.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_FRAME)
+    sock.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME + _SLACK)
     sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
     sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15000)

@@ -438,6 +438,17 @@ def test_messages_that_nobody_asked_for(seated: Wired) -> None:
     violated(seated)
 
 
+def test_bytes_that_nobody_asked_for(seated: Wired) -> None:
+    """Sixty-four frames of four megabytes would pin a quarter of a gigabyte."""
+    for _ in range(4):
+        seated.say("p1", bytes(4_000_000))
+        seated.whisper("p1", "Secret", ("p2", "p3"), (b"x", b"y"))
+    seated.pump(1)
+    assert not seated.errors
+    seated.say("p1", bytes(1_000_000))
+    violated(seated)
+
+
 @pytest.mark.parametrize("kind", ["roster", "closed"])
 def test_a_kind_that_is_not_a_partys_to_send(seated: Wired, kind: str) -> None:
     p1 = seated.parties["p1"]
