@@ -6,8 +6,9 @@ frames never starts anew).
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, ProtocolViolation, RunFailed
@@ -25,6 +26,7 @@ from masquerade_host.transport import Arrival
 __all__ = ["CharlieLink", "CharlieSession"]
 
 _GRACE = 1.0  # seconds that a beat may be late
+_MAX_REPLACED = 64  # connections of one party that are remembered
 _MAX_WAITING = 64 * 1024 * 1024  # bytes that may wait for one party
 
 
@@ -70,6 +72,7 @@ class _Hop:
     away: bool = False  # silent for too long before the roster went out
     done: bool = False
     waits_for: tuple[str, ...] = ()
+    replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))  # routes of before
 
 
 class CharlieSession(Session):
@@ -162,6 +165,8 @@ class CharlieSession(Session):
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         name, hop = arrival.name, self._hops[arrival.name]
+        if arrival.route in hop.replaced:
+            return  # a process of this party that was started before the one that counts, and does not know it yet
         if arrival.data is None:
             raise ProtocolViolation(f"{name} sent a message of several parts where one frame is allowed", peer=name)
         moved = arrival.route != hop.route
@@ -236,6 +241,8 @@ class CharlieSession(Session):
     def _link_anew(self, name: str, route: bytes) -> None:
         """Start a hop's numbering anew, along the route by which its party came."""
         hop = self._hops[name]
+        if hop.route not in (b"", route):
+            hop.replaced.append(hop.route)
         hop.endpoint, hop.received, hop.waits_for, hop.away = self._endpoint(name), 0, (), False
         self._out.forget(name)
         self._out.found(name, route)

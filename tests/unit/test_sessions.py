@@ -172,6 +172,31 @@ def test_a_party_that_starts_anew_before_the_roster_is_welcome(wired: Wired) -> 
     assert wired.answers["p1"] == wired.answers["p2"]
 
 
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_party_that_is_started_twice_before_the_roster_ends_nobodys_run(wired: Wired, complete: bool) -> None:
+    """The first process lives on: its heart beats, and it may say that it ends, on a connection that counts no more."""
+    wired.join("p1", "p2", CHARLIE)
+    first, route = wired.parties["p1"], wired.routes["p1"]
+    wired.restart("p1")
+    wired.join("p1")
+    if complete:
+        wired.join("p3")
+    beat, abort = encode(Beat(waits_for=()), CHARLIE), Abort(reason="left", blamed=("p1",), by="p1")
+    for kind, body in (("beat", beat), ("beat", beat), ("abort", encode(abort, CHARLIE))):
+        data = first._endpoint.seal(CHARLIE, kind, body)  # type: ignore[arg-type]
+        wired.link.inbox.append(Arrival("p1", route, data))
+        wired.pump(1)
+    wired.link.inbox.append(Arrival("p1", route, first._hello))
+    wired.pump(2)
+    assert wired.link.routes["p1"] == wired.routes["p1"]
+    if not complete:
+        wired.join("p3")
+    assert not wired.errors
+    assert wired.answers["p1"] == wired.answers["p2"] == wired.answers[CHARLIE]
+    wired.pump(30, seconds=0.25)
+    assert not wired.errors
+
+
 def test_a_party_whose_connection_breaks_before_the_roster_connects_again(wired: Wired) -> None:
     wired.join("p1")
     wired.pump(2, seconds=1.0)
