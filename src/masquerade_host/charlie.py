@@ -17,7 +17,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import split_boxes
-from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster, differing
+from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.keyfiles import Keys
 from masquerade_host.session import Link, Session, error_of, frames_were_lost, listed
 from masquerade_host.stats import Observer, Relayed, quiet
@@ -221,8 +221,7 @@ class CharlieSession(Session):
                 raise self._broke(name)
             raise ProtocolViolation(f"{name} said hello after it was answered: a replay", peer=name)
         if frame.type == "fields":
-            theirs = decode(Fields, frame.body, name).fields
-            where = differing(self.study.field_hashes(), theirs)
+            where = decode(Fields, frame.body, name).differing(self.study.field_hashes())
             self._observe("refused", party=name, fields=", ".join(where[:8]))
             return
         if frame.type:  # every party would refuse to see it in the roster, and blame Charlie
@@ -250,8 +249,8 @@ class CharlieSession(Session):
     def _refuse(self, name: str, hello: Hello) -> None:
         hop = self._hops[name]
         hop.hello = None
-        fields = tuple(self.study.field_hashes().items()) if hello.version == self.version else ()
-        body = encode(Refusal(version=self.version, fields=fields), name)
+        fields = Fields.of(self.study.field_hashes() if hello.version == self.version else {})
+        body = encode(Refusal(names=fields.names, hashes=fields.hashes, version=self.version), name)
         self._put(name, hop.endpoint.seal(name, "hello", body, type="refusal"))
         if hello.version != self.version:
             self._observe("refused", party=name, version=hello.version)

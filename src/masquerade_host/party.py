@@ -23,7 +23,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, target
-from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster, differing
+from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.dialer import Happening
 from masquerade_host.keyfiles import Keys
 from masquerade_host.session import Link, Session, error_of, frames_were_lost
@@ -266,10 +266,8 @@ class PartySession(Session):
                 f"install masquerade {refusal.version} here, or {self.version} there",
             )
         own = self.study.field_hashes()
-        self._put(
-            self._endpoint.seal(CHARLIE, "hello", encode(Fields(fields=tuple(own.items())), CHARLIE), type="fields")
-        )
-        where = differing(own, refusal.fields) or ("something that has no name here",)
+        self._put(self._endpoint.seal(CHARLIE, "hello", encode(Fields.of(own), CHARLIE), type="fields"))
+        where = refusal.differing(own) or ("something that has no name here",)
         shown = ", ".join(where[:8]) + (f" and {len(where) - 8} more" if len(where) > 8 else "")  # noqa: PLR2004
         return BadInput(
             f"your study differs from Charlie's in: {shown}", "take the coordinator's file, or have it corrected there"

@@ -1,5 +1,6 @@
 """Sessions without sockets: the hello, the roster, the relay, everybody's clocks, and how a run ends badly."""
 
+import msgpack
 import pytest
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey
@@ -13,10 +14,10 @@ from masquerade_core.errors import (
 )
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Join, Progress, Release, Stage
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host.bodies import Abort, Beat, Hello, Roster
+from masquerade_host.bodies import Abort, Beat, Fields, Hello, Roster
 from masquerade_host.dialer import Happening
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
@@ -90,6 +91,20 @@ def test_charlie_tells_which_field_of_a_study_differs_and_waits_for_the_others(w
     wired.restart("p2")
     wired.join("p2")
     assert set(wired.answers) == set(EVERYBODY)
+
+
+@pytest.mark.parametrize("count", [500, 3000])
+def test_large_studies_can_say_where_they_differ(count: int) -> None:
+    """Three fields each: a message may have 4096 items."""
+    few = World.new(2, port=5555)
+    text = few.study.to_toml()
+    at = text.index("[[feature]]")
+    many = "".join(f'[[feature]]\nname = "x{i}"\nmin = -1.0\nmax = 1.0\n\n' for i in range(count - 1))
+    world = World(Study.parse(text[:at] + many + text[at:]), few.keys)
+    wired = Wired(world, studies={"p2": world.changed('name = "x490"\nmin = -1.0', 'name = "x490"\nmin = -2.0')})
+    wired.join()
+    assert "differs from Charlie's in: feature.490.min" in wired.errors["p2"].message
+    assert ("charlie", "refused", {"party": "p2", "fields": "feature.490.min"}) in wired.events
 
 
 def test_a_study_with_other_keys_of_others_differs_there(world: World) -> None:
@@ -260,6 +275,36 @@ def test_charlie_names_who_did_not_join(wired: Wired) -> None:
         error = wired.errors[name]
         assert isinstance(error, DeadlinePassed)
         assert error.waited_for == ("p2", "p3")
+
+
+def test_a_study_with_more_fields_than_a_frame_takes_is_compared_by_section() -> None:
+    own = {f"feature.{i}.min": i.to_bytes(16, "big") for i in range(70_000)} | {"privacy.epsilon": bytes(16)}
+    theirs = {**own, "feature.69999.min": bytes(16)}
+    fields = Fields.of(theirs)
+    assert len(encode(fields, CHARLIE)) < 1000
+    assert fields.differing(own) == ("feature",)
+    assert Fields.of(own).differing(own) == ()
+    assert Fields.of({}).differing({}) == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "hashes"),
+    [
+        (b"a.b", bytes(15)),
+        (b"a.b", bytes(32)),
+        (b"a.b\na.c", bytes(16)),
+        (b"a.b\na.b", bytes(32)),
+        (b"a.b\n", bytes(32)),
+        (b"a.\x1b[2J", bytes(16)),
+        (b"a.\xff", bytes(16)),
+        (b"a" * 257, bytes(16)),
+        (b"", bytes(16)),
+    ],
+)
+def test_fields_that_are_none(names: bytes, hashes: bytes) -> None:
+    body = msgpack.packb({"names": names, "hashes": hashes})
+    with pytest.raises(ProtocolViolation):
+        decode(Fields, body, "p1")
 
 
 # --- The relay --------------------------------------------------------------------
