@@ -1,4 +1,4 @@
-"""Data to try the program with: simulated patients, and the 569 real records that scikit-learn bundles.
+"""Data to try the program with: simulated patients, 569 real records that scikit-learn bundles, a paper's simulation.
 
 This is the only place where numbers are drawn with numpy's generator, from a fixed seed: the same records on every
 machine, so that two demonstrations differ by their noise alone.
@@ -6,14 +6,27 @@ machine, so that two demonstrations differ by their noise alone.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
 
-__all__ = ["Cohort", "Records", "breast_cancer", "party_names", "shares", "shuffled", "simulated"]
+__all__ = [
+    "Cohort",
+    "Records",
+    "breast_cancer",
+    "deal",
+    "party_names",
+    "random_split",
+    "shares",
+    "shuffled",
+    "simulated",
+    "unit_ball",
+]
 
 SEED = 2010
 
@@ -204,3 +217,54 @@ def breast_cancer(K: int = 5) -> Cohort:
         intercept=True,
         origin=f"{len(rows)} real records (Wisconsin breast cancer)",
     )
+
+
+UNIT_BALL_SEED = 2012
+
+
+def unit_ball(number: int, n: int = 1000, d: int = 10, *, seed: int = UNIT_BALL_SEED) -> tuple[Dataset, Dataset]:
+    """Draw n training and 1,000 test records from the interior of the unit ball, labelled by a random hyperplane.
+
+    Parameters
+    ----------
+    number : int
+        Which of the paper's data sets: 0, 1, ...
+    seed : int
+        Other seeds give other data sets.
+
+    References
+    ----------
+    Rajkumar and Agarwal 2012, section 6, 1: n = 1,000 and d = 10, five data sets.
+    """
+    generator = np.random.default_rng((seed, number))
+    w = generator.normal(size=d)
+
+    def records(count: int) -> Dataset:
+        X = generator.normal(size=(count, d))
+        X *= (generator.random(count) ** (1 / d) / np.linalg.norm(X, axis=1))[:, None]
+        return Dataset(X, np.where(X @ w > 0, 1.0, -1.0))
+
+    return records(n), records(1000)
+
+
+def deal(records: Dataset, parts: Sequence[float]) -> tuple[Dataset, ...]:
+    """Cut records into consecutive parts, given as fractions of all: the paper's data split vector."""
+    return tuple(Dataset(records.X[a:b], records.y[a:b]) for a, b in pairwise(_ends(parts, len(records.y))))
+
+
+def _ends(parts: Sequence[float], n: int) -> list[int]:
+    return [int(end) for end in np.rint(np.cumsum([0.0, *parts]) * n)]
+
+
+def random_split(K: int, n: int, *seed: int) -> tuple[float, ...]:
+    """Draw a data split vector uniformly from the simplex, such that each of K parties gets one of n records at least.
+
+    References
+    ----------
+    Rajkumar and Agarwal 2012, section 6, 1a.
+    """
+    generator = np.random.default_rng(seed)
+    while True:
+        parts = tuple(float(part) for part in generator.dirichlet(np.ones(K)))
+        if all(a < b for a, b in pairwise(_ends(parts, n))):
+            return parts

@@ -13,6 +13,7 @@ from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
+from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 
@@ -31,7 +32,7 @@ app = typer.Typer(
 app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
-for _command in (curator, party, simulate, predict, doctor):
+for _command in (curator, party, simulate, predict, doctor, reproduce):
     app.command()(_command)
 
 

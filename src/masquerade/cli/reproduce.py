@@ -1,0 +1,73 @@
+"""``masquerade reproduce``: a paper's figure again, with a verdict on every number."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from masquerade.reproduce import Report, Row
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="rajkumar-2012.", show_default=False)],
+    figure: Annotated[str | None, typer.Argument(help="Its number in the paper.", show_default=False)] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Of the noise, for each data set; the bands are for 20.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of simulated data and noise.")] = 2012,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Make a paper's figure again; 1 is returned if a number misses its band."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from masquerade.reproduce import reproduce as reproduced
+
+    with Progress(console=Console(stderr=True), transient=True, disable=output_format is Format.JSON) as bar:
+        task = bar.add_task(paper)
+        report = reproduced(
+            paper, figure, draws=draws, seed=seed, progress=lambda done, of: bar.update(task, completed=done, total=of)
+        )
+    asked = sum(row.banded for row in report.rows)
+    failed = len(report.failed)
+    return Outcome(
+        f"{failed} of {asked} figures are not where they must be: {report.failed[0].name}"
+        if failed
+        else f"all {asked} figures are where they must be",
+        report.to_json(),
+        shown=_shown(report, asked),
+        error_code="run_failed" if failed else None,
+        exit_code=1 if failed else 0,
+    )
+
+
+def _shown(report: "Report", asked: int) -> "list[RenderableType]":
+    from rich.text import Text
+
+    settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.settings.items())
+    parts: list[RenderableType] = [Text(f"\n{report.paper}, figure {report.figure}: {settings}", style="bold")]
+    parts += [Text(note, style="dim") for note in report.notes]
+    for name, rows in report.tables().items():
+        parts += [Text(f"\n{name}", style="bold"), _table(rows)]
+    if not report.failed:
+        parts.append(Text(f"\nall {asked} figures are where they must be", style="bold green"))
+    return parts
+
+
+def _table(rows: "tuple[Row, ...]") -> "RenderableType":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, justify in (("", "left"), ("reached", "right"), ("error", "right"), ("band", "left"), ("", "left")):
+        table.add_column(heading, justify=justify, no_wrap=True)
+    table.add_column("")
+    for row in rows:
+        style = "" if not row.banded else "green" if row.holds else "bold red"
+        verdict = f"[{style}]{row.verdict}[/]" if style else row.verdict
+        table.add_row(row.name, f"{row.value:.4f}", row.shown_error, row.band, verdict, row.note)
+    return table

@@ -1,0 +1,150 @@
+"""A figure reached, its standard error, and the band it must lie in: what every reproduction hands back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Report", "Row", "mean_and_error"]
+
+
+def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the mean over everything, and the standard error of the data sets' means.
+
+    Parameters
+    ----------
+    values : ndarray, shape (S, R)
+        R draws of the noise for each of S >= 2 data sets. The error counts both: other data and other noise.
+    """
+    means = values.mean(axis=1)
+    return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Parameters
+    ----------
+    table, name : str
+        The table that it belongs to, and what it measures.
+    value : float
+    error : float, optional
+        Standard error; None for what is computed and not measured.
+    low, high : float, optional
+        The band, ends included; None where it is open. Both None: shown, and asked of nobody.
+    broken : bool
+        A variant known to be wrong: it must lie outside of the band, or the band proves nothing.
+    note : str
+    """
+
+    table: str
+    name: str
+    value: float
+    error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    broken: bool = False
+    note: str = ""
+
+    @property
+    def banded(self) -> bool:
+        """Whether anything is asked of this figure."""
+        return self.low is not None or self.high is not None
+
+    def inside(self, widened: float = 0.0) -> bool:
+        """Say whether the figure lies in its band, made wider on both sides by so many standard errors."""
+        more = widened * (self.error or 0.0)
+        above = self.low is None or self.value >= self.low - more
+        return above and (self.high is None or self.value <= self.high + more)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is asked of this figure is so."""
+        return not self.banded or self.inside() != self.broken
+
+    @property
+    def verdict(self) -> str:
+        """A word for people."""
+        if not self.banded:
+            return ""
+        where = "within" if self.inside() else "outside"
+        if self.broken:
+            return f"{where}: {'caught' if self.holds else 'NOT CAUGHT'}"
+        return where if self.holds else where.upper()
+
+    @property
+    def band(self) -> str:
+        """The band in words."""
+        if self.low is not None and self.high is not None:
+            return f"{_short(self.low)} to {_short(self.high)}"
+        if self.low is not None:
+            return f">= {_short(self.low)}"
+        return "" if self.high is None else f"<= {_short(self.high)}"
+
+    @property
+    def shown_error(self) -> str:
+        """The standard error in words."""
+        return "" if self.error is None else f"{self.error:.4f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of this figure."""
+        return {
+            "table": self.table,
+            "name": self.name,
+            "value": self.value,
+            "standard_error": self.error,
+            "low": self.low,
+            "high": self.high,
+            "broken_variant": self.broken,
+            "inside": self.inside() if self.banded else None,
+            "holds": self.holds if self.banded else None,
+            "note": self.note,
+        }
+
+
+def _short(x: float) -> str:
+    return f"{x:.4f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The tables of one figure of one paper.
+
+    Parameters
+    ----------
+    paper, figure : str
+    notes : sequence of str
+        How the figures came about, in sentences.
+    settings : dict
+        What they depend on.
+    rows : sequence of Row
+    """
+
+    paper: str
+    figure: str
+    notes: Sequence[str]
+    settings: dict[str, Any]
+    rows: Sequence[Row]
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """The figures of which something is asked that is not so."""
+        return tuple(row for row in self.rows if not row.holds)
+
+    def tables(self) -> dict[str, tuple[Row, ...]]:
+        """Return the figures by their tables."""
+        return {name: tuple(rows) for name, rows in groupby(self.rows, lambda row: row.table)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "paper": self.paper,
+            "figure": self.figure,
+            "notes": list(self.notes),
+            "settings": self.settings,
+            "rows": [row.to_json() for row in self.rows],
+        }
