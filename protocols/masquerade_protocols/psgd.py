@@ -15,7 +15,9 @@ rejects; they are kept as baselines. For K parties, T rounds, d coordinates in m
       | w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t), by everybody alike     |
 
 See :mod:`masquerade_protocols.secure_sum` for the messages of a sum. The iterate is public, and everybody computes it
-from the opened sums, so Charlie can ask for a gradient at no other point than the one that follows.
+from the opened sums, so a Charlie who passes them on can ask for a gradient at no other point than the one that
+follows. One who adds a number to a total before the lead opens it moves the next point by it; his receipts show that
+afterwards (:func:`~masquerade_protocols.secure_sum.blame`).
 """
 
 import hashlib
@@ -58,6 +60,7 @@ __all__ = [
 
 FRACTION_BITS = 28  # F: gradients and noise are integers in units of 2^-F
 _RECORDS_BITS = 32  # of a party's N_k
+_WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 
 _Array = NDArray[np.float64]
 _Noise = tuple[tuple[int, ...], ...]
@@ -134,17 +137,19 @@ def _parameters(study: Study) -> Parameters:
 def check(study: Study, variant: Variant = psgd) -> None:
     """Refuse what can be known to fail before anybody joins.
 
-    What N decides is checked at N = K min_records, where Delta and the noise are largest.
+    What N decides is checked at both its ends: Delta is largest at N = K min_records, gradients and, where Delta sets
+    the steps, the longest step at N = K max_records.
 
     Raises
     ------
     BadInput
         Steps that diverge, a delta without Gaussian noise, or noise that fits no plaintext.
     """
-    fewest = study.K * study.study.min_records
-    descent = _Descent(study, fewest, variant)
+    most = study.K * study.max_records
+    _Descent(study, most, variant)
+    descent = _Descent(study, study.K * study.study.min_records, variant)
     for t in {0, descent.rounds - 1}:
-        layout(study, descent.schedule, fewest, t)
+        layout(study, descent.schedule, most, t)
 
 
 def _count_layout(study: Study) -> Packing:
@@ -158,7 +163,7 @@ def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
     Raises
     ------
     BadInput
-        No slot of a plaintext is wide enough.
+        No slot of a plaintext is wide enough, or no float is large enough.
     """
     gradients = ceil(N * loss_of(study.model.loss).L * (1 << FRACTION_BITS)) + study.K
     bound = gradients + study.K * _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
@@ -167,6 +172,11 @@ def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
         raise BadInput(
             f"round {t} needs slots of {slots.width} bits, for which a key of {study.crypto.key_bits} bits has no room",
             "ask for fewer rounds, a larger epsilon or a longer key",
+        )
+    if slots.width > _WIDEST:
+        raise BadInput(
+            f"round {t} needs slots of {slots.width} bits, but a classifier's coordinates have at most {_WIDEST}",
+            "ask for fewer rounds or a larger epsilon",
         )
     return slots
 
