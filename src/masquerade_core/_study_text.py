@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -90,6 +91,7 @@ def _step(step: int | str) -> str:
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
+    text = re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)  # which terminals obey
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 

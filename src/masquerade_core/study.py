@@ -48,7 +48,7 @@ _NETWORK_KEY_BITS = (2048, 3072)
 _MAX_BYTES = 4 << 20
 
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
-_Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f]{1,128}\z")]
+_Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]{1,128}\z")]
 _Real = Annotated[float, Field(allow_inf_nan=False)]
 
 

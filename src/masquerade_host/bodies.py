@@ -38,7 +38,7 @@ def _contributory(key: bytes) -> bytes:
 
 BoxKeyBytes = Annotated[bytes, Field(min_length=32, max_length=32), AfterValidator(_contributory)]
 Version = Annotated[str, Field(pattern=r"\A[0-9A-Za-z.+-]{1,32}\z")]
-_FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
+_FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,256}")
 _HASH_BYTES = 16
 _MAX_FIELDS = 2**16
 _MAX_NAMES = 2**21  # bytes; with the hashes they fit into a frame

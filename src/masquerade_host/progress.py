@@ -83,6 +83,16 @@ def _sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
     return template.format_map(fields)
 
 
+class _Writable:
+    """Escapes what a file's encoding has no letters for, such as a column's name on a terminal that is ASCII only."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._encoding = getattr(file, "encoding", None) or "utf-8"
+
+    def __call__(self, _logger: WrappedLogger, _method: str, line: str) -> str:
+        return line.encode(self._encoding, "backslashreplace").decode(self._encoding)
+
+
 class Progress:
     """An observer that speaks on stdout (JSON) or stderr (sentences).
 
@@ -96,10 +106,10 @@ class Progress:
 
     def __init__(self, mode: Mode, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._mode = mode
-        last = structlog.processors.JSONRenderer(ensure_ascii=False) if mode is Mode.JSON else _sentence
+        last = structlog.processors.JSONRenderer() if mode is Mode.JSON else _sentence
         file = (out or sys.stdout) if mode is Mode.JSON else (err or sys.stderr)
         self._err = err or sys.stderr
-        self._logger = structlog.wrap_logger(structlog.WriteLogger(file), processors=[_withhold, last])
+        self._logger = structlog.wrap_logger(structlog.WriteLogger(file), processors=[_withhold, last, _Writable(file)])
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Tell one event; who reads it may have gone away, which is no reason to end a run."""

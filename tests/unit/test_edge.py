@@ -74,6 +74,20 @@ def test_only_fields_on_the_list_are_said() -> None:
     assert len(out.getvalue()) < 1200
 
 
+@pytest.mark.parametrize("mode", [Mode.JSON, Mode.TEXT])
+def test_a_name_that_the_terminal_has_no_letters_for_is_escaped(mode: Mode) -> None:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii", errors="strict", write_through=True)
+    progress = Progress(mode, file, file)
+    progress("refused", party="p2", fields="größe")
+    progress.end(BadInput("no column 'größe'"))
+    words = raw.getvalue().decode()
+    if mode is Mode.JSON:
+        assert [json.loads(line).get("fields") for line in words.splitlines()] == ["größe", None]
+    else:
+        assert words.count(r"gr\xf6\xdfe") == 2
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize(
     ("error", "code", "words"),

@@ -296,6 +296,7 @@ def test_a_study_with_more_fields_than_a_frame_takes_is_compared_by_section() ->
         (b"a.b\na.b", bytes(32)),
         (b"a.b\n", bytes(32)),
         (b"a.\x1b[2J", bytes(16)),
+        ("a.\x9b2J".encode(), bytes(16)),
         (b"a.\xff", bytes(16)),
         (b"a" * 257, bytes(16)),
         (b"", bytes(16)),

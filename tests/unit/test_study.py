@@ -302,3 +302,11 @@ class TestPublicKeys:
 
 def _same_bytes(a: str, b: str) -> bool:
     return base64.urlsafe_b64decode(a.split(":")[2] + "=") == base64.urlsafe_b64decode(b.split(":")[2] + "=")
+
+
+def test_names_hold_nothing_that_a_terminal_obeys() -> None:
+    """The 8-bit forms of escape sequences as little as the others; and an error shows them spelled out."""
+    for character in ("\x1b", "\x7f", "\x85", "\x9b"):
+        with pytest.raises(BadInput) as caught:
+            Study.parse(GOOD.replace('name = "radius_mean"', f'name = "x\\u{ord(character):04x}2J"'))
+        assert character not in caught.value.message

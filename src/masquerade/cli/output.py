@@ -122,7 +122,7 @@ def _more(error: MasqueradeError) -> dict[str, Any]:
 def emit(outcome: Outcome, *, as_json: bool) -> int:
     """Show an outcome and return its exit code."""
     if as_json:
-        json.dump(outcome.envelope(), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        json.dump(outcome.envelope(), sys.stdout, indent=2, allow_nan=False)  # ASCII: stdout may know no more
         sys.stdout.write("\n")
     else:
         if outcome.stdout:
