@@ -6,8 +6,10 @@ import numpy as np
 
 from masquerade_core import __version__
 from masquerade_core.data.loading import load_csv
+from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate
+from masquerade_core.learning.trace import objective_at, objective_trace
 from masquerade_core.model import model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
@@ -21,6 +23,37 @@ from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
 
 __all__ = ["run"]
+
+_LIVE = 1_000_000  # numbers in a test set whose objective takes a millisecond: larger ones wait for the run's end
+
+
+class _Curve:
+    """Tells of the objective on the public test set whenever a role's rounds are told of: every half second at most.
+
+    Parameters
+    ----------
+    observe : Observer
+        Who is told, of all events.
+    tests : Dataset or None
+        Public.
+    study : Study
+    """
+
+    def __init__(self, observe: Observer, tests: Dataset | None, study: Study) -> None:
+        self._observe = observe
+        self._tests = tests if tests is not None and tests.X.size <= _LIVE else None
+        self._study = study
+        self.session: CharlieSession | None = None
+
+    def __call__(self, event: str, /, **fields: str | float) -> None:
+        """Pass an event on, and add the objective where it says how far the rounds have come."""
+        self._observe(event, **fields)
+        if event != "progress" or self._tests is None or self.session is None or not self.session.iterates:
+            return
+        done, w = self.session.iterates[-1]
+        if w:
+            value = objective_at(w, self._tests, self._study)
+            self._observe("objective", done=done, of=fields["of"], message=f"{value:.6g}")
 
 
 def run(
@@ -41,7 +74,8 @@ def run(
     out : path, optional
         The run directory; by default ``runs/<study>-<run>/charlie``.
     test : path, optional
-        A **public** test set; the released model's error on it becomes ``metrics.test_error``.
+        A **public** test set; the released model's error on it becomes ``metrics.test_error``, and the objective at
+        the iterates, where they are public, becomes ``rounds``.
     listen : str, optional
         Where to listen, if not at the study's address (behind address translation, say).
     observe : Observer
@@ -58,12 +92,13 @@ def run(
         raise BadInput(f"{key_path} is the key of {owner}, and not Charlie's", "give the key of the study's [curator]")
     tests = load_csv(test, study, need_label=False) if test is not None else None
     roster = {party.name: party.key.curve for party in study.parties}
-    session = CharlieSession(
+    curve = _Curve(observe, tests, study)
+    session = curve.session = CharlieSession(
         study,
         keys,
         lambda: CharlieSocket(listen or study.address, keys, roster),
         version=__version__,
-        observe=observe,
+        observe=curve,
     )
     with RunDirectory(out or default_directory(study, session.run, CHARLIE)) as directory:
         model = run_role(protocol.charlie(Seat(CHARLIE, study.names, session.run), study), session, SystemRng())
@@ -71,9 +106,10 @@ def run(
         if tests is not None:
             metrics["test_error"] = error_rate(tests.X, tests.y, np.array(model.weights))
         statement = [claim.to_json() for claim in protocol.statement(study)]
-        directory.write(
-            {MODEL: model_to_json(model, study, session.run), RESULT: summarize(session, statement, metrics)}
-        )
-    result = directory.path / RESULT
-    observe("done", result=str(result))
-    return result
+        result = summarize(session, statement, metrics)
+        if rounds := objective_trace(session.iterates, tests, study):
+            result["rounds"] = rounds
+        directory.write({MODEL: model_to_json(model, study, session.run), RESULT: result})
+    path = directory.path / RESULT
+    observe("done", result=str(path))
+    return path

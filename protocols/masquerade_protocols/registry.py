@@ -15,6 +15,7 @@ from masquerade_core.privacy.gradient_claims import gradient_statement
 from masquerade_core.seat import Effect, Seat
 from masquerade_core.study import Study, check_section
 from masquerade_protocols import local_aggregation, psgd
+from masquerade_protocols.baselines import BASELINES
 
 __all__ = ["PROTOCOLS", "Explanation", "Protocol", "protocol_of", "section_of"]
 
@@ -227,6 +228,12 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def _named(name: str) -> Protocol:
+    if name in BASELINES:
+        raise BadInput(
+            f"[study] protocol is {name!r}, a baseline: somebody holds everybody's records, and there is nobody to "
+            "talk to",
+            "run it with 'masquerade simulate'",
+        )
     if name not in PROTOCOLS:
         known = ", ".join(PROTOCOLS)
         raise BadInput(f"[study] protocol is {name!r}; the protocols are {known}", "correct the study's protocol")

@@ -1,4 +1,4 @@
-"""Dave: one new record, the published shares, and nothing else."""
+"""Dave: one new record, the published model, and nothing else."""
 
 import json
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.loading import load_records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import predict_labels
+from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import SavedModel, model_from_json
 
 __all__ = ["Prediction", "load_model", "predict"]
@@ -26,14 +27,25 @@ class Prediction:
     ----------
     labels : ndarray, shape (n,)
         +1 or -1.
-    probabilities : ndarray, shape (n,)
-        sigma(w.x), of the label +1.
+    margins : ndarray, shape (n,)
+        w.x: the larger, the surer of the label +1.
     model : SavedModel
     """
 
     labels: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
+    margins: NDArray[np.float64]
     model: SavedModel
+
+    @property
+    def probabilities(self) -> NDArray[np.float64] | None:
+        """sigma(w.x), of the label +1; None for a loss under which that is no probability."""
+        return 0.5 * (1 + np.tanh(self.margins / 2)) if self.model.loss == LOGISTIC.name else None
+
+    @property
+    def scores(self) -> tuple[str, NDArray[np.float64]]:
+        """What a table of predictions shows beside the label, by its name: ``probability``, or else ``margin``."""
+        probabilities = self.probabilities
+        return ("margin", self.margins) if probabilities is None else ("probability", probabilities)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -71,7 +83,7 @@ def load_model(path: Path | str) -> SavedModel:
 
 
 def predict(model: Path | str | SavedModel, records: Path | str) -> Prediction:
-    """Add the K + 1 published shares, divide by K, and label records.
+    """Label records with a published model; where K + 1 shares were published, add them up and divide by K first.
 
     Parameters
     ----------
@@ -91,5 +103,4 @@ def predict(model: Path | str | SavedModel, records: Path | str) -> Prediction:
     saved = model if isinstance(model, SavedModel) else load_model(model)
     w = np.array(saved.weights)
     X = load_records(records, saved.encoder)
-    margins = X @ w
-    return Prediction(predict_labels(X, w), 0.5 * (1 + np.tanh(margins / 2)), saved)
+    return Prediction(predict_labels(X, w), X @ w, saved)

@@ -1,5 +1,6 @@
 """What a run says to people: the study in plain words, the result, the privacy statement."""
 
+import math
 import os
 import shutil
 import sys
@@ -17,10 +18,25 @@ from rich.text import Text
 from masquerade_core.study import Study
 from masquerade_protocols import Explanation
 
-__all__ = ["costs", "explained", "heading", "human_bytes", "program", "result_report", "statement", "study_fingerprint"]
+__all__ = [
+    "costs",
+    "descent",
+    "explained",
+    "heading",
+    "human_bytes",
+    "human_seconds",
+    "program",
+    "result_report",
+    "sparkline",
+    "statement",
+    "study_fingerprint",
+]
 
 _KILO = 1000
 _NONE = "none"  # what a row says against which nothing can be proved
+_BARS = "▁▂▃▄▅▆▇█"
+_BARS_WIDTH = 24
+_ROUNDS = "rounds"  # the stage, and the field of a result
 
 
 def program() -> str:
@@ -47,6 +63,34 @@ def human_bytes(count: float) -> str:
     if count < _KILO**2:
         return f"{count / _KILO:.1f} kB"
     return f"{count / _KILO**2:.1f} MB"
+
+
+def human_seconds(seconds: float) -> str:
+    """Return a time in the unit a person would use."""
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def sparkline(values: Sequence[float | None], width: int = _BARS_WIDTH) -> str:
+    """Return a curve as a row of bars; a value that no float holds is as high as can be.
+
+    Values spread over more than three powers of ten are drawn by their logarithm.
+    """
+    steps = min(width, len(values))
+    chosen = [values[round(i * (len(values) - 1) / max(1, steps - 1))] for i in range(steps)]
+    known = [v for v in chosen if v is not None and math.isfinite(v)]
+    if not known:
+        return _BARS[-1] * steps
+    steep = min(known) > 0 and max(known) > _KILO * min(known)
+    scaled = [math.log(v) if steep else v for v in known]
+    low, height = min(scaled), max(scaled) - min(scaled)
+
+    def bar(value: float | None) -> str:
+        if value is None or not math.isfinite(value):
+            return _BARS[-1]
+        place = (math.log(value) if steep else value) - low
+        return _BARS[round(place / height * (len(_BARS) - 1))] if height > 0 else _BARS[0]
+
+    return "".join(map(bar, chosen))
 
 
 def heading(text: str, aside: str = "") -> Text:
@@ -108,10 +152,12 @@ def _column(name: str, levels: tuple[str, ...] | None, low: float | None, high: 
 
 def result_report(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
     """Return what a ``result.json`` says: cost, error, privacy statement."""
-    parts: list[RenderableType] = [costs(result)]
-    error = result.get("metrics", {}).get("test_error")
-    if error is not None:
+    parts: list[RenderableType] = [costs(result), *descent(result)] if result["stages"] else []
+    metrics = result.get("metrics", {})
+    if (error := metrics.get("test_error")) is not None:
         parts.append(Text.assemble("\n  error on the public test set  ", (f"{error:.2%}", "bold")))
+    for party, own in metrics.get("test_errors", {}).items():
+        parts.append(Text(f"    {party}'s own classifier  {own:.2%}", style="dim"))
     parts += statement(result["statement"])
     return tuple(parts)
 
@@ -131,8 +177,27 @@ def costs(result: Mapping[str, Any]) -> RenderableType:
     return table
 
 
+def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
+    """Return what a result knows of its rounds: their cost, and the objective on the public test set as a curve."""
+    if not (points := result.get(_ROUNDS)):
+        return ()
+    count, values = points[-1]["round"], [point["objective"] for point in points]
+    ends = " to ".join("beyond all floats" if v is None else f"{v:.4g}" for v in (values[0], values[-1]))
+    lines = [Text.assemble("  objective on the public test set  ", (sparkline(values), "cyan"), f"  {ends}")]
+    stage = next((stage for stage in result["stages"] if stage["name"] == _ROUNDS), None)
+    if stage is not None:
+        each = f"{human_seconds(stage['seconds'] / count)} and {human_bytes(stage['bytes'] / count)}"
+        lines.insert(0, Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, all parties together"))
+    return tuple(lines)
+
+
 def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple[RenderableType, ...]:
     """Return the privacy statement; ``full`` with each row's explanation, source and calibration."""
+    if not rows:
+        return (
+            heading("Privacy statement"),
+            Text("  none: one person held all records, and nothing was released to anybody"),
+        )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
     table.add_column("who looks", max_width=40)
     table.add_column("the paper claims", max_width=30)
@@ -149,11 +214,24 @@ def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple
             parts += [Text.assemble(("\n  " + _view(row), "bold")), Padding(Text(row["text"]), (0, 0, 0, 4))]
             parts += [Padding(Text(f"{name}: {note}", style="dim"), (0, 0, 0, 4)) for name, note in notes if note]
     else:
-        strippers = [f"{_sentence(row['view'])}: {row['text']}" for row in rows if row["provable"] == _NONE]
-        parts += [heading("Who could take the noise off"), paragraphs(strippers or ["Nobody that was assessed."])]
+        parts += _strippers(rows)
     if common := _common(rows):
         parts += [heading("What is proved holds if"), paragraphs(common)]
     return tuple(parts)
+
+
+def _strippers(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    """Return who stands without any guarantee; where nobody does, what each view has of the noise."""
+    said = heading("Who could take the noise off")
+    if bare := [row for row in rows if row["provable"] == _NONE]:
+        return [said, paragraphs([_seen(row) for row in bare])]
+    part = [_seen(row) for row in rows if row["epsilon"] is not None]
+    words = "  Nobody that was assessed, all of it." + (" What each has of it:" if part else "")
+    return [said, Text(words), *([paragraphs(part)] if part else [])]
+
+
+def _seen(row: Mapping[str, Any]) -> str:
+    return f"{_sentence(row['view'])}: {row['text']}"
 
 
 def _view(row: Mapping[str, Any]) -> str:

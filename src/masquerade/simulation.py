@@ -5,7 +5,7 @@ One process sees everybody's records, and a seed makes the noise repeatable: who
 
 import time
 from collections.abc import Coroutine, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from masquerade_core.data.loading import load_csv, load_grouped
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate
+from masquerade_core.learning.trace import objective_trace
 from masquerade_core.model import Model, model_to_json
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_host.results import MODEL, RESULT, RunDirectory
-from masquerade_protocols import protocol_of
+from masquerade_protocols import BASELINES, baseline_of, protocol_of
 
 __all__ = ["WATERMARK", "Simulation", "load_named", "load_split", "simulate"]
 
@@ -41,43 +42,49 @@ class Simulation:
     result : dict
         The fields of a run's ``result.json``, marked.
     study : Study
+    classifiers : mapping of str to Model
+        Of the baseline ``individual``: each party's. ``model`` is that which errs least on the test set; without one,
+        the first party's with the most records.
     """
 
     model: Model
     result: dict[str, Any]
     study: Study
+    classifiers: Mapping[str, Model] = field(default_factory=dict)
 
-    def model_json(self) -> dict[str, Any]:
-        """Return what a run's ``model.json`` would hold, marked."""
-        return {**model_to_json(self.model, self.study, bytes.fromhex(self.result["run_id"])), "watermark": WATERMARK}
+    def model_json(self, party: str | None = None) -> dict[str, Any]:
+        """Return what a run's ``model.json`` would hold, marked; of one party's own classifier where one is named."""
+        model = self.model if party is None else self.classifiers[party]
+        return {**model_to_json(model, self.study, bytes.fromhex(self.result["run_id"])), "watermark": WATERMARK}
 
     def write(self, directory: Path | str) -> None:
-        """Leave ``model.json`` and ``result.json`` in a directory, both marked.
+        """Leave ``model.json``, one ``model-<party>.json`` for each own classifier, and ``result.json``; all marked.
 
         Raises
         ------
         BadInput
             The directory holds results already, or cannot be used.
         """
+        own = {f"model-{party}.json": self.model_json(party) for party in self.classifiers}
         with RunDirectory(directory) as run:
-            run.write({MODEL: self.model_json(), RESULT: self.result})
+            run.write({**own, MODEL: self.model_json(), RESULT: self.result})
 
 
 def simulate(
     study: Study, data: Mapping[str, Dataset], *, seed: int | None = None, test: Dataset | None = None
 ) -> Simulation:
-    """Run a study's protocol in this process.
+    """Run a study's protocol, or the baseline that it names, in this process.
 
     Parameters
     ----------
     study : Study
-        Small keys are allowed here.
+        Small keys are allowed here, and so are ``gop``, ``pooled`` and ``individual`` as the protocol.
     data : mapping of str to Dataset
         Each party's records, by the roster's names.
     seed : int, optional
         Makes the run repeatable. The operating system's randomness without it.
     test : Dataset, optional
-        Gives ``metrics.test_error``.
+        Gives ``metrics.test_error``, and ``rounds`` where a protocol's iterates are public.
 
     Raises
     ------
@@ -86,23 +93,70 @@ def simulate(
     MasqueradeError
         Whatever ended the run.
     """
-    protocol = protocol_of(study)
     if set(data) != set(study.names):
         raise BadInput(
             f"the roster has {_listed(study.names)}, but there are records of {_listed(data)}",
             "every party of the study needs records, and nobody else",
         )
+    if study.study.protocol in BASELINES:
+        return _baseline(study, data, seed, test)
+    protocol = protocol_of(study)
     everybody = (*study.names, CHARLIE)
-    rngs = {who: SystemRng() if seed is None else SimulationRng(seed, who) for who in everybody}
-    run = study.run_id(__version__)
-    table = Table(study.names, rngs, run)
+    table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study), table)
     roles = {name: protocol.party(table.seat(name), study, data[name]) for name in study.names}
     model: Model = table.run({**roles, CHARLIE: charlie})[CHARLIE]
     stages = charlie.stages()
     result = {
+        **_header(study, seed),
+        "seconds": round(sum(stage["seconds"] for stage in stages), 3),
+        "stages": stages,
+        "messages": len(table.passed),
+        "bytes": sum(frame.length for frame in table.passed),
+        "statement": [claim.to_json() for claim in protocol.statement(study)],
+        "metrics": {} if test is None else {"test_error": _error(model, test)},
+    }
+    told = [(progress.done, progress.iterate) for who, progress in table.progress if who == CHARLIE]
+    if rounds := objective_trace(told, test, study):
+        result["rounds"] = rounds
+    return Simulation(model, result, study)
+
+
+def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test: Dataset | None) -> Simulation:
+    """Run what needs no table, for one person holds all records; so nobody sends anything, and nothing is stated."""
+    baseline = baseline_of(study)
+    began = time.perf_counter()
+    found = baseline.run(study, data, _rng(seed, baseline.name))
+    seconds = time.perf_counter() - began
+    metrics: dict[str, Any] = {}
+    classifiers: dict[str, Model] = {}
+    if isinstance(found, dict):
+        classifiers = {name: Model(tuple(w.tolist()), None) for name, w in found.items()}
+        errors = {} if test is None else {name: _error(model, test) for name, model in classifiers.items()}
+        # The first of equals, in the roster's order, in both cases.
+        chosen = min(errors, key=errors.__getitem__) if errors else max(study.names, key=lambda name: len(data[name].y))
+        model = classifiers[chosen]
+        metrics = {"chosen": chosen, **({"test_errors": errors} if errors else {})}
+    else:
+        model = Model(tuple(found.tolist()), None)
+    if test is not None:
+        metrics["test_error"] = _error(model, test)
+    result = {
+        **_header(study, seed),
+        "seconds": round(seconds, 3),
+        "stages": [],
+        "messages": 0,
+        "bytes": 0,
+        "statement": [],
+        "metrics": metrics,
+    }
+    return Simulation(model, result, study, classifiers)
+
+
+def _header(study: Study, seed: int | None) -> dict[str, Any]:
+    return {
         "watermark": WATERMARK,
-        "run_id": run.hex(),
+        "run_id": study.run_id(__version__).hex(),
         "version": __version__,
         "study": study.study.name,
         "protocol": study.study.protocol,
@@ -112,16 +166,17 @@ def simulate(
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
         "calibration": study.privacy.calibration,
-        "seconds": round(sum(stage["seconds"] for stage in stages), 3),
-        "stages": stages,
-        "messages": len(table.passed),
-        "bytes": sum(frame.length for frame in table.passed),
-        "statement": [claim.to_json() for claim in protocol.statement(study)],
-        "metrics": {} if test is None else {"test_error": error_rate(test.X, test.y, np.array(model.weights))},
         "releases": [],
         "seed": seed,
     }
-    return Simulation(model, result, study)
+
+
+def _rng(seed: int | None, who: str) -> Rng:
+    return SystemRng() if seed is None else SimulationRng(seed, who)
+
+
+def _error(model: Model, test: Dataset) -> float:
+    return error_rate(test.X, test.y, np.array(model.weights))
 
 
 class _Metered(Coroutine[Effect, Any, Any]):

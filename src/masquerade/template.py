@@ -1,6 +1,7 @@
 """A new study as commented TOML: the file that a coordinator edits, sends around and keeps."""
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import protocol_of, section_of
+from masquerade_protocols import BASELINES, baseline_of, protocol_of, section_of
 
 __all__ = ["Draft", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
 
@@ -17,6 +18,8 @@ PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
 _NUMERIC_PARTS = 3
+_BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
+_ROUNDS = re.compile(r"^rounds = \d+$", re.MULTILINE)
 
 _EXAMPLE_FEATURES = (Feature(name="age", min=0.0, max=120.0), Feature(name="sex", levels=("f", "m")))
 _EXAMPLE_LABEL = Label(name="outcome", positive="yes")
@@ -81,12 +84,15 @@ class Draft:
     ----------
     parties : sequence of (str, PublicKeys or None)
         Names and keys in roster order.
+    rounds : int or None
+        Of a protocol that has any; its own default where None.
     """
 
     parties: Sequence[tuple[str, PublicKeys | None]]
     curator_key: PublicKeys | None = None
     name: str = "my-study"
     protocol: str = "local-aggregation"
+    rounds: int | None = None
     address: str = "tcp://127.0.0.1:5555"
     features: Sequence[Feature] = _EXAMPLE_FEATURES
     label: Label = _EXAMPLE_LABEL
@@ -116,7 +122,11 @@ class Draft:
         """
         text = self._text(lambda key: str(key) if key else PLACEHOLDER)
         checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()))
-        protocol_of(Study.parse(checked, "the new study", in_memory=True))
+        study = Study.parse(checked, "the new study", in_memory=True)
+        if self.protocol in BASELINES:
+            baseline_of(study)
+        else:
+            protocol_of(study)
         return text
 
     def write(self, path: Path) -> str:
@@ -136,6 +146,15 @@ class Draft:
         except OSError as error:
             raise BadInput(f"{path} cannot be written: {error.strerror}", "choose another file") from error
         return text
+
+    def _section(self) -> str:
+        text = _BASELINE_SECTION if self.protocol in BASELINES else section_of(self.protocol)
+        if self.rounds is None:
+            return text
+        changed, count = _ROUNDS.subn(f"rounds = {self.rounds}", text)
+        if not count:
+            raise BadInput(f"{self.protocol} has no rounds to choose", "leave --rounds out")
+        return changed
 
     def _text(self, shown: Callable[[PublicKeys | None], str]) -> str:
         names = [name for name, _ in self.parties]
@@ -158,7 +177,7 @@ class Draft:
             "curator_key": shown(self.curator_key),
         }
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-        blocks = [_HEAD.format_map({**words, "section": section_of(self.protocol)})]
+        blocks = [_HEAD.format_map({**words, "section": self._section()})]
         blocks += [_feature(feature) for feature in self.features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [

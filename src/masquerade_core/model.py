@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.learning.losses import LOGISTIC, LOSSES
 from masquerade_core.study import Label, Study
 
 __all__ = ["Model", "SavedModel", "Shares", "model_from_json", "model_to_json"]
@@ -138,6 +139,8 @@ class SavedModel:
         Where it comes from.
     epsilon, delta : float
         The wish.
+    loss : str
+        What was minimised: only the logistic loss makes sigma(w.x) a probability.
     """
 
     weights: tuple[float, ...]
@@ -149,6 +152,7 @@ class SavedModel:
     run_id: str
     epsilon: float
     delta: float
+    loss: str = LOGISTIC.name
 
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
@@ -160,6 +164,7 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "run_id": run.hex(),
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
+        "loss": study.model.loss,
         "label": study.label.model_dump(mode="json"),
         "encoder": Encoder.from_study(study).to_json(),
         "release": "weights" if model.shares is None else "shares",
@@ -188,6 +193,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             label=Label.model_validate(data["label"]),
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
+            loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
             **texts,
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:

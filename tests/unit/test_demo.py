@@ -80,6 +80,7 @@ def test_the_real_records_lie_within_their_public_bounds_and_are_too_few(tmp_pat
     comparison = compare(plan.study, cohort)
     assert comparison.advice.count(". ") == 0
     assert "too few for this paper's noise" in comparison.advice
+    assert comparison.enough_epsilon is not None
     assert f"epsilon = {float(f'{comparison.enough_epsilon:.2g}'):g} would do" in comparison.advice
     assert comparison.enough_epsilon > 10
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
+DEFAULT_PROTOCOL = "local-aggregation"
 _MOST_PARTIES = 64
 
 
@@ -28,7 +29,7 @@ class Source(StrEnum):
 
 
 def demo(
-    protocol: Annotated[str, typer.Option(help="The protocol.")] = "local-aggregation",
+    protocol: Annotated[str, typer.Option(help="The protocol.")] = DEFAULT_PROTOCOL,
     parties: Annotated[int | None, typer.Option(help="How many parties.  [default: 5]", show_default=False)] = None,
     dataset: Annotated[Source, typer.Option(help="Which records.")] = Source.SIMULATED,
     data: Annotated[Path | None, typer.Option(help="Your own records instead (CSV) ...")] = None,
@@ -36,6 +37,9 @@ def demo(
     label: Annotated[str | None, typer.Option(help="... and COLUMN:POSITIVE, what to predict.")] = None,
     study: Annotated[Path | None, typer.Option(help="Columns and public bounds of your records, as a study.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The privacy wish.  [default: 1]", show_default=False)] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Of a gradient protocol.  [default: 100]", show_default=False)
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where everything goes.  [default: runs/demo-<time>]", show_default=False)
     ] = None,
@@ -47,7 +51,7 @@ def demo(
 
     from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
-    from masquerade.report import statement
+    from masquerade.report import descent, statement
     from masquerade_protocols import protocol_of
 
     console = Console(stderr=True, highlight=False)
@@ -55,7 +59,7 @@ def demo(
     cohort = _cohort(dataset, data, by, label, template, parties)
     wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
-    plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out)
+    plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out, rounds=rounds)
     stages = protocol_of(plan.study).stages
     try:
         _introduce(console, plan, loud=data is not None and template is None)
@@ -76,7 +80,7 @@ def demo(
                 "private_figures": played.comparison.to_json(),
             },
         },
-        shown=(*statement(played.result["statement"]), *outcome),
+        shown=(*descent(played.result), *statement(played.result["statement"]), *outcome),
     )
 
 
@@ -117,7 +121,7 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     wish = plan.study.privacy.epsilon
     console.print(
         f"\n  [bold magenta]masquerade[/]  {escape(plan.cohort.origin)}, {plan.study.K} parties and Charlie: "
-        f"{plan.study.K + 1} processes, real keys, epsilon = {wish:g}",
+        f"{plan.study.K + 1} processes, real keys, {plan.study.study.protocol}, epsilon = {wish:g}",
         soft_wrap=True,
     )
     if loud:
@@ -136,8 +140,11 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     from masquerade.report import heading, program
 
     me = program()
-    real = f"{me} demo --dataset breast-cancer", "the same with real records, which are too few"
-    own = f"{me} demo --data FILE --by COLUMN --label COLUMN:POSITIVE", "the same with your own records"
+    protocol = plan.study.study.protocol
+    chosen = "" if protocol == DEFAULT_PROTOCOL else f" --protocol {protocol}"
+    few = ", which are too few" if protocol == DEFAULT_PROTOCOL else ""
+    real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with real records{few}"
+    own = f"{me} demo{chosen} --data FILE --by COLUMN --label COLUMN:POSITIVE", "the same with your own records"
     another = real if plan.cohort.simulated else own
     result, other, where = played.result, played.comparison, plan.directory
     errors = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
@@ -149,7 +156,7 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     )
     errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
     errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")
-    errors.add_row("the released model without noise", f"{other.without_noise:.1%}", "")
+    errors.add_row("the released model without noise", f"{other.without_noise:.1%}", other.noiseless)
     errors.add_row("always the more frequent answer", f"{other.majority:.1%}", "")
     parts: list[RenderableType] = [
         heading("Error on the public test set", f"{len(plan.cohort.test.rows):,} records"),
@@ -200,10 +207,11 @@ def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType
     """Leave a plain text for whoever has to read it: an ethics board, a data steward."""
     from rich.console import Console
 
-    from masquerade.report import costs, statement
+    from masquerade.report import costs, descent, statement
 
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
         console = Console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
-        for part in (costs(played.result), *statement(played.result["statement"], full=True), *outcome):
+        said = statement(played.result["statement"], full=True)
+        for part in (costs(played.result), *descent(played.result), *said, *outcome):
             console.print(part)

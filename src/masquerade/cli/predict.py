@@ -9,6 +9,8 @@ from masquerade.cli.output import Format, FormatOption, Outcome
 
 __all__ = ["predict"]
 
+_PLURAL = {"probability": "probabilities", "margin": "margins"}
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model.json of a run.")],
@@ -18,15 +20,16 @@ def predict(
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Label new records with a published model; the probability is that of the positive label."""
+    """Label new records with a published model; probability, or margin w.x, speaks of the positive label."""
     from masquerade.prediction import predict as labelled
     from masquerade_core.errors import BadInput
 
     del output_format
     prediction = labelled(model, records)
     label, words = prediction.model.label, prediction.words()
-    rows = zip(words, prediction.probabilities.tolist(), strict=True)
-    table = f"{_cell(label.name)},probability\n" + "".join(f"{_cell(word)},{p:.6f}\n" for word, p in rows)
+    what, scores = prediction.scores
+    rows = zip(words, scores.tolist(), strict=True)
+    table = f"{_cell(label.name)},{what}\n" + "".join(f"{_cell(word)},{score:.6f}\n" for word, score in rows)
     if output is not None:
         try:
             output.write_text(table, encoding="utf-8")
@@ -40,7 +43,7 @@ def predict(
             "positive": label.positive,
             "records": len(words),
             "labels": [int(value) for value in prediction.labels],
-            "probabilities": [round(p, 6) for p in prediction.probabilities.tolist()],
+            _PLURAL[what]: [round(score, 6) for score in scores.tolist()],
         }
         if output is None
         else {"label": label.name, "positive": label.positive, "records": len(words), "file": str(output)},

@@ -26,7 +26,7 @@ def simulate(
     out: Annotated[Path | None, typer.Option(help="A new directory for model.json and result.json.")] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Run a study at the in-memory table; the result is not a private release."""
+    """Run a study, of a protocol or a baseline, in this one process; the result is not a private release."""
     from rich.text import Text
 
     from masquerade.report import result_report

@@ -21,7 +21,12 @@ StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study 
 @app.command()
 def new(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")],
-    protocol: Annotated[str, typer.Option(help="The protocol.")] = "local-aggregation",
+    protocol: Annotated[
+        str, typer.Option(help="The protocol; or a baseline, for 'masquerade simulate'.")
+    ] = "local-aggregation",
+    rounds: Annotated[
+        int | None, typer.Option(help="Of a gradient protocol.  [default: 100]", show_default=False)
+    ] = None,
     name: Annotated[str, typer.Option(help="The study's name.")] = "my-study",
     party: Annotated[
         list[str] | None, typer.Option("--party", help="NAME or NAME=PUBLICKEY; once for each party.")
@@ -62,6 +67,7 @@ def new(
         curator_key=PublicKeys.parse(curator_key) if curator_key else missing(),
         name=name,
         protocol=protocol,
+        rounds=rounds,
         address=address,
         epsilon=epsilon,
         delta=delta,
@@ -85,18 +91,24 @@ def new(
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Say whether a study file can be used, and what is wrong with it if not."""
     from masquerade_core.study import Study
-    from masquerade_protocols import protocol_of
+    from masquerade_protocols import BASELINES, baseline_of, protocol_of
 
     del output_format
     loaded = Study.load(study, in_memory=True)
-    protocol = protocol_of(loaded)
-    network = loaded.crypto.key_bits >= 2048  # noqa: PLR2004
-    warning = "" if network else f"; with {loaded.crypto.key_bits}-bit keys it is for simulations only"
+    name = loaded.study.protocol
+    if name in BASELINES:
+        baseline_of(loaded)
+        warning, hint = f"; {name} is a baseline, for simulations only", "masquerade simulate --help"
+    else:
+        protocol_of(loaded)
+        network = loaded.crypto.key_bits >= 2048  # noqa: PLR2004
+        warning = "" if network else f"; with {loaded.crypto.key_bits}-bit keys it is for simulations only"
+        hint = f"masquerade study show {study}"
     return Outcome(
-        f"{study} is a valid study: {protocol.name}, {loaded.K} parties, {loaded.d} coordinates, "
+        f"{study} is a valid study: {name}, {loaded.K} parties, {loaded.d} coordinates, "
         f"epsilon = {loaded.privacy.epsilon:g}{warning}",
         _summary(loaded),
-        hint=f"masquerade study show {study}",
+        hint=hint,
     )
 
 

@@ -3,6 +3,7 @@
 These figures are read off everybody's records. A real run computes none of them.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,14 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.datasets import Cohort, Records
-from masquerade_core.data.schema import Encoder
+from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio, rounds_of, without_noise
+from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.calibration import SMALL_NOISE, eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study
+from masquerade_protocols.baselines import pool
 
 __all__ = ["Comparison", "compare"]
 
 WARNING = "demo only: read off everybody's records, which a real run shows to nobody"
+
+_LARGEST_EPSILON = 1e6
+
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,24 +38,28 @@ class Comparison:
     best_single, worst_single : float
         Each party's own classifier.
     without_noise : float
-        The average that was released, before noise.
+        What would have been released without noise.
+    noiseless : str
+        What that is, in a few words.
     majority : float
         Always answering the more frequent class.
     noise_ratio : float
-        The noise's length over the classifier's.
-    enough_epsilon : float
-        Where the noise would be small.
+        The noise's length over the classifier's; of a descent, the noise's part of records' scores over the scores.
+    enough_epsilon : float or None
+        Where the noise would be small, the wish or larger for a descent; None where no epsilon makes it so.
     advice : str
-        One sentence where the noise drowns the classifier; else empty.
+        One sentence where the released model is not what it seems: drowned in noise, or bought with more privacy than
+        the wish; else empty.
     """
 
     pooled: float
     best_single: float
     worst_single: float
     without_noise: float
+    noiseless: str
     majority: float
     noise_ratio: float
-    enough_epsilon: float
+    enough_epsilon: float | None
     advice: str
 
     def to_json(self) -> dict[str, Any]:
@@ -58,46 +69,106 @@ class Comparison:
 
 def compare(study: Study, cohort: Cohort) -> Comparison:
     """Train what a demonstration compares the released model with."""
-    encoder, Lambda = Encoder.from_study(study), study.model.regularization
-    data = [_encoded(records, encoder, study) for records in cohort.parties.values()]
-    X_test, y_test = _encoded(cohort.test, encoder, study)
-    pooled = fit(np.vstack([X for X, _ in data]), np.concatenate([y for _, y in data]), Lambda)
-    own = [fit(X, y, Lambda) for X, y in data]
-    average = np.mean(own, axis=0)
-    singles = [error_rate(X_test, y_test, w) for w in own]
-    smallest = min(len(y) for _, y in data)
-    norm = float(np.linalg.norm(average))
-    noise = str(study.protocol.get("noise", "laplace"))
-    ratio = paper_noise_norm(study.d, smallest, study.privacy.epsilon, Lambda, noise) / norm
-    enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, noise)
-    total = sum(len(y) for _, y in data)
+    encoder, model = Encoder.from_study(study), study.model
+    data = {name: _encoded(records, encoder, study) for name, records in cohort.parties.items()}
+    test = _encoded(cohort.test, encoder, study)
+    together = pool(study, data)
+    pooled = fit(together.X, together.y, model.regularization, model.loss)
+    own = [fit(part.X, part.y, model.regularization, model.loss) for part in data.values()]
+    singles = [error_rate(test.X, test.y, w) for w in own]
+    if is_descent(study):
+        clean, noiseless, ratio, enough, advice = _of_descent(study, together)
+    else:
+        clean, noiseless, ratio, enough, advice = _of_average(study, own, [len(part.y) for part in data.values()])
     return Comparison(
-        pooled=error_rate(X_test, y_test, pooled),
+        pooled=error_rate(test.X, test.y, pooled),
         best_single=min(singles),
         worst_single=max(singles),
-        without_noise=error_rate(X_test, y_test, average),
-        majority=float(min(np.mean(y_test > 0), np.mean(y_test < 0))),
+        without_noise=error_rate(test.X, test.y, clean),
+        noiseless=noiseless,
+        majority=float(min(np.mean(test.y > 0), np.mean(test.y < 0))),
         noise_ratio=ratio,
         enough_epsilon=enough,
-        advice=_advice(ratio, enough, study, total, smallest) if ratio > SMALL_NOISE else "",
+        advice=advice,
     )
 
 
-def _advice(ratio: float, enough: float, study: Study, total: int, smallest: int) -> str:
-    """Say in one sentence why there are too few records, and which epsilon would do."""
-    times = f"{ratio:.0f} times" if ratio >= 2 else f"{ratio:.1f} times"  # noqa: PLR2004
-    return (
-        f"{total:,} training records are too few for this paper's noise: it is sized for the smallest party alone, "
-        f"which has {smallest:,}, and at epsilon = {study.privacy.epsilon:g} it is {times} as long as the classifier; "
+_Judged = tuple[_Array, str, float, float | None, str]
+"""The classifier without noise and what it is, the noise's part, an epsilon that would do, advice."""
+
+
+def _of_average(study: Study, own: Sequence[_Array], sizes: Sequence[int]) -> _Judged:
+    """Judge the average of the parties' classifiers."""
+    average = np.mean(own, axis=0)
+    smallest, Lambda, wish = min(sizes), study.model.regularization, study.privacy.epsilon
+    norm = float(np.linalg.norm(average))
+    noise = str(study.protocol.get("noise", "laplace"))
+    ratio = paper_noise_norm(study.d, smallest, wish, Lambda, noise) / norm
+    enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, noise)
+    advice = (
+        f"{sum(sizes):,} training records are too few for this paper's noise: it is sized for the smallest party "
+        f"alone, which has {smallest:,}, and at epsilon = {wish:g} it is {_times(ratio)} as long as the classifier; "
         f"epsilon = {_two_digits(enough)} would do, or as many times more records as that is larger."
     )
+    return average, "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else ""
+
+
+def _of_descent(study: Study, together: Dataset) -> _Judged:
+    """Judge a descent along noisy gradients."""
+    clean = without_noise(study, together)
+
+    def ratio_at(epsilon: float) -> float:
+        return noise_ratio(study, together, clean, epsilon)
+
+    wish, name = study.privacy.epsilon, study.study.protocol
+    ratio, drowned = ratio_at(wish), first_drowned_round(study, len(together.y))
+    rounds = rounds_of(study)
+    enough = _smallest_epsilon(ratio_at, wish)
+    if name == "decaying-budget" and drowned is not None:
+        advice = (
+            f"Half the epsilon in every further round is twice the noise: from round {drowned} of {rounds} on it is "
+            f"longer than the gradients of all {len(together.y):,} records together, and what is released is noise. "
+            "The paper rejects this protocol for that; it is here to be compared with."
+        )
+    elif name == "noisy-gradient":
+        advice = (
+            f"Do not compare this error with those of other protocols: epsilon = {wish:g} is spent in every one of "
+            f"{rounds} rounds. The paper rejects this protocol for that."
+        )
+    elif ratio > SMALL_NOISE:
+        advice = f"At epsilon = {wish:g} the noise in a record's score is {_times(ratio)} as large as the score" + (
+            f"; epsilon = {_two_digits(enough)} would do, or as many times more records than these "
+            f"{len(together.y):,} as that is larger."
+            if enough is not None
+            else ", and no epsilon makes it small: choose more rounds, or a larger regularization."
+        )
+    else:
+        advice = ""
+    return clean, f"{rounds} rounds on exact gradients", ratio, enough, advice
+
+
+def _smallest_epsilon(ratio_at: Callable[[float], float], wish: float) -> float | None:
+    """Return an epsilon, from the wish on, where the noise is small; right to a few per cent."""
+    low = high = wish
+    while ratio_at(high) > SMALL_NOISE:
+        low, high = high, 2 * high
+        if high > _LARGEST_EPSILON:
+            return None
+    while high > 1.05 * low:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if ratio_at(middle) <= SMALL_NOISE else (middle, high)
+    return high
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f} times" if ratio >= 2 else f"{ratio:.1f} times"  # noqa: PLR2004
 
 
 def _two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-def _encoded(records: Records, encoder: Encoder, study: Study) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _encoded(records: Records, encoder: Encoder, study: Study) -> Dataset:
     columns = dict(zip(records.columns, zip(*records.rows, strict=True), strict=True))
     labels = np.array(columns[study.label.name])
-    return encoder.encode(columns), np.where(labels == study.label.positive, 1.0, -1.0)
+    return Dataset(encoder.encode(columns), np.where(labels == study.label.positive, 1.0, -1.0))

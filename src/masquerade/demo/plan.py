@@ -57,7 +57,9 @@ class Plan:
         return self.directory / who
 
 
-def prepare(cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | None) -> Plan:
+def prepare(
+    cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | None, rounds: int | None = None
+) -> Plan:
     """Make keys, a study and data files.
 
     Parameters
@@ -67,6 +69,8 @@ def prepare(cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | 
     protocol : str
     directory : path, optional
         Empty or not there yet; ``runs/demo-<time>`` by default.
+    rounds : int, optional
+        Of a protocol that has any; its own default without.
 
     Raises
     ------
@@ -82,13 +86,13 @@ def prepare(cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | 
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     try:
-        return _fill(where, cohort, epsilon, protocol)
+        return _fill(where, cohort, epsilon, protocol, rounds)
     except BaseException:
         discard(where, ours=ours)
         raise
 
 
-def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str) -> Plan:
+def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: int | None) -> Plan:
     names = tuple(cohort.parties)
     for who in (CHARLIE, *names):
         (where / who).mkdir(mode=0o700)
@@ -98,6 +102,7 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str) -> Plan:
         curator_key=keys[CHARLIE],
         name="demo",
         protocol=protocol,
+        rounds=rounds,
         address=f"tcp://{_LOOPBACK}:{_free_port()}",
         features=cohort.features,
         label=cohort.label,

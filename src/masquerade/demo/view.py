@@ -14,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from masquerade.demo.processes import Event
-from masquerade.report import human_bytes
+from masquerade.report import human_bytes, human_seconds, sparkline
 from masquerade_core.study import CHARLIE
 
 __all__ = ["Lines", "Screen", "View", "view_for"]
 
 _TRAINING = "training"
 _ROWS = 8  # so many participants get a line each
+_TENTHS = 10  # of the rounds: plain lines tell of each
 
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {
@@ -60,6 +61,8 @@ class Lines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._rounds = _Rounds()
+        self._tenth = 0
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -72,8 +75,50 @@ class Lines:
 
     def tell(self, event: Event) -> None:
         """Print Charlie's view of the run."""
-        if event.who == CHARLIE and (line := _line(event.name, event.fields)):
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if event.who != CHARLIE:
+            return
+        if self._rounds.tell(event):
+            # The objective of a round comes right after its number, where it comes at all.
+            tenth = _TENTHS * self._rounds.done // self._rounds.of
+            if event.name == "progress" and self._tenth < tenth < _TENTHS:
+                self._tenth = tenth
+                self._say(f"round {self._rounds.done:,} of {self._rounds.of:,}: {self._rounds.pace()}")
+        elif line := _line(event.name, event.fields):
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+class _Rounds:
+    """How far a stage of many rounds has come, by Charlie's account."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.of = 1
+        self.objectives: list[float] = []
+        self._began = self._told = time.monotonic()
+
+    def tell(self, event: Event) -> bool:
+        """Take note of an event; say whether it spoke of rounds."""
+        match event.name:
+            case "stage":
+                self._began = time.monotonic()
+                return False
+            case "progress":
+                self.done, self.of = int(event.fields["done"]), max(1, int(event.fields["of"]))
+                self._told = time.monotonic()
+                return True
+            case "objective":
+                self.objectives.append(float(event.fields["message"]))
+                return True
+            case _:
+                return False
+
+    def pace(self) -> str:
+        """Return the mean time of a round, and the objective where it is known."""
+        pace = f"{human_seconds((self._told - self._began) / self.done)} a round" if self.done else ""
+        return f"{pace}, objective {self.objectives[-1]:.4g}" if self.objectives else pace
 
 
 def _line(name: str, fields: Mapping[str, Any]) -> str:
@@ -100,7 +145,10 @@ class Screen:
         self._notes: dict[str, str] = {}
         self._open: dict[str, float] = {}
         self._done: dict[str, Mapping[str, Any]] = {}
-        self._stages = (_TRAINING, "joining", *(s for s in stages if s != _TRAINING))
+        trained = tuple(s for s in stages if s == _TRAINING)
+        self._stages = (*trained, "joining", *(s for s in stages if s != _TRAINING))
+        self._rounds = _Rounds()
+        self._passed: Mapping[str, Any] = {"messages": 0, "bytes": 0}
         self._trained: dict[str, float] = {}
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(console=console, refresh_per_second=12, get_renderable=self._draw)
@@ -119,6 +167,8 @@ class Screen:
     def tell(self, event: Event) -> None:
         """Take note of an event; the next picture shows it."""
         who, fields = event.who, event.fields
+        if who == CHARLIE:
+            self._rounds.tell(event)
         match event.name:
             case "listening":
                 self._states[who], self._notes[who] = "listening", str(fields["address"])
@@ -126,6 +176,8 @@ class Screen:
                 self._states[who] = "waiting"
             case "connected" if who == CHARLIE:
                 self._states[str(fields["party"])] = "connected"
+            case "traffic" if who == CHARLIE:
+                self._passed = fields
             case "done":
                 self._states[who] = "done"
             case "error":
@@ -186,12 +238,19 @@ class Screen:
                 table.add_row(Text("✓", style="green"), stage, *cost)
             elif stage in self._open:
                 since = time.monotonic() - self._open[stage]
-                table.add_row(self._spinner, Text(stage, style="bold"), Text(f"{since:.1f}", style="cyan"))
+                far = f" {self._rounds.done:,} of {self._rounds.of:,}" if self._rounds.done else ""
+                table.add_row(self._spinner, Text(stage + far, style="bold"), Text(f"{since:.1f}", style="cyan"))
             else:
                 table.add_row(Text("·", style="dim"), Text(stage, style="dim"))
         sums = {key: sum(done[key] for done in self._done.values()) for key in ("messages", "bytes")}
+        # Charlie tells his sums every few seconds, and each stage's at its end: the larger is the newer.
+        sums = {key: max(value, self._passed[key]) for key, value in sums.items()}
         table.add_row("", Text("through Charlie's hands", style="dim"), "", *_traffic(sums))
-        return Padding(table, (0, 0, 0, 2))
+        parts: list[RenderableType] = [table]
+        if self._rounds.done:
+            curve = sparkline(self._rounds.objectives) if self._rounds.objectives else ""
+            parts.append(Text.assemble(f"\n   {self._rounds.pace()}  ", (curve, "cyan")))
+        return Padding(Group(*parts), (0, 0, 0, 2))
 
 
 def _traffic(cost: Mapping[str, Any]) -> tuple[str, str]:
