@@ -7,7 +7,7 @@ codes, and the sentences of our own errors, which never hold a record.
 import secrets
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, TextIO
 
@@ -86,11 +86,14 @@ def _sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
 class _Writable:
     """Escapes what a file's encoding has no letters for, such as a column's name on a terminal that is ASCII only."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, render: Callable[..., str | bytes], file: TextIO) -> None:
+        self._render = render
         self._encoding = getattr(file, "encoding", None) or "utf-8"
 
-    def __call__(self, _logger: WrappedLogger, _method: str, line: str) -> str:
-        return line.encode(self._encoding, "backslashreplace").decode(self._encoding)
+    def __call__(self, logger: WrappedLogger, method: str, fields: EventDict) -> str:
+        return (
+            str(self._render(logger, method, fields)).encode(self._encoding, "backslashreplace").decode(self._encoding)
+        )
 
 
 class Progress:
@@ -106,10 +109,12 @@ class Progress:
 
     def __init__(self, mode: Mode, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._mode = mode
-        last = structlog.processors.JSONRenderer() if mode is Mode.JSON else _sentence
+        render = structlog.processors.JSONRenderer() if mode is Mode.JSON else _sentence
         file = (out or sys.stdout) if mode is Mode.JSON else (err or sys.stderr)
         self._err = err or sys.stderr
-        self._logger = structlog.wrap_logger(structlog.WriteLogger(file), processors=[_withhold, last, _Writable(file)])
+        self._logger = structlog.wrap_logger(
+            structlog.WriteLogger(file), processors=[_withhold, _Writable(render, file)]
+        )
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Tell one event; who reads it may have gone away, which is no reason to end a run."""
