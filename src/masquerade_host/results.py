@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.study import Study
+from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session import Session
 
 __all__ = ["MODEL", "RESULT", "RunDirectory", "default_directory", "summarize"]
@@ -129,7 +129,7 @@ def summarize(session: Session, statement: list[dict[str, Any]], metrics: Mappin
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
         "calibration": study.privacy.calibration,
-        **session.stats.to_json(),
+        **session.stats.to_json(from_join=session.me != CHARLIE),
         "releases": [{"label": r.label, "epsilon": r.epsilon, "delta": r.delta} for r in session.releases],
         "metrics": dict(metrics),
         "statement": statement,

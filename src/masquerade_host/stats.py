@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import dropwhile
 from typing import Any, Protocol
 
 __all__ = ["JOINING", "Observer", "Relayed", "StageCost", "Stats", "quiet"]
@@ -98,11 +99,21 @@ class Stats:
         """All bytes so far."""
         return sum(s.bytes for s in self.stages)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the cost part of ``result.json``."""
+    def to_json(self, *, from_join: bool = False) -> dict[str, Any]:
+        """Return the cost part of ``result.json``.
+
+        Parameters
+        ----------
+        from_join : bool
+            Leave out what was before the role joined. A party's training lasts as long as it has records.
+        """
+        stages, seconds = self.stages, self.seconds
+        if from_join:
+            stages = list(dropwhile(lambda stage: stage.name != JOINING, stages))
+            seconds = sum(stage.seconds for stage in stages)
         return {
-            "seconds": round(self.seconds, 3),
-            "stages": [asdict(s) | {"seconds": round(s.seconds, 3)} for s in self.stages],
+            "seconds": round(seconds, 3),
+            "stages": [asdict(s) | {"seconds": round(s.seconds, 3)} for s in stages],
             "messages": self.messages,
             "bytes": self.bytes,
         }

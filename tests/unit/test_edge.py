@@ -15,9 +15,11 @@ import typer
 
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation, RefusedLocally, RunFailed
 from masquerade_core.seat import Release
+from masquerade_core.study import CHARLIE
 from masquerade_host.process import main
 from masquerade_host.progress import Mode, Progress, mode_of
 from masquerade_host.results import RunDirectory, default_directory, summarize
+from masquerade_host.session import Session
 from masquerade_host.stats import Stats
 from masquerade_party import ask, no_questions
 from masquerade_protocols import protocol_of
@@ -355,6 +357,27 @@ def test_a_result_has_all_that_is_promised() -> None:
     assert result["metrics"] == {"test_error": 0.25}
     assert result["releases"] == [{"label": "model", "epsilon": 1.0, "delta": 0.0}]
     json.dumps(result)
+
+
+def test_a_partys_result_does_not_tell_how_long_it_trained() -> None:
+    world = World.new(2, port=5555)
+    now = [0.0]
+    results = {}
+    for make in (lambda **more: world.party("p1", **more), world.charlie):
+        session: Session = make(clock=lambda: now[0])
+        session.stats.stage("training")
+        now[0] += 1234.5
+        for name in ("joining", "keys"):
+            session.stats.stage(name)
+            session.stats.count(10)
+            now[0] += 2.0
+        session.stats.end()
+        results[session.me] = summarize(session, [], {})
+    assert "1234" not in json.dumps(results["p1"])
+    assert [stage["name"] for stage in results["p1"]["stages"]] == ["joining", "keys"]
+    assert [results[who]["seconds"] for who in ("p1", CHARLIE)] == [4.0, 1238.5]
+    assert (results["p1"]["messages"], results["p1"]["bytes"]) == (2, 20)
+    assert [stage["seconds"] for stage in results[CHARLIE]["stages"]] == [1234.5, 2.0, 2.0]
 
 
 def test_stages_add_up() -> None:
