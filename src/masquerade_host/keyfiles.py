@@ -110,9 +110,15 @@ def _check_access(path: Path, status: os.stat_result) -> None:
             f"chmod 600 {path}; if anybody may have read it, make new keys",
         )
     folder = path.absolute().parent
-    shared = folder.stat()
-    if shared.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not shared.st_mode & stat.S_ISVTX:
-        raise BadInput(f"others can exchange the files in {folder}, where the key file is", f"chmod go-w {folder}")
+    _check_folder(folder, stat.S_IWGRP | stat.S_IWOTH)
+    for above in (*folder.parents, *folder.resolve().parents):  # by the path as given, and behind its symbolic links
+        _check_folder(above, stat.S_IWOTH)
+
+
+def _check_folder(folder: Path, others: int) -> None:
+    mode = folder.stat().st_mode
+    if mode & others and not mode & stat.S_ISVTX:
+        raise BadInput(f"others can exchange what is in {folder}, and so the key file", f"chmod go-w {folder}")
 
 
 def _parse(path: Path, raw: bytes) -> Keys:

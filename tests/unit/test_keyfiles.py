@@ -64,6 +64,22 @@ def test_a_folder_in_which_others_can_exchange_the_file_is_refused(path: Path) -
     load_keys(path)
 
 
+def test_a_folder_above_in_which_everybody_can_exchange_folders_is_refused(path: Path, tmp_path: Path) -> None:
+    deep = path.parent / "a" / "b"
+    deep.mkdir(parents=True)
+    make_keys(deep / "my.key")
+    link = tmp_path / "link"
+    link.symlink_to(deep)
+    path.parent.chmod(0o777)
+    for name in (deep, link):
+        with pytest.raises(BadInput, match=f"others can exchange what is in {path.parent},"):
+            load_keys(name / "my.key")
+    path.parent.chmod(0o1777)
+    load_keys(link / "my.key")
+    path.parent.chmod(0o775)  # above the key's own folder a group may write: home folders are often so
+    load_keys(deep / "my.key")
+
+
 def test_a_symbolic_link_is_refused(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(path)
