@@ -63,8 +63,8 @@ def _table(rows: "tuple[Row, ...]") -> "RenderableType":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading, justify in (("", "left"), ("reached", "right"), ("error", "right"), ("band", "left"), ("", "left")):
-        table.add_column(heading, justify=justify, no_wrap=True)
+    for heading, right in (("", False), ("reached", True), ("error", True), ("band", False), ("", False)):
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     table.add_column("")
     for row in rows:
         style = "" if not row.banded else "green" if row.holds else "bold red"

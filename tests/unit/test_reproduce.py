@@ -1,0 +1,216 @@
+"""Figures made again: a reduced run in its bands, broken variants outside, clear rounds equal to encrypted ones."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from masquerade.datasets import deal, random_split, unit_ball
+from masquerade.reproduce import PAPERS, Report, Row, rajkumar, rajkumar_runs, reproduce
+from masquerade.reproduce.bands import mean_and_error
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.mechanisms import gaussian, l2_laplace
+from masquerade_protocols import psgd
+from tests.face_helpers import Shell
+from tests.paper_data import split
+from tests.sum_helpers import descend, descent_study
+
+_Array = NDArray[np.float64]
+
+WIDENED = 4.0  # standard errors, of five means
+BROKEN_PSGD = "Broken PSGD minus GOP"
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture(scope="module")
+def reduced() -> Report:
+    # 300 rounds of 20 draws take two minutes, nearly all of them for rho.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rajkumar, "_ROUNDS", (10, 50, 100))
+        return reproduce("rajkumar-2012", draws=4)
+
+
+# --- Rajkumar and Agarwal, figure 1 ----------------------------------------------------------------
+
+
+def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(reduced: Report) -> None:
+    rows = [row for row in reduced.rows if row.banded and not row.broken]
+    assert len(rows) == 4 + 2 + 6 + 5 + 3
+    assert [row for row in rows if not row.inside(WIDENED)] == []
+
+
+def test_broken_psgd_lies_outside_even_of_the_widened_bands(reduced: Report) -> None:
+    rows = [row for row in reduced.rows if row.table.startswith(BROKEN_PSGD)]
+    assert len(rows) == 4 * 3
+    assert [row for row in rows if row.inside(WIDENED)] == []
+    tables = {row.table.partition(": ")[2]: row.value for row in rows}
+    assert tables["eta^k of variance sigma*^2, not sigma*^2/K"] > 0.1
+    for too_little in ("no eta", "a fresh eta in every round", "sigma* from the printed equation"):
+        assert tables[too_little] < -0.1
+
+
+def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
+    etas: list[list[int]] = []
+    rhos: list[list[int]] = []
+
+    def noted(source: Any, notes: list[list[int]]) -> Any:
+        def draw(*args: Any) -> list[int]:
+            notes.append(source(*args))
+            return notes[-1]
+
+        return draw
+
+    monkeypatch.setattr(psgd, "gaussian", noted(gaussian, etas))
+    monkeypatch.setattr(psgd, "l2_laplace", noted(l2_laplace, rhos))
+    T, K = 12, 5
+    records, _ = unit_ball(0)
+    study = descent_study(K=K, d=10, section=f"rounds = {T}")
+    encrypted = descend(study, split(records, study, (0.01, 0.29, 0.2, 0.25, 0.25))).w
+    eta = np.sum(np.array(etas, dtype=float), axis=0) / 2**psgd.FRACTION_BITS
+    rho = np.array(rhos, dtype=float).reshape(K, T, 10).sum(axis=0) / 2**psgd.FRACTION_BITS
+    rows = np.array([0.0, 1.0])[:, None]  # two runs at once: without and with the noise
+    schedule = psgd.psgd(study, len(records.y))
+    before, after = rajkumar_runs.descend(records, study, schedule, lambda t: rows * (eta + rho[t]), (T - 1, T))
+    np.testing.assert_allclose(after[1], encrypted, rtol=0, atol=1e-6)
+    assert np.linalg.norm(after[0] - encrypted) > 1e-3
+    assert np.linalg.norm(before[1] - encrypted) > 1e-6
+
+
+def test_everybodys_sum_of_eta_has_the_law_of_sigma_star_and_no_other() -> None:
+    sigma = Fraction(44)
+    eta = rajkumar_runs.draw_eta("law", sigma, 300).ravel()
+    assert stats.kstest(eta, stats.norm(scale=44).cdf).pvalue > 1e-6
+    for factor in (0.7, 1.3):
+        assert stats.kstest(eta, stats.norm(scale=44 * factor).cdf).pvalue < 1e-6
+    fresh = rajkumar_runs.draw_fresh("law", sigma, 30, 2)
+    assert fresh.shape == (30, 2, 10)
+    assert stats.kstest(fresh.ravel(), stats.norm(scale=44).cdf).pvalue > 1e-6
+    assert len(np.unique(fresh[:, 0, 0])) == 30
+
+
+def test_rho_has_its_law_for_one_party_and_adds_up_over_the_first_of_them() -> None:
+    beta = Fraction(1, 10)
+    schedule = psgd.Schedule(Fraction(0), lambda _t: beta, Fraction(0))
+    calls: list[None] = []
+    rho = rajkumar_runs.draw_rho("law", schedule, 20, 30, (1, 2, 4), lambda: calls.append(None))
+    assert rho.shape == (20, 3, 30, 10)
+    assert len(calls) == 30
+    norms = np.linalg.norm(rho[:, 0].reshape(-1, 10), axis=1)
+    for factor, fits in ((1.0, True), (0.7, False), (1.3, False)):
+        assert (stats.kstest(norms, stats.gamma(10, scale=10 * factor).cdf).pvalue > 1e-6) == fits
+    # Independent parties: variances add up, and what the later ones add has nothing to do with the first.
+    assert rho[:, 2].var() / rho[:, 0].var() == pytest.approx(4, rel=0.15)
+    later = (rho[:, 1] - rho[:, 0]).ravel()
+    assert abs(np.corrcoef(rho[:, 0].ravel(), later)[0, 1]) < 0.06
+
+
+def test_local_aggregation_adds_the_smallest_partys_noise_to_the_average() -> None:
+    records, _ = unit_ball(1)
+    parts = (0.05, 0.35, 0.6)
+    average = np.mean([fit(part.X, part.y, 0.1) for part in deal(records, parts)], axis=0)
+    l2 = rajkumar_runs.Split(parts, 1.0)
+    norms = np.linalg.norm(rajkumar_runs.aggregates(records, l2, 0.1, "law", 400) - average, axis=1)
+    beta = 50 * 0.1 / 2
+    for factor, fits in ((1.0, True), (0.7, False), (1.3, False)):
+        assert (stats.kstest(norms, stats.gamma(10, scale=factor / beta).cdf).pvalue > 1e-6) == fits
+    divided = rajkumar_runs.aggregates(records, rajkumar_runs.Split(parts, 1.0, divided=True), 0.1, "law", 400)
+    assert np.linalg.norm(divided - average, axis=1).mean() == pytest.approx(norms.mean() / 3, rel=0.1)
+    laplace = rajkumar_runs.aggregates(records, rajkumar_runs.Split(parts, 1.0, "laplace"), 0.1, "law", 100)
+    assert stats.kstest((laplace - average).ravel(), stats.laplace(scale=4 / (50 * 0.1)).cdf).pvalue > 1e-6
+
+
+def test_the_printed_root_solves_the_printed_equation() -> None:
+    assert rajkumar_runs.printed_root(10, 0.1, 0.05) == pytest.approx(0.231, abs=5e-4)
+    sigma, e = rajkumar_runs.printed_root(7, 0.3, 0.01), 0.3
+    assert stats.chi2(7).cdf((sigma * e - 2) ** 2 / (4 * sigma**2)) == pytest.approx(0.99)
+
+
+def test_records_are_dealt_whole_and_at_random_with_one_for_everybody() -> None:
+    records, _ = unit_ball(2)
+    for seed in range(20):
+        parts = random_split(15, 1000, 7, seed)
+        sizes = [len(part.y) for part in deal(records, parts)]
+        assert (len(sizes), sum(sizes)) == (15, 1000)
+        assert min(sizes) >= 1
+    assert random_split(15, 1000, 7, 1) == random_split(15, 1000, 7, 1) != random_split(15, 1000, 7, 2)
+
+
+# --- Rows -------------------------------------------------------------------------------------------
+
+
+def test_the_error_is_that_of_the_data_sets_means() -> None:
+    assert mean_and_error(np.array([[1.0, 3.0], [2.0, 4.0], [3.0, 5.0]])) == pytest.approx((3.0, 1 / np.sqrt(3)))
+
+
+@pytest.mark.parametrize(
+    ("value", "broken", "holds", "verdict"),
+    [
+        (0.5, False, True, "within"),
+        (0.8, False, False, "OUTSIDE"),
+        (0.8, True, True, "outside: caught"),
+        (0.5, True, False, "within: NOT CAUGHT"),
+    ],
+)
+def test_a_broken_variant_must_miss_the_band_and_all_else_lie_in_it(
+    value: float, broken: bool, holds: bool, verdict: str
+) -> None:
+    row = Row("t", "r", value, 0.1, 0.4, 0.6, broken)
+    assert (row.holds, row.verdict, row.band) == (holds, verdict, "0.4 to 0.6")
+    assert row.inside(2.0)
+    assert Row("t", "r", value).holds
+    assert Row("t", "r", value, low=0.9).inside() is False
+
+
+# --- The command --------------------------------------------------------------------------------------
+
+
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rajkumar, "_SETS", 2)
+    monkeypatch.setattr(rajkumar, "_ROUNDS", (1, 2, 3))
+
+
+def test_the_command_gives_every_row_and_fails_when_a_band_is_missed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _small(monkeypatch)
+    answer = shell.json("reproduce", "rajkumar-2012", "1", "--draws", 1)
+    assert (answer.code, answer.json["error_code"]) == (1, "run_failed")  # three rounds are too few
+    assert (answer.data["settings"]["draws"], answer.data["settings"]["seed"]) == (1, 2012)
+    missed = [row for row in answer.data["rows"] if row["holds"] is False]
+    assert missed[0]["name"] in answer.json["message"]
+    assert any("in the clear" in note for note in answer.data["notes"])
+    assert shell.json("reproduce", "rajkumar-2012", "--draws", 1).out == answer.out
+    assert shell.json("reproduce", "rajkumar-2012", "--draws", 1, "--seed", 3).out != answer.out
+    text = shell("reproduce", "rajkumar-2012", "--draws", 1)
+    assert (text.code, text.out) == (1, "")
+    assert "OUTSIDE" in text.err
+    assert "in the clear" in text.err
+
+
+def test_it_succeeds_when_everything_is_where_it_must_be(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (Row("t", "right", 0.5, 0.1, 0.4, 0.6), Row("t", "wrong", 0.9, 0.1, 0.4, 0.6, broken=True))
+    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": lambda _draws, _seed, _progress: Report("p", "1", (), {}, rows)})
+    assert shell.json("reproduce", "rajkumar-2012").code == 0
+    assert "all 2 figures are where they must be" in shell("reproduce", "rajkumar-2012").err
+
+
+def test_papers_and_figures_that_are_not_there_are_refused(shell: Shell) -> None:
+    answer = shell("reproduce", "einstein-1905")
+    assert answer.code == 4
+    assert "rajkumar-2012" in answer.err
+    answer = shell("reproduce", "rajkumar-2012", "2")
+    assert answer.code == 4
+    assert "docs/reproduction.md" in answer.err
+    assert shell("reproduce", "rajkumar-2012", "--draws", 0).code == 4
+    with pytest.raises(BadInput, match="draws is 0"):
+        reproduce("rajkumar-2012", draws=0)
