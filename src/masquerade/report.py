@@ -187,7 +187,9 @@ def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
     stage = next((stage for stage in result["stages"] if stage["name"] == _ROUNDS), None)
     if stage is not None:
         each = f"{human_seconds(stage['seconds'] / count)} and {human_bytes(stage['bytes'] / count)}"
-        lines.insert(0, Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, all parties together"))
+        lines.insert(
+            0, Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, and what was drawn for them")
+        )
     return tuple(lines)
 
 
@@ -226,7 +228,7 @@ def _strippers(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     if bare := [row for row in rows if row["provable"] == _NONE]:
         return [said, paragraphs([_seen(row) for row in bare])]
     part = [_seen(row) for row in rows if row["epsilon"] is not None]
-    words = "  Nobody that was assessed, all of it." + (" What each has of it:" if part else "")
+    words = "  Nobody that was assessed can take off all of it." + (" What each has of it:" if part else "")
     return [said, Text(words), *([paragraphs(part)] if part else [])]
 
 

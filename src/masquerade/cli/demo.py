@@ -118,10 +118,10 @@ def _cohort(
 def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     from rich.markup import escape
 
-    wish = plan.study.privacy.epsilon
+    study = plan.study
     console.print(
-        f"\n  [bold magenta]masquerade[/]  {escape(plan.cohort.origin)}, {plan.study.K} parties and Charlie: "
-        f"{plan.study.K + 1} processes, real keys, {plan.study.study.protocol}, epsilon = {wish:g}",
+        f"\n  [bold magenta]masquerade[/]  {study.study.protocol}, epsilon = {study.privacy.epsilon:g}\n"
+        f"  {escape(plan.cohort.origin)}, {study.K} parties and Charlie: {study.K + 1} processes, real keys",
         soft_wrap=True,
     )
     if loud:

@@ -77,14 +77,19 @@ class Lines:
         """Print Charlie's view of the run."""
         if event.who != CHARLIE:
             return
-        if self._rounds.tell(event):
-            # The objective of a round comes right after its number, where it comes at all.
-            tenth = _TENTHS * self._rounds.done // self._rounds.of
-            if event.name == "progress" and self._tenth < tenth < _TENTHS:
-                self._tenth = tenth
-                self._say(f"round {self._rounds.done:,} of {self._rounds.of:,}: {self._rounds.pace()}")
-        elif line := _line(event.name, event.fields):
+        spoke = self._rounds.tell(event)
+        if event.name != "progress":  # the objective follows its round, where it is told at all
+            self._say_how_far()
+        if not spoke and (line := _line(event.name, event.fields)):
             self._say(line)
+
+    def _say_how_far(self) -> None:
+        done, of = self._rounds.done, self._rounds.of
+        tenth = _TENTHS * done // of
+        if self._tenth < tenth < _TENTHS:
+            self._tenth = tenth
+            pace = f": {said}" if (said := self._rounds.pace()) else ""
+            self._say(f"round {done:,} of {of:,}{pace}")
 
     def _say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -97,17 +102,17 @@ class _Rounds:
         self.done = 0
         self.of = 1
         self.objectives: list[float] = []
-        self._began = self._told = time.monotonic()
+        self._first: tuple[int, float] | None = None
+        self._told = 0.0
 
     def tell(self, event: Event) -> bool:
         """Take note of an event; say whether it spoke of rounds."""
         match event.name:
-            case "stage":
-                self._began = time.monotonic()
-                return False
             case "progress":
                 self.done, self.of = int(event.fields["done"]), max(1, int(event.fields["of"]))
                 self._told = time.monotonic()
+                # The first round waits for what everybody draws ahead: time counts from its end.
+                self._first = self._first or (self.done, self._told)
                 return True
             case "objective":
                 self.objectives.append(float(event.fields["message"]))
@@ -116,9 +121,11 @@ class _Rounds:
                 return False
 
     def pace(self) -> str:
-        """Return the mean time of a round, and the objective where it is known."""
-        pace = f"{human_seconds((self._told - self._began) / self.done)} a round" if self.done else ""
-        return f"{pace}, objective {self.objectives[-1]:.4g}" if self.objectives else pace
+        """Return the mean time of a round, and the objective on the public test set, as far as they are known."""
+        done, began = self._first or (0, 0.0)
+        parts = [f"{human_seconds((self._told - began) / (self.done - done))} a round"] if self.done > done else []
+        parts += [f"objective {self.objectives[-1]:.4g}"] if self.objectives else []
+        return ", ".join(parts)
 
 
 def _line(name: str, fields: Mapping[str, Any]) -> str:
