@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from masquerade_core.errors import MasqueradeError
+from masquerade_core.spent import with_spent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,10 +82,15 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def describe(error: BaseException) -> Outcome:
-    """Turn whatever ended a command into words and an exit code.
+    """Turn whatever ended a command into words, with what it had spent by then, and an exit code.
 
     Of an error that nobody foresaw only type and place are shown: its text could hold a record.
     """
+    outcome = _describe(error)
+    return replace(outcome, message=with_spent(outcome.message, error))
+
+
+def _describe(error: BaseException) -> Outcome:
     match error:
         case MasqueradeError():
             return Outcome(
@@ -99,7 +105,7 @@ def describe(error: BaseException) -> Outcome:
             command = context.command_path if context is not None else "masquerade"
             return Outcome(error.format_message(), hint=f"see '{command} --help'", error_code="usage", exit_code=4)
         case KeyboardInterrupt() | typer.Abort():
-            return Outcome("stopped by you; nothing was released", error_code="run_failed", exit_code=1)
+            return Outcome("stopped by you", error_code="run_failed", exit_code=1)
         case _:
             if os.environ.get(_TRACEBACK):
                 traceback.print_exception(error, file=sys.stderr)

@@ -29,9 +29,12 @@ def curator(
     """Run Charlie: listen, wait for the parties, serve the run, publish the model."""
     from masquerade_curator import run
     from masquerade_host.process import harden
+    from masquerade_host.signals import stoppable
 
     harden()
-    return _done(run(study, key, out=out, test=test, listen=listen, observe=_observer()), output_format)
+    with stoppable():
+        result = run(study, key, out=out, test=test, listen=listen, observe=_observer())
+    return _done(result, output_format)
 
 
 def party(
@@ -44,10 +47,12 @@ def party(
 ) -> Outcome:
     """Take part: read the study, agree, and stay until the model is there."""
     from masquerade_host.process import harden
+    from masquerade_host.signals import stoppable
     from masquerade_party import ask, no_questions, run
 
     harden()
-    result = run(study, data, key, out=out, approve=no_questions if yes else ask, observe=_observer())
+    with stoppable():
+        result = run(study, data, key, out=out, approve=no_questions if yes else ask, observe=_observer())
     return _done(result, output_format)
 
 
