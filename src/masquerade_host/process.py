@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from masquerade_host.progress import Progress, mode_of
+from masquerade_host.signals import stoppable
 
 __all__ = ["harden", "main"]
 
@@ -31,7 +32,8 @@ def main(app: Callable[..., object], arguments: Sequence[str], name: str) -> int
     progress = Progress(mode_of(arguments))
     harden()
     try:
-        app(list(arguments), prog_name=f"python -m {name}", standalone_mode=False)
+        with stoppable():
+            app(list(arguments), prog_name=f"python -m {name}", standalone_mode=False)
     except typer.Exit as error:
         return error.exit_code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process's outermost edge
