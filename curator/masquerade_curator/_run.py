@@ -100,7 +100,7 @@ def run(
         version=__version__,
         observe=curve,
     )
-    with RunDirectory(out or default_directory(study, session.run, CHARLIE)) as directory:
+    with RunDirectory(out or default_directory(study, session.run, CHARLIE), session) as directory:
         model = run_role(protocol.charlie(Seat(CHARLIE, study.names, session.run), study), session, SystemRng())
         metrics = {}
         if tests is not None:

@@ -65,7 +65,7 @@ def run(
         version=__version__,
         observe=observe,
     )
-    with RunDirectory(out or default_directory(study, session.run, me)) as directory:
+    with RunDirectory(out or default_directory(study, session.run, me), session) as directory:
         approve(study, me, protocol.explain(study))
         model = run_role(protocol.party(Seat(me, study.names, session.run), study, data), session, SystemRng())
         statement = [claim.to_json() for claim in protocol.statement(study)]

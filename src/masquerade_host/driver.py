@@ -22,6 +22,7 @@ from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.session import Session
+from masquerade_host.signals import handled
 from masquerade_host.transport import wait
 
 __all__ = ["run_role"]
@@ -157,7 +158,8 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
     while not session.closed:
         _sleep(session, bell)
         if caught:
-            raise RunFailed(f"stopped by {signal.Signals(caught[0]).name}: nothing was released from here")
+            still = "" if session.releases else ": nothing was released from here"
+            raise RunFailed(f"stopped by {signal.Signals(caught[0]).name}{still}")
         while not thread.asked.empty():
             match thread.asked.get():
                 case _Returned(value):
@@ -217,12 +219,5 @@ def _signals(bell: socket.socket) -> Iterator[list[int]]:
         with contextlib.suppress(OSError):
             bell.send(b"\0")
 
-    if threading.current_thread() is not threading.main_thread():
+    with handled(note):
         yield caught
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

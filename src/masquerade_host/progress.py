@@ -16,6 +16,7 @@ import typer
 from structlog.typing import EventDict, WrappedLogger
 
 from masquerade_core.errors import MasqueradeError
+from masquerade_core.spent import with_spent
 
 __all__ = ["Mode", "Progress", "mode_of"]
 
@@ -147,11 +148,7 @@ class Progress:
                 fields = {"message": error.format_message(), "hint": "--help shows how"}
                 code, exit_code = "usage", 4
             case KeyboardInterrupt() | typer.Abort():
-                fields, code, exit_code = (
-                    {"message": "stopped by you; nothing was released", "hint": ""},
-                    "run_failed",
-                    1,
-                )
+                fields, code, exit_code = {"message": "stopped by you", "hint": ""}, "run_failed", 1
             case _:
                 error_id = secrets.token_hex(4)
                 fields = {
@@ -160,6 +157,7 @@ class Progress:
                     "error_id": error_id,
                 }
                 code, exit_code = "bug", 5
+        fields["message"] = with_spent(fields["message"], error)
         if debug:
             traceback.print_exception(error, file=self._err)
         self("error", error_code=code, exit_code=exit_code, **fields)

@@ -1,8 +1,10 @@
-"""A participant's run directory: both files whole, or nothing."""
+"""A participant's run directory: both files whole, or nothing but what the failure has cost."""
 
 import contextlib
 import json
+import math
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -10,13 +12,16 @@ from typing import Any, Self
 
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.spent import Spent
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session import Session
+from masquerade_host.signals import held
 
-__all__ = ["MODEL", "RESULT", "RunDirectory", "default_directory", "summarize"]
+__all__ = ["MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "summarize"]
 
 RESULT = "result.json"
 MODEL = "model.json"
+SPENT = "spent.json"
 
 
 def default_directory(study: Study, run: bytes, me: str) -> Path:
@@ -25,20 +30,24 @@ def default_directory(study: Study, run: bytes, me: str) -> Path:
 
 
 class RunDirectory:
-    """A directory that gets ``model.json`` and ``result.json`` on success, and keeps no trace of a failure.
+    """A directory that gets ``model.json`` and ``result.json`` on success.
 
+    A failure leaves no trace in it, but for what it has cost: ``spent.json``, if something was released before.
     Entered before the run, so that a directory that cannot be used is found out before anything is sent.
 
     Parameters
     ----------
     path : path
         May exist, but holds no results yet: a run's results are never overwritten.
+    session : Session, optional
+        Knows what was released.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, session: Session | None = None) -> None:
         self.path = Path(path)
+        self._session = session
         self._made = False
-        self._parts: list[Path] = []  # what a failure takes away again
+        self._ours: list[Path] = []  # what a failure takes away again
 
     def __enter__(self) -> Self:
         """Make the directory.
@@ -48,7 +57,7 @@ class RunDirectory:
         BadInput
             It holds results already, or nothing can be written there.
         """
-        for name in (RESULT, MODEL):
+        for name in (RESULT, MODEL, SPENT):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -69,42 +78,66 @@ class RunDirectory:
         Raises
         ------
         RunFailed
-            The disk is full or broken; nothing is left.
+            The disk is full or broken, or another process has written there meanwhile; nothing of ours is left.
         """
         try:
-            for name, content in files.items():
-                part = self.path / f".{name}.{os.getpid()}.part"
-                self._parts.append(part)
-                descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    json.dump(content, file, indent=2, ensure_ascii=False, allow_nan=False)
-                    file.write("\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-            for name, part in zip(files, tuple(self._parts), strict=True):
-                part.rename(self.path / name)
-                self._parts[self._parts.index(part)] = self.path / name
-            _sync_directory(self.path)
-            self._parts.clear()
+            self._write(files)
         except OSError as error:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}", "the other participants have them"
             ) from error
 
+    def _write(self, files: Mapping[str, Mapping[str, Any]]) -> None:
+        parts = {name: self.path / f".{name}.{secrets.token_hex(8)}.part" for name in files}
+        self._ours.extend(parts.values())
+        for name, part in parts.items():
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(files[name], file, indent=2, ensure_ascii=False, allow_nan=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+        with held() as caught:
+            for name, part in parts.items():
+                # The name is taken first, exclusively: a rename alone would replace what another process has written.
+                os.close(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+                self._ours.append(self.path / name)
+                part.rename(self.path / name)
+            _sync_directory(self.path)
+            self._ours.clear()
+            caught.clear()  # it came too late: all is there
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave no trace of a failure."""
-        if kind is not None:
+        """Leave no trace of a failure but of what it has cost."""
+        if error is None:
+            return
+        with held() as caught:
             self._clean()
+            if self._session is not None and self._session.releases:
+                self._account(self._session, error)
+            if self._made:
+                # The folders above it stay: another participant may be about to use them.
+                with contextlib.suppress(OSError):  # it is not empty
+                    self.path.rmdir()
+            caught.clear()  # this process is ending
 
     def _clean(self) -> None:
-        for part in self._parts:
-            part.unlink(missing_ok=True)
-        # The folders above it stay: another participant may be about to use them.
-        if self._made:
-            with contextlib.suppress(OSError):  # somebody else has laid something into it
-                self.path.rmdir()
+        for path in self._ours:
+            path.unlink(missing_ok=True)
+        self._ours.clear()
+
+    def _account(self, session: Session, error: BaseException) -> None:
+        """Say what was spent, and write it down."""
+        epsilon, delta = (math.fsum(getattr(r, cost) for r in session.releases) for cost in ("epsilon", "delta"))
+        words = f"this party's share had already left: count epsilon = {epsilon:g}, delta = {delta:g} as spent"
+        try:
+            self._write({SPENT: _identity(session) | {"releases": _releases(session)}})
+        except OSError:
+            self._clean()
+            words += f" (which could not be written down in {self.path})"
+        error.add_note(Spent(words))
 
 
 def _sync_directory(path: Path) -> None:
@@ -119,18 +152,28 @@ def summarize(session: Session, statement: list[dict[str, Any]], metrics: Mappin
     """Return the content of ``result.json``."""
     study = session.study
     return {
-        "run_id": session.run.hex(),
-        "version": __version__,
-        "study": study.study.name,
-        "protocol": study.study.protocol,
-        "participant": session.me,
+        **_identity(session),
         "parties": study.K,
         "n_features": len(study.features),
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
         "calibration": study.privacy.calibration,
         **session.stats.to_json(from_join=session.me != CHARLIE),
-        "releases": [{"label": r.label, "epsilon": r.epsilon, "delta": r.delta} for r in session.releases],
+        "releases": _releases(session),
         "metrics": dict(metrics),
         "statement": statement,
     }
+
+
+def _identity(session: Session) -> dict[str, Any]:
+    return {
+        "run_id": session.run.hex(),
+        "version": __version__,
+        "study": session.study.study.name,
+        "protocol": session.study.study.protocol,
+        "participant": session.me,
+    }
+
+
+def _releases(session: Session) -> list[dict[str, Any]]:
+    return [{"label": r.label, "epsilon": r.epsilon, "delta": r.delta} for r in session.releases]

@@ -17,15 +17,17 @@ from typing import Any
 import pytest
 
 from masquerade_core import __version__
+from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Seat, Send
+from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import make_keys
 from masquerade_host.party import PartySession
+from masquerade_protocols import protocol_of
 from tests.processes import Ended, Machines, Participant
 
 
@@ -61,6 +63,7 @@ class Insider:
 
     def __init__(self, machines: Machines, name: str, misdeed: Callable[[PartySession], None] | None = None) -> None:
         study, keys = machines.study, machines.keys[name]
+        self.folder = machines.folder
         self.error: BaseException | None = None
         self._misdeed = misdeed
         self._over = threading.Event()
@@ -469,6 +472,42 @@ def test_a_participant_that_is_stopped_says_so(machines: Machines, leaver: str, 
     error = insider.end()
     assert isinstance(error, RunFailed)
     nothing_is_left(machines)
+
+
+class Hesitant(Insider):
+    """Takes part with its records until its share is about to leave, and then waits for ever."""
+
+    async def _role(self) -> None:
+        hesitates = self.session.begin
+
+        def begin(effect: Any) -> None:
+            if not isinstance(effect, Release):
+                hesitates(effect)
+
+        self.session.begin = begin  # type: ignore[method-assign]
+        study, name = self.session.study, self._seat.me
+        await protocol_of(study).party(self._seat, study, load_csv(self.folder / f"{name}.csv", study))
+
+
+@pytest.mark.parametrize("leaver", ["p2", CHARLIE])
+def test_who_is_stopped_after_the_shares_have_left_says_and_keeps_what_they_cost(
+    machines: Machines, leaver: str
+) -> None:
+    processes = machines.start_all(CHARLIE, "p1", "p2")
+    insider = Hesitant(machines, "p3")
+    for name in ("p1", "p2"):
+        processes[name].wait_for("stage", name="stage 3: shares")
+    time.sleep(0.5)
+    processes[leaver].kill(signal.SIGTERM)
+    for name, process in processes.items():
+        ended = process.end(10)
+        assert ended.code == 1, ended
+        spent = "count epsilon = 1, delta = 0 as spent" in ended.error["message"]
+        assert "nothing was released" not in ended.error["message"] or name == CHARLIE
+        assert spent == (name != CHARLIE)
+        kept = list(machines.out(name).glob("*"))
+        assert [path.name for path in kept] == (["spent.json"] if name != CHARLIE else [])
+    assert isinstance(insider.end(), RunFailed)
 
 
 def test_a_party_may_start_long_before_charlie_and_start_again(machines: Machines) -> None:

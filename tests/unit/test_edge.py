@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import signal
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 
+from masquerade.cli.output import describe
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation, RefusedLocally, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
@@ -315,6 +317,112 @@ def test_a_disk_that_breaks_between_the_two_files_leaves_neither(
     with pytest.raises(RunFailed, match="Input/output"), RunDirectory(tmp_path / "run") as run:
         run.write({"model.json": {"w": 1}, "result.json": {"x": 1}})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RunFailed("x"), DeadlinePassed("x"), ProtocolViolation("x", peer="p1"), ZeroDivisionError(), KeyboardInterrupt()],
+)
+def test_an_end_after_a_release_says_and_keeps_what_was_spent(tmp_path: Path, error: BaseException) -> None:
+    session = World.new(2, port=5555).party("p1")
+    session.begin(Release("shares", 1.0, 1e-5))
+    with pytest.raises(type(error)) as caught, RunDirectory(tmp_path / "run", session):
+        raise error
+    told_, out, _ = told(Mode.JSON)
+    told_.end(caught.value)
+    words = "this party's share had already left: count epsilon = 1, delta = 1e-05 as spent"
+    assert words in json.loads(out.getvalue())["message"]
+    assert words in describe(caught.value).message
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["spent.json"]
+    kept = json.loads((tmp_path / "run" / "spent.json").read_text())
+    assert kept["releases"] == [{"label": "shares", "epsilon": 1.0, "delta": 1e-5}]
+    assert (kept["run_id"], kept["study"], kept["participant"]) == (session.run.hex(), "toy", "p1")
+    with pytest.raises(BadInput, match=r"spent\.json"), RunDirectory(tmp_path / "run"):
+        pass
+
+
+def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    session = World.new(2, port=5555).party("p1")
+    session.begin(Release("shares", 1.0, 0.0))
+    with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session) as run:
+        run.write({"result.json": {"x": 1}})
+    assert "as spent (which could not be written down" in describe(caught.value).message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_before_a_release_nothing_is_said_of_it(tmp_path: Path) -> None:
+    session = World.new(2, port=5555).party("p1")
+    with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session):
+        raise RunFailed("x")
+    assert describe(caught.value).message == "x"
+
+
+def test_of_two_processes_on_one_directory_the_second_replaces_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+
+    def overtaken() -> None:
+        with RunDirectory(path) as second:
+            with RunDirectory(path) as first:
+                first.write({"result.json": {"by": "first"}})
+            second.write({"model.json": {"by": "second"}, "result.json": {"by": "second"}})
+
+    with pytest.raises(RunFailed, match="File exists"):
+        overtaken()
+    assert [p.name for p in path.iterdir()] == ["result.json"]
+    assert json.loads((path / "result.json").read_text()) == {"by": "first"}
+
+
+_STOPPED = """
+import os, pathlib, signal, sys, time, typer
+from masquerade_host.process import main
+from masquerade_host.results import RunDirectory
+number, where = signal.Signals(int(sys.argv[1])), sys.argv[2]
+
+def stop(*_):
+    os.kill(os.getpid(), number)
+    time.sleep(0.01)
+
+def renames(self, target):
+    os.rename(self, target)
+    stop()
+
+if where == "fsync":
+    os.fsync = stop
+if where == "rename":
+    pathlib.Path.rename = renames
+app = typer.Typer()
+
+@app.command()
+def command():
+    if where == "loading":
+        stop()
+    with RunDirectory("run") as directory:
+        if where == "approval":
+            stop()
+        directory.write({"model.json": {}, "result.json": {}})
+
+sys.exit(main(app, [], "x"))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("where", ["loading", "approval", "fsync", "rename"])
+def test_a_signal_ends_a_process_in_order_wherever_it_comes(tmp_path: Path, where: str, number: signal.Signals) -> None:
+    """Once the files get their names it comes too late."""
+    command = [sys.executable, "-c", _STOPPED, str(int(number)), where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_env(), cwd=tmp_path)
+    if where == "rename":
+        assert (done.returncode, done.stderr) == (0, "")
+        assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["model.json", "result.json"]
+    else:
+        assert (done.returncode, done.stderr) == (1, f"error: stopped by {number.name}\n")
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_others_in_the_directory_stay(tmp_path: Path) -> None:
