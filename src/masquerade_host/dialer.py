@@ -5,11 +5,12 @@ ZeroMQ connects again after most failures and tells nobody. Its monitor tells us
 * a key that is not on Charlie's list: HANDSHAKE_FAILED_AUTH 400, then nothing, and no further attempt;
 * another server key than Charlie's: HANDSHAKE_FAILED_NO_DETAIL at every attempt, for he cannot read it and hangs up;
   a proxy with nobody behind it looks the same, but gives no greeting (:func:`speaks_curve`);
-* nobody listens, or the name is unknown: CONNECT_RETRIED at every attempt;
+* nobody listens, or the name is unknown: CONNECT_RETRIED at every attempt (so the name is looked up here as well);
 * a server without CURVE: HANDSHAKE_FAILED_PROTOCOL, no further attempt; HTTP: DISCONNECTED alone, no further attempt.
 """
 
 import socket
+import threading
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -31,6 +32,7 @@ class Happening(Enum):
     DENIED = auto()  # the other side is Charlie, and this key is not on his list
     FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or bad luck
     FOREIGN = auto()  # somebody answers who speaks something else; ZeroMQ does not try again
+    UNRESOLVED = auto()  # nobody knows the name in the address; it may be known later
     LOST = auto()  # an established connection broke; ZeroMQ connects again
 
 
@@ -56,8 +58,18 @@ class PartySocket:
         self._keys = keys
         self._server_key = server_key
         self._outbox: deque[bytes] = deque()
+        self._unresolved = threading.Event()
+        # ZeroMQ resolves by itself and says nothing. A look-up may last long, and is waited for by nobody.
+        threading.Thread(target=self._resolve, name="resolver", daemon=True).start()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._connect()
+
+    def _resolve(self) -> None:
+        host = self._address.removeprefix("tcp://").rpartition(":")[0]
+        try:
+            socket.getaddrinfo(host.strip("[]"), None, socket.AF_INET6 if "[" in host else socket.AF_INET)
+        except (OSError, UnicodeError):  # a UnicodeError: it cannot be a name at all
+            self._unresolved.set()
 
     def _connect(self) -> None:
         self._outbox.clear()
@@ -97,6 +109,9 @@ class PartySocket:
 
     def happenings(self) -> Iterator[Happening]:
         """Take what the connection went through since the last call."""
+        if self._unresolved.is_set():
+            self._unresolved.clear()
+            yield Happening.UNRESOLVED
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             happening = self._read(event["event"], event["value"])

@@ -180,6 +180,8 @@ class PartySession(Session):
                 self._failures = 0
             case Happening.DENIED:
                 raise self._not_admitted()
+            case Happening.UNRESOLVED:
+                self._observe("unresolved", address=self.study.address)
             case Happening.LOST:
                 self._broken = True
                 if self._known in (Known.KNOCKING, Known.HEARD):

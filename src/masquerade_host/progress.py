@@ -32,6 +32,7 @@ _LONGEST = 1000  # characters of one field
 _SENTENCES = {
     "listening": "Charlie listens at {address}.",
     "connecting": "Connecting to Charlie at {address}.",
+    "unresolved": "Cannot resolve the name in {address}; trying again until the deadline.",
     "connected": "{party} is connected.",
     "came": "{party} is here: {joined} of {parties}.",
     "joined": "All {parties} parties are here.",

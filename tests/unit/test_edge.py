@@ -54,6 +54,7 @@ def test_people_get_sentences() -> None:
     progress, out, err = told(Mode.TEXT)
     progress("connected", party="p1", joined=1, parties=3)
     progress("connected", party="p1")
+    progress("unresolved", address="tcp://charly:5555")
     progress("refused", party="p2", fields="privacy.epsilon")
     progress("refused", party="p2", version="2.0")
     progress("stage_done", name="keys", seconds=1.25, messages=3, bytes=100)
@@ -62,6 +63,7 @@ def test_people_get_sentences() -> None:
     assert err.getvalue().splitlines() == [
         "p1 is here: 1 of 3.",
         "p1 is connected.",
+        "Cannot resolve the name in tcp://charly:5555; trying again until the deadline.",
         "p2 was turned away: its study differs in privacy.epsilon.",
         "p2 was turned away: it runs version 2.0.",
         "keys: 1.2 s, 3 messages, 100 bytes.",

@@ -699,6 +699,13 @@ def test_charlie_unreachable(wired: Wired) -> None:
     assert wired.world.study.address in error.message
 
 
+def test_a_mistyped_address_is_told_and_tried_again(wired: Wired) -> None:
+    wired.links["p1"].events = [Happening.UNRESOLVED]
+    wired.join("p1")
+    assert ("p1", "unresolved", {"address": wired.world.study.address}) in wired.events
+    assert not wired.errors
+
+
 def test_a_charlie_that_is_connected_and_mute(wired: Wired) -> None:
     wired.tamper = lambda source, _to, data: () if source == CHARLIE else (data,)
     wired.join("p1")

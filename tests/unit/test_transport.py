@@ -118,6 +118,14 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
     charlie.close(0)
 
 
+@pytest.mark.parametrize("name", ["no-such-name.invalid", "a..b"])
+def test_a_name_that_nobody_knows_is_told_once(name: str) -> None:
+    party = PartySocket(f"tcp://{name}:5555", new_keys(), new_keys().public.curve)
+    assert happening(party, 20.0) is Happening.UNRESOLVED
+    assert happening(party, 1.0) is None
+    party.close(0)
+
+
 def test_somebody_who_speaks_something_else_is_foreign() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
