@@ -334,8 +334,10 @@ def test_the_layout_is_wide_enough_for_the_longest_gradients() -> None:
     study = descent_study(K=2, d=1, Lambda=1e-6, section="rounds = 1\na = 1.0\nt0 = 10.0")
     N = 2000
     data = {name: Dataset(np.ones((N // 2, 1)), -np.ones(N // 2)) for name in study.names}
-    slots = psgd.layout(study, psgd.psgd(study, N), N, 0)
-    assert slots.bound > N * F
+    quiet = psgd.Schedule(Fraction(0), lambda _: Fraction(10**30), Fraction(0))
+    bound = psgd.layout(study, quiet, N, 0).bound
+    assert N * F + study.K / 2 <= bound <= N * F + 3 * study.K  # half a unit of rounding and noise of one unit a party
+    assert psgd.layout(study, psgd.psgd(study, N), N, 0).bound > bound
     encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1))
     assert encoded == (N * F,)
     assert descend(study, data).w.shape == (1,)

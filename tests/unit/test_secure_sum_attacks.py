@@ -268,6 +268,14 @@ def test_charlie_is_to_blame_for_a_shifted_total_that_opens() -> None:
     assert _blamed(run) == CHARLIE
 
 
+def test_charlie_is_to_blame_for_a_receipt_that_fits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = sums_of(STUDY, [LAYOUT])
+    with monkeypatch.context() as patch:
+        patch.setattr(ss, "receipt", lambda _round, _digests: bytes(32))
+        run.run(VECTORS)
+    assert _blamed(run) == CHARLIE
+
+
 @pytest.mark.parametrize("raw", [bytes(1), bytes(2 * SMALL_BITS // 8)])
 def test_charlie_is_to_blame_for_a_total_of_another_length(raw: bytes) -> None:
     run = sums_of(STUDY, [LAYOUT])
