@@ -178,7 +178,8 @@ class Adder:
     async def fill(self, count: int) -> None:
         """Draw ``count`` more obfuscators, ahead of need."""
         entries = await self.seat.once(
-            f"obfuscators from round {self._round}", lambda rng: self.key.short_obfuscators(rng, count)
+            f"obfuscators from round {self._round}",
+            lambda rng: (self.secret or self.key).short_obfuscators(rng, count),
         )
         if self._pool is not None and len(self._pool):
             raise LocalProtocolError("a pool that is not empty was to be replaced")
@@ -243,7 +244,7 @@ class Adder:
         if message.round != self._round:
             raise ProtocolViolation(f"charlie asked for round {message.round} where {self._round} is due", peer=CHARLIE)
         total = message.total.read(self.key, layout.count, CHARLIE)
-        sums = await self.seat.once(f"sum {self._round}", lambda _: tuple(secret.decrypt(c) for c in total))
+        sums = await self.seat.once(f"sum {self._round}", lambda _: secret.decrypt_all(total))
         layout.unpack(sums, self.key.n, contributors=self.study.K)
         raw = pack_numbers(sums, (self.key.bits + 7) // 8)
         await self.seat.send(CHARLIE, RoundSum(round=self._round, sums=raw))

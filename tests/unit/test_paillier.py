@@ -48,6 +48,24 @@ def test_phe_opens_what_we_encrypt_and_we_open_what_phe_encrypts(
     assert key.decrypt(key.public.read(theirs, "phe")) == plain
 
 
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_all_at_once_and_one_by_one_are_the_same(key: SecretKey, count: int) -> None:
+    plain = [key.public.n - 1 - 5**i for i in range(count)]
+    assert key.decrypt_all([encrypt(key, p) for p in plain]) == tuple(plain)
+
+
+def test_of_several_ciphertexts_none_may_be_under_another_key(key: SecretKey) -> None:
+    other = secret_key(number=1)
+    with pytest.raises(LocalProtocolError, match="another key"):
+        key.decrypt_all([encrypt(key, 1), encrypt(other, 2)])
+
+
+def test_the_key_holders_short_obfuscators_are_everybodys(key: SecretKey) -> None:
+    for count in (1, 3):  # the second time from the tables of the first
+        theirs = key.public.short_obfuscators(SimulationRng(3), count)
+        assert key.short_obfuscators(SimulationRng(3), count) == theirs
+
+
 @pytest.mark.parametrize("plain", [0, 1, 3**100])
 def test_with_the_same_r_our_ciphertext_is_phes_to_the_bit(
     key: SecretKey, oracle: phe.PaillierPrivateKey, plain: int
