@@ -10,6 +10,7 @@ machines get the same layout.
 """
 
 from fractions import Fraction
+from functools import cache
 
 import gmpy2
 
@@ -245,7 +246,13 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
 
 def _uniform(source: _Bits, bits: int) -> gmpy2.mpfr:
     """Return a number uniform on the multiples of 2^-bits in (0, 1]."""
-    return gmpy2.mpfr(source.bits(bits) + 1) / (1 << bits)
+    return (source.bits(bits) + 1) * _grid(bits)
+
+
+@cache
+def _grid(bits: int) -> gmpy2.mpfr:
+    """Return 2^-bits, which is exact in any precision."""
+    return gmpy2.mpfr(1) / (1 << bits)
 
 
 def l2_tail_bound(beta: Fraction, d: int, scale: Fraction, bits: int = TAIL_BITS) -> int:
