@@ -7,9 +7,10 @@ takes a secret, and a ciphertext enters a message only as :class:`Ciphertexts`, 
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Annotated, Any, Never
 
-from gmpy2 import gcd
+from gmpy2 import gcd, mpz
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
@@ -79,11 +80,12 @@ class Ciphertexts:
         ProtocolViolation
             A sender's fault: a wrong number of bytes, or a value outside Z*_{N^2}.
         """
-        width, products = key.ciphertext_bytes, [1] * count
+        width, products = key.ciphertext_bytes, [mpz(1)] * count
         for peer, vector in received.items():
             values = vector.residues(key, count, peer)
             products = [product * value % key.mod_n2 for product, value in zip(products, values, strict=True)]
-        if any(gcd(product, key.mod_n) != 1 for product in products):
+        # A product is a unit if all its factors are.
+        if gcd(reduce(lambda a, b: a * b % key.mod_n, products, mpz(1)), key.mod_n) != 1:
             for peer, vector in received.items():
                 vector.read(key, count, peer)  # raises for the one whose value shares a factor with N
         return cls(b"".join(int(p).to_bytes(width, "big") for p in products), recipient, key)
@@ -112,13 +114,13 @@ class Ciphertexts:
         """
         return tuple(key.read(value, peer) for value in self.residues(key, count, peer))
 
-    def residues(self, key: PublicKey, count: int, peer: str) -> tuple[int, ...]:
+    def residues(self, key: PublicKey, count: int, peer: str) -> tuple[Any, ...]:
         """Return ``count`` residues below N^2; that they are units is for the caller to check."""
         width = key.ciphertext_bytes
         if len(self._raw) != count * width:
             msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts where {count} of {width} bytes belong"
             raise ProtocolViolation(msg, peer=peer)
-        values = tuple(int.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
+        values = tuple(mpz.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
         if not all(0 < value < key.mod_n2 for value in values):
             msg = f"{peer} sent a number that is no ciphertext under this key"
             raise ProtocolViolation(msg, peer=peer)
