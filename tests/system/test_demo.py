@@ -123,6 +123,39 @@ def test_the_real_records_are_too_few_and_it_says_which_epsilon_would_do(tmp_pat
     assert data["demo"]["private_figures"]["pooled"] < 0.1
 
 
+def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_path: Path) -> None:
+    done = _demo(tmp_path, "--protocol", "psgd", "--parties", "3", "--rounds", "12", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stderr.split())
+    for piece in (
+        "psgd, epsilon = 1",
+        "rounds:",
+        "12 rounds of",
+        "objective on the public test set",
+        "Theorem 4.2",
+        "Nobody that was assessed can take off all of it",
+        "12 rounds on exact gradients",
+        "demo --protocol psgd --dataset breast-cancer",
+    ):
+        assert piece in text
+    result = json.loads((tmp_path / "run" / "charlie" / "result.json").read_text())
+    assert [point["round"] for point in result["rounds"]] == list(range(1, 13))
+    objectives = [point["objective"] for point in result["rounds"]]
+    assert objectives[-1] < objectives[0]
+    assert "rounds" not in json.loads((tmp_path / "run" / "hospital-b" / "result.json").read_text())
+    assert "objective on the public test set" in (tmp_path / "run" / "report.txt").read_text()
+
+
+def test_a_rejected_protocol_says_why_its_model_is_bad(tmp_path: Path) -> None:
+    data = _data(
+        _demo(tmp_path, "--protocol", "decaying-budget", "--parties", "3", "--rounds", "40", "--format", "json")
+    )
+    figures = data["demo"]["private_figures"]
+    assert "what is released is noise" in figures["advice"]
+    assert figures["enough_epsilon"] is None
+    assert data["rounds"][-1]["objective"] > data["rounds"][0]["objective"]
+
+
 def test_own_records_run_with_a_warning_that_bounds_were_read_off_them(tmp_path: Path) -> None:
     split_csv(tmp_path / "all.csv", ("Oslo", "Bergen", "Zürich"), n=200)
     done = _demo(tmp_path, "--data", "all.csv", "--by", "site", "--label", "ill:yes")

@@ -183,6 +183,41 @@ def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_p
     assert shell("study", "check", file).code == 0
 
 
+@pytest.mark.parametrize("protocol", ["psgd", "noisy-gradient", "decaying-budget"])
+def test_a_study_of_a_gradient_protocol_is_written_with_its_rounds_and_explained(
+    shell: Shell, tmp_path: Path, protocol: str
+) -> None:
+    file = small_study(shell, tmp_path / "s.toml", protocol=protocol, rounds=37)
+    assert Study.load(file, in_memory=True).protocol == {"rounds": 37}
+    data = shell.json("study", "show", file).data
+    assert "37 rounds" in " ".join(data["leaves"])
+    assert "the number of all records" in " ".join(data["leaves"])
+    assert "The paper" in " ".join(data["cost"])
+    assert Study.load(small_study(shell, tmp_path / "d.toml", protocol=protocol), in_memory=True).protocol == {
+        "rounds": 100
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--protocol", "local-aggregation", "--rounds", 5], "local-aggregation has no rounds"),
+        (["--protocol", "gop", "--rounds", 5], "gop has no rounds"),
+        (["--protocol", "psgd", "--rounds", 0], "rounds"),
+        (["--protocol", "psgd", "--delta", 0], "delta"),
+        (["--protocol", "gop", "--delta", 0], "delta"),
+        (["--protocol", "sgd"], "'sgd'"),
+    ],
+)
+def test_a_study_that_no_protocol_can_carry_out_is_not_written(
+    shell: Shell, tmp_path: Path, words: list[object], said: str
+) -> None:
+    answer = shell.json("study", "new", "--output", tmp_path / "s.toml", "--throwaway-keys", *words)
+    assert answer.code == 4
+    assert said in answer.json["message"]
+    assert not (tmp_path / "s.toml").exists()
+
+
 def test_two_new_studies_have_different_nonces(shell: Shell, tmp_path: Path) -> None:
     nonces = {Study.load(small_study(shell, tmp_path / f"{i}.toml"), in_memory=True).study.nonce for i in range(2)}
     assert len(nonces) == 2

@@ -4,14 +4,18 @@ import csv
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import masquerade
 from masquerade.simulation import WATERMARK
-from masquerade_core.data.loading import load_records
+from masquerade_core.data.loading import load_csv, load_records
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.study import Study
+from masquerade_protocols import BASELINES, PROTOCOLS
 from tests.face_helpers import (
     PARTIES,
     RESULT_FIELDS,
@@ -151,7 +155,144 @@ def test_a_party_without_records_is_missed_by_name(shell: Shell, study: Path, tm
     assert "the roster has north, south, west, but there are records of north, south" in answer.json["message"]
 
 
+# --- protocols and baselines by name ------------------------------------------------
+
+
+@pytest.fixture
+def test_file(tmp_path: Path) -> Path:
+    return write_csv(tmp_path / "test.csv", records(60, 9))
+
+
+def _named(shell: Shell, tmp_path: Path, name: str) -> Path:
+    rounds: dict[str, Any] = {"rounds": 12} if name in {"psgd", "noisy-gradient", "decaying-budget"} else {}
+    return small_study(shell, tmp_path / f"{name}.toml", protocol=name, **rounds)
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS, *BASELINES])
+def test_every_protocol_and_baseline_runs_by_its_name(
+    shell: Shell, everybody: Path, test_file: Path, tmp_path: Path, name: str
+) -> None:
+    study, out = _named(shell, tmp_path, name), tmp_path / "out"
+    answer = shell.json(
+        "simulate", study, "--data", everybody, "--by", "site", "--test", test_file, "--seed", 1, "--out", out
+    )
+    assert answer.code == 0
+    data = answer.data
+    assert set(data) >= RESULT_FIELDS
+    assert (data["protocol"], data["watermark"], data["seed"]) == (name, WATERMARK, 1)
+    on_disk = json.loads((out / "model.json").read_text())
+    assert (on_disk["protocol"], on_disk["watermark"]) == (name, WATERMARK)
+    labels = masquerade.predict(out / "model.json", test_file).labels
+    wrong = [(label > 0) != (row["ill"] == "yes") for label, row in zip(labels, records(60, 9), strict=True)]
+    assert np.mean(wrong) == pytest.approx(data["metrics"]["test_error"])
+    assert "Traceback" not in shell("simulate", study, "--data", everybody, "--by", "site").err
+
+
+@pytest.mark.parametrize("name", ["psgd", "noisy-gradient", "decaying-budget"])
+def test_public_iterates_give_an_objective_for_each_round(
+    shell: Shell, everybody: Path, test_file: Path, tmp_path: Path, name: str
+) -> None:
+    words = ["simulate", _named(shell, tmp_path, name), "--data", everybody, "--by", "site", "--seed", 1]
+    rounds = shell.json(*words, "--test", test_file).data["rounds"]
+    assert [point["round"] for point in rounds] == list(range(1, 13))
+    assert rounds[0]["objective"] > 0
+    assert "rounds" not in shell.json(*words).data  # nothing public to measure it on
+    text = " ".join(shell(*words, "--test", test_file).err.split())
+    assert "12 rounds of" in text
+    assert "objective on the public test set" in text
+
+
+def test_the_noiseless_baselines_are_exact_minimisers(
+    shell: Shell, everybody: Path, test_file: Path, tmp_path: Path
+) -> None:
+    study = _named(shell, tmp_path, "individual")
+    loaded = Study.load(study, in_memory=True)
+    data = masquerade.load_split(everybody, loaded, "site")
+    test = load_csv(test_file, loaded, need_label=False)
+    own = {name: fit(d.X, d.y, 0.1) for name, d in data.items()}
+    errors = {name: error_rate(test.X, test.y, w) for name, w in own.items()}
+    run = masquerade.simulate(loaded, data, test=test)
+    assert {name: list(model.weights) for name, model in run.classifiers.items()} == {
+        name: w.tolist() for name, w in own.items()
+    }
+    assert run.result["metrics"]["test_errors"] == errors
+    best = run.result["metrics"]["chosen"]
+    assert errors[best] == min(errors.values()) == run.result["metrics"]["test_error"]
+    assert run.model is run.classifiers[best]
+    run.write(tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "model.json", "result.json", *(f"model-{name}.json" for name in PARTIES),
+    }  # fmt: skip
+    assert masquerade.simulate(loaded, data).result["metrics"] == {"chosen": "west"}  # it has the most records
+    pooled = masquerade.simulate(Study.load(_named(shell, tmp_path, "pooled"), in_memory=True), data)
+    X, y = np.vstack([d.X for d in data.values()]), np.concatenate([d.y for d in data.values()])
+    assert pooled.model.weights == tuple(fit(X, y, 0.1).tolist())
+
+
+def test_a_seed_repeats_objective_perturbation(shell: Shell, everybody: Path, tmp_path: Path) -> None:
+    study = Study.load(_named(shell, tmp_path, "gop"), in_memory=True)
+    data = masquerade.load_split(everybody, study, "site")
+    runs = [masquerade.simulate(study, data, seed=seed).model.weights for seed in (1, 1, 2, None, None)]
+    assert runs[0] == runs[1]
+    assert len(set(runs)) == 4
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_is_refused_where_parties_would_have_to_talk(shell: Shell, tmp_path: Path, name: str) -> None:
+    study = _named(shell, tmp_path, name)
+    checked = shell("study", "check", study)
+    assert checked.code == 0
+    assert "for simulations only" in " ".join(checked.err.split())
+    for words in (["study", "show", study], ["demo", "--protocol", name, "--out", tmp_path / "d"]):
+        answer = shell.json(*words)
+        assert (answer.code, answer.json["error_code"]) == (4, "bad_input")
+        assert f"'{name}', a baseline" in answer.json["message"]
+        assert "simulate" in answer.json["hint"]
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_baseline_without_records_of_a_party_is_refused(shell: Shell, tmp_path: Path) -> None:
+    file = split_csv(tmp_path / "two.csv", PARTIES[:2])
+    answer = shell.json("simulate", _named(shell, tmp_path, "pooled"), "--data", file, "--by", "site")
+    assert answer.code == 4
+    assert "the roster has north, south, west" in answer.json["message"]
+
+
 # --- predict ---------------------------------------------------------------------
+
+
+def test_only_the_logistic_loss_gives_a_probability(
+    shell: Shell, everybody: Path, test_file: Path, tmp_path: Path
+) -> None:
+    shown = {}
+    for loss in ("logistic", "smoothed-hinge"):
+        study = small_study(shell, tmp_path / f"{loss}.toml", protocol="pooled")
+        study.write_text(study.read_text().replace('loss = "logistic"', f'loss = "{loss}"'))
+        out = tmp_path / loss
+        assert shell("simulate", study, "--data", everybody, "--by", "site", "--out", out).code == 0
+        shown[loss] = shell("predict", out / "model.json", test_file).out.splitlines()[0]
+        data = shell.json("predict", out / "model.json", test_file).data
+        prediction = masquerade.predict(out / "model.json", test_file)
+        if loss == "logistic":
+            assert prediction.probabilities is not None
+            assert data["probabilities"] == pytest.approx(prediction.probabilities.tolist(), abs=1e-6)
+            assert "margins" not in data
+        else:
+            assert prediction.probabilities is None
+            assert data["margins"] == pytest.approx(prediction.margins.tolist(), abs=1e-6)
+            assert "probabilities" not in data
+            assert min(data["margins"]) < 0  # and so no probabilities
+    assert shown == {"logistic": "ill,probability", "smoothed-hinge": "ill,margin"}
+
+
+def test_a_model_of_an_unknown_loss_is_refused_and_one_of_none_is_logistic(model: Path) -> None:
+    saved = json.loads(model.read_text())
+    assert saved.pop("loss") == "logistic"
+    model.write_text(json.dumps(saved))
+    assert masquerade.load_model(model).loss == "logistic"  # as the first version wrote it
+    model.write_text(json.dumps(saved | {"loss": "hope"}))
+    with pytest.raises(BadInput):
+        masquerade.load_model(model)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -17,14 +18,22 @@ from rich.console import Console
 from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
+from masquerade.demo.descent import noise_ratio, without_noise
 from masquerade.demo.own import own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
+from masquerade.report import sparkline, statement
+from masquerade.simulation import simulate
 from masquerade_core.data.loading import load_csv
+from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import error_rate, fit
+from masquerade_core.learning.gradients import gradient_sum
+from masquerade_core.privacy.calibration import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_host.keyfiles import load_keys
+from masquerade_protocols import protocol_of, psgd
+from masquerade_protocols.baselines import pool
 from tests.face_helpers import Shell, split_csv
 
 # --- Data ------------------------------------------------------------------------
@@ -85,6 +94,81 @@ def test_the_real_records_lie_within_their_public_bounds_and_are_too_few(tmp_pat
     assert comparison.enough_epsilon > 10
 
 
+# --- Gradient protocols --------------------------------------------------------------
+
+
+def _descent(tmp_path: Path, protocol: str, *, epsilon: float = 1.0, rounds: int = 30) -> tuple[Study, Cohort]:
+    cohort = simulated(3, n=600)
+    plan = prepare(cohort, epsilon=epsilon, protocol=protocol, rounds=rounds, directory=tmp_path / protocol)
+    return plan.study, cohort
+
+
+def _together(study: Study, directory: Path) -> Dataset:
+    return pool(study, {name: load_csv(directory / name / "records.csv", study) for name in study.names})
+
+
+@pytest.mark.parametrize("protocol", ["psgd", "noisy-gradient", "decaying-budget"])
+def test_the_descent_without_noise_is_the_protocols_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    study, _ = _descent(tmp_path, protocol)
+    small = study.model_copy(update={"crypto": study.crypto.model_copy(update={"key_bits": 512})})
+    data = {name: load_csv(tmp_path / protocol / name / "records.csv", study) for name in study.names}
+    monkeypatch.setattr(psgd, "gaussian", lambda _rng, _sigma, d, _unit: [0] * d)
+    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
+    run = simulate(small, data)
+    assert without_noise(study, pool(study, data)) == pytest.approx(np.array(run.model.weights), abs=1e-6)
+
+
+@pytest.mark.parametrize("protocol", ["psgd", "noisy-gradient"])
+def test_the_noises_part_of_the_scores_is_what_draws_give(tmp_path: Path, protocol: str) -> None:
+    study, _ = _descent(tmp_path, protocol, epsilon=4.0)
+    records = _together(study, tmp_path / protocol)
+    clean, N = without_noise(study, records), len(records.y)
+    schedule = {"psgd": psgd.psgd, "noisy-gradient": psgd.noisy}[protocol](study, N)
+    rng = np.random.default_rng(3)
+    lam, a = (
+        study.model.regularization + float(schedule.Delta),
+        1 / (study.model.regularization + float(schedule.Delta)),
+    )
+    squares = []
+    for _ in range(150):
+        eta, w = rng.normal(scale=float(schedule.sigma), size=study.d), np.zeros(study.d)
+        for t in range(30):
+            u = rng.normal(size=(study.K, study.d))
+            lengths = rng.gamma(study.d, 1 / float(schedule.beta(t)), size=(study.K, 1))
+            rho = (u / np.linalg.norm(u, axis=1, keepdims=True) * lengths).sum(axis=0)
+            gradient = gradient_sum(records.X, records.y, w) + rho + eta
+            w = w - a / (a * max(1.0, 0.25 + lam) + t) * (gradient / N + lam * w)
+        squares.append(np.mean((records.X @ (w - clean)) ** 2) / np.mean((records.X @ clean) ** 2))
+    assert noise_ratio(study, records, clean, 4.0) == pytest.approx(np.sqrt(np.mean(squares)), rel=0.12)
+    assert noise_ratio(study, records, clean, 8.0) < noise_ratio(study, records, clean, 4.0)
+
+
+def test_too_few_records_for_psgd_come_with_an_epsilon_that_would_do(tmp_path: Path) -> None:
+    study, cohort = _descent(tmp_path, "psgd", epsilon=0.1)
+    comparison = compare(study, cohort)
+    assert comparison.noiseless == "30 rounds on exact gradients"
+    assert comparison.noise_ratio > 1
+    assert comparison.enough_epsilon is not None
+    assert f"epsilon = {float(f'{comparison.enough_epsilon:.2g}'):g} would do" in comparison.advice
+    enough, _ = _descent(tmp_path / "b", "psgd", epsilon=comparison.enough_epsilon)
+    assert compare(enough, cohort).noise_ratio == pytest.approx(SMALL_NOISE, rel=0.15)
+    assert compare(enough, cohort).advice == ""
+
+
+def test_the_rejected_protocols_say_why_they_are(tmp_path: Path) -> None:
+    study, cohort = _descent(tmp_path, "decaying-budget", rounds=40)
+    comparison = compare(study, cohort)
+    assert comparison.enough_epsilon is None
+    N = sum(len(records.rows) for records in cohort.parties.values())
+    lengths = [np.sqrt(3 * 10 * 11) * 2 * 2.0**t for t in range(1, 41)]  # K rho, at beta = epsilon/(2 2^t)
+    first = next(t for t, length in enumerate(lengths, 1) if length > N)
+    assert f"from round {first} of 40 on" in comparison.advice
+    study, cohort = _descent(tmp_path, "noisy-gradient")
+    assert "spent in every one of 30 rounds" in compare(study, cohort).advice
+
+
 def test_too_many_parties_for_the_real_records_are_refused() -> None:
     with pytest.raises(BadInput, match="too few for 20 parties"):
         breast_cancer(20)
@@ -135,6 +219,9 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
         (["--parties", "1"], "--parties is 1"),
         (["--epsilon", "-1"], "epsilon"),
         (["--protocol", "telepathy"], "telepathy"),
+        (["--protocol", "gop"], "a baseline"),
+        (["--rounds", "5"], "no rounds"),
+        (["--protocol", "psgd", "--rounds", "0"], "rounds"),
         (["--out", "."], "not empty"),
     ],
 )
@@ -316,6 +403,74 @@ def test_the_screen_shows_states_stages_time_messages_and_bytes() -> None:
     assert lines["keys"] == ["✓", "keys", "1.25", "12", "34.6", "kB"]
     assert lines["training"][0] not in "✓·"  # south still trains
     assert lines["stage"][0] == "·"
+
+
+ROUNDS = [
+    Event("charlie", "stage", {"name": "rounds"}),
+    Event("charlie", "progress", {"done": 10, "of": 100}),
+    Event("charlie", "objective", {"done": 10, "of": 100, "message": "0.69"}),
+    Event("charlie", "traffic", {"messages": 500, "bytes": 123_456}),
+    Event("hospital-b", "progress", {"done": 99, "of": 100}),
+    Event("charlie", "progress", {"done": 55, "of": 100}),
+    Event("charlie", "objective", {"done": 55, "of": 100, "message": "0.31"}),
+]
+PACE = r"\d+(\.\d+)? (m)?s a round"
+
+
+def test_the_screen_shows_rounds_their_time_the_objective_and_bytes_so_far() -> None:
+    console = _console(terminal=True)
+    screen = Screen(console, ("north", "south"), ("keys", "rounds"), "north")
+    for event in (*EVENTS, *ROUNDS):
+        screen.tell(event)
+        time.sleep(0.002)
+    console.print(screen._draw())
+    text = _shown(console)
+    assert "rounds 55 of 100" in text
+    assert re.search(PACE + r", objective 0\.31  █▁", text)
+    assert re.search(r"through Charlie's hands\s+500\s+123\.5 kB", text)
+    assert not any(line.split()[1:2] == ["training"] for line in text.splitlines())  # no stage of this protocol
+
+
+def test_plain_lines_tell_of_rounds_ten_times_at_most_each_with_its_own_objective() -> None:
+    console = _console(terminal=False)
+    with Lines(console) as view:
+        for event in (*EVENTS, *ROUNDS):
+            view.tell(event)
+            time.sleep(0.002)
+        for done in range(56, 101):
+            view.tell(Event("charlie", "progress", {"done": done, "of": 100}))
+        view.tell(Event("charlie", "stage_done", {"name": "rounds", "seconds": 2, "messages": 9, "bytes": 9}))
+    lines = [line for line in _shown(console).splitlines() if line.startswith("round ")]
+    assert lines[0] == "round 10 of 100: objective 0.69"
+    assert re.fullmatch(r"round 55 of 100: " + PACE + r", objective 0\.31", lines[1])
+    assert len(lines) <= 10
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([3.0, 2.0, 1.0], "█▄▁"),
+        ([1.0, 1.0], "▁▁"),
+        ([1.0, None, float("inf")], "▁██"),
+        ([None], "█"),
+        ([], ""),
+        ([1.0, 1e4, 1e8], "▁▄█"),  # by the logarithm
+    ],
+)
+def test_a_curve_is_a_row_of_bars(values: list[float | None], bars: str) -> None:
+    assert sparkline(values).replace("▅", "▄") == bars
+    assert len(sparkline(values * 100, 24)) == (24 if values else 0)
+
+
+def test_a_result_without_anybody_who_takes_off_all_noise_says_what_each_has(tmp_path: Path) -> None:
+    study, _ = _descent(tmp_path, "psgd")
+    rows = [claim.to_json() for claim in protocol_of(study).statement(study)]
+    console = _console(terminal=False)
+    for part in statement(rows):
+        console.print(part)
+    text = " ".join(_shown(console).split())
+    assert "Nobody that was assessed can take off all of it. What each has of it:" in text
+    assert "Charlie with 1 party: They take their own noise off" in text
 
 
 def test_the_screen_has_room_for_many_and_marks_who_failed() -> None:

@@ -60,8 +60,8 @@ def demo(
     wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
     plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out, rounds=rounds)
-    stages = protocol_of(plan.study).stages
     try:
+        stages = protocol_of(plan.study).stages
         _introduce(console, plan, loud=data is not None and template is None)
         played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
     except BaseException:
