@@ -138,8 +138,8 @@ What leaves, in each of {rounds} rounds: the sum of your records' gradients at a
 noise of your own on it, encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the
 first round, the number of your records, encrypted and masked in the same way.
 
-What everybody sees: the number of all records together, and the sum of all noisy gradients, round by round. From these
-follows the model, and every classifier on the way to it.
+What everybody sees: the number of all records together (of two parties, each so learns the other's), and the sum of all
+noisy gradients, round by round. From these follows the model, and every classifier on the way to it.
 """
 _GRADIENTS_COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts, and still see only the sum of what the other parties sent,
