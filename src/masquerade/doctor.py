@@ -11,6 +11,7 @@ from typing import Any
 
 import gmpy2
 
+from masquerade.demo.descent import is_descent, plaintexts
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
@@ -21,7 +22,9 @@ from masquerade_protocols import protocol_of
 __all__ = ["Check", "Verdict", "examine"]
 
 _EXPONENTIATIONS = 80
-"""Of a run of five parties, all participants together; it grows with the number of parties."""
+"""Of local aggregation with five parties, all participants together; it grows with the number of parties."""
+_CONTRIBUTION, _OPENING = 1 / 6, 1 / 2
+"""Of a secure sum, for each plaintext: what a party's contribution and the lead's opening cost, in exponentiations."""
 _USUAL_PARTIES = 5
 _SLOW = 0.1  # seconds for one exponentiation
 _TIMEOUT = 2.0  # seconds for somebody to answer
@@ -108,12 +111,19 @@ def _arithmetic(study: Study) -> Check:
     began = time.perf_counter()
     gmpy2.powmod(base, n, n * n)
     seconds = time.perf_counter() - began
-    total = seconds * _EXPONENTIATIONS * max(1.0, study.K / _USUAL_PARTIES)
+    total = seconds * _exponentiations(study)
     version = f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
     words = f"{version}: {seconds * 1000:.0f} ms for an exponentiation, about {total:.1f} s for everybody's together"
     if seconds > _SLOW:
         return Check("arithmetic", Verdict.WARN, words, "this machine is slow or busy; the study's deadline may pass")
     return Check("arithmetic", Verdict.OK, words)
+
+
+def _exponentiations(study: Study) -> float:
+    """Return about how many a run costs, all participants together."""
+    if is_descent(study):
+        return plaintexts(study) * (study.K * _CONTRIBUTION + _OPENING)
+    return _EXPONENTIATIONS * max(1.0, study.K / _USUAL_PARTIES)
 
 
 def _records(path: Path, study: Study) -> Check:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import masquerade
+from masquerade.doctor import _exponentiations
 from masquerade.simulation import WATERMARK
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.errors import BadInput
@@ -457,3 +458,13 @@ def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
     assert simulation.result["watermark"] == WATERMARK
     assert simulation.model.shares is not None
     assert simulation.model.shares.open() == simulation.model.weights
+
+
+def test_the_doctor_expects_more_time_of_more_rounds(shell: Shell, tmp_path: Path) -> None:
+    few, many, wider = (
+        Study.load(small_study(shell, tmp_path / f"{i}.toml", protocol=name, rounds=rounds), in_memory=True)
+        for i, (name, rounds) in enumerate((("psgd", 10), ("psgd", 1000), ("decaying-budget", 10)))
+    )
+    assert _exponentiations(many) == 100 * _exponentiations(few)
+    assert _exponentiations(few) == pytest.approx(10 * (3 / 6 + 1 / 2))  # three coordinates fit one plaintext
+    assert _exponentiations(wider) >= _exponentiations(few)

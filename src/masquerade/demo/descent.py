@@ -11,7 +11,7 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
 from masquerade_protocols import psgd
 
-__all__ = ["first_drowned_round", "is_descent", "noise_ratio", "rounds_of", "without_noise"]
+__all__ = ["first_drowned_round", "is_descent", "noise_ratio", "plaintexts", "rounds_of", "without_noise"]
 
 _VARIANTS = {"psgd": psgd.psgd, "noisy-gradient": psgd.noisy, "decaying-budget": psgd.decaying}
 
@@ -30,6 +30,15 @@ def rounds_of(study: Study) -> int:
 
 def _schedule(study: Study, N: int) -> psgd.Schedule:
     return _VARIANTS[study.study.protocol](study, N)
+
+
+def plaintexts(study: Study) -> float:
+    """Return how many plaintexts a party encrypts in all rounds, at the fewest records that there may be."""
+    N, T = study.K * study.study.min_records, rounds_of(study)
+    schedule = _schedule(study, N)
+    # Slots are of one width, or grow by a bit a round.
+    first, last = (psgd.layout(study, schedule, N, t).count for t in (0, T - 1))
+    return T * (first + last) / 2
 
 
 def _steps(study: Study, schedule: psgd.Schedule) -> tuple[int, StepSizes, float]:
