@@ -1,30 +1,53 @@
-"""``python -m benchmarks [--json FILE] [--rounds N]``: exit 1 if a limit is missed."""
+"""``python -m benchmarks [PART ...] [--json FILE] [--rounds N] [--plots]``: exit 1 if a limit is missed."""
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.measure import Bench
+from benchmarks.plot import GROWTH, plot_growth
 from benchmarks.report import print_report, write_json
+from benchmarks.rounds import measure_growth, measure_rounds, measure_wall
+
+PARTS: dict[str, Callable[[Bench, Callable[[str], None]], None]] = {
+    "local-aggregation": lambda bench, tell: bench.run(tell),
+    "rounds": lambda bench, tell: measure_rounds(bench, tell, bench.rounds),
+    "wall": lambda bench, tell: measure_wall(bench, tell, bench.rounds),
+    "growth": measure_growth,
+}
 
 
 def main() -> int:
     """Measure, print, and judge."""
-    parser = argparse.ArgumentParser(prog="benchmarks", description="What local aggregation costs, in phe encryptions.")
+    parser = argparse.ArgumentParser(prog="benchmarks", description="What the protocols cost, in phe encryptions.")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: everything)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="samples of every figure (default: 3)")
+    parser.add_argument("--plots", action="store_true", help=f"draw {GROWTH} anew (measures growth)")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error(f"--rounds is {arguments.rounds}; at least 1 is needed")
+    if unknown := [part for part in arguments.parts if part not in PARTS]:
+        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    parts = arguments.parts or list(PARTS)
+    if arguments.plots and "growth" not in parts:
+        parts = [*parts, "growth"]
 
     bench = Bench(arguments.rounds)
     progress = Console(stderr=True)
-    bench.run(lambda what: progress.print(what, style="dim"))
+    for part, measure in PARTS.items():
+        if part in parts:
+            measure(bench, lambda what: progress.print(what, style="dim"))
     kept = print_report(bench, Console())
     if arguments.json is not None:
         write_json(bench, arguments.json)
+    if arguments.plots:
+        plot_growth(bench, GROWTH)
     return 0 if kept else 1
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from phe import PaillierPublicKey
@@ -143,12 +143,25 @@ class Bench:
         Samples by "K=5" or "K=50", then (role, step); the ordinary parties are averaged.
     messages : list of MessageSize
         At K = 5.
+    facts : dict of str to str
+        What was measured, for people.
+    steps_of_round : dict of (str, str) to list of float
+        Of one round of gradient descent, by (role, step).
+    messages_of_round : list of MessageSize
+        Its frames.
+    by_parties, by_length : list
+        The points of the two curves of growth.
     """
 
     rounds: int
     values: dict[str, list[float]] = field(default_factory=dict)
     by_step: dict[str, dict[tuple[str, str], list[float]]] = field(default_factory=dict)
     messages: list[MessageSize] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    steps_of_round: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    messages_of_round: list[MessageSize] = field(default_factory=list)
+    by_parties: list[Any] = field(default_factory=list)
+    by_length: list[Any] = field(default_factory=list)
     yardstick: Yardstick = field(default_factory=lambda: Yardstick(KEY_BITS))
 
     def run(self, progress: Callable[[str], None]) -> None:
@@ -165,7 +178,8 @@ class Bench:
             progress(f"round {number} of {self.rounds}: K={MANY}")
             self._ours(MANY)
 
-    def _add(self, figure: str, value: float) -> None:
+    def add(self, figure: str, value: float) -> None:
+        """Keep one sample of a figure."""
         self.values.setdefault(figure, []).append(value)
 
     def _ours(self, K: int) -> None:
@@ -174,9 +188,9 @@ class Bench:
         table, e = self.yardstick.around(lambda: run_metered(study, data))
         where, total = f"K={K}", table.meter.total
         messages = total(steps=MESSAGE_STEPS)
-        self._add(f"{where} total", total() / e)
-        self._add(f"{where} arithmetic", (total() - messages) / e)
-        self._add(f"{where} messages", messages / e)
+        self.add(f"{where} total", total() / e)
+        self.add(f"{where} arithmetic", (total() - messages) / e)
+        self.add(f"{where} messages", messages / e)
         others = ordinary(study.names, study.lead)
         roles = {"ordinary party": others, "lead": (study.lead,), "Charlie": (CHARLIE,), "table": ("table",)}
         steps = self.by_step.setdefault(where, {})
@@ -184,7 +198,7 @@ class Bench:
             for step in STEPS:
                 seconds = total(names, (step,)) / len(names)
                 steps.setdefault((role, step), []).append(seconds / e)
-        self._add(f"{where} bytes", max(table.bytes_sent(name) for name in others))
+        self.add(f"{where} bytes", max(table.bytes_sent(name) for name in others))
         if K == 5:
             self.messages = message_sizes(table, study.lead)
 
@@ -202,7 +216,7 @@ class Bench:
         (total, seconds), e = self.yardstick.around(timed)
         wanted = tuple(sum(column) + K * eta for column, eta in zip(zip(*weights, strict=True), noise[0], strict=True))
         assert total == wanted, "phe's version does not agree with the computation in the clear"
-        self._add(f"K={K} phe", seconds / e)
+        self.add(f"K={K} phe", seconds / e)
 
     def _comparison(self, rng: SystemRng) -> None:
         key = comparison.DeciderKey(comparison.DeciderKey.draw(rng))
@@ -217,7 +231,7 @@ class Bench:
 
         pairs = _pairs(rng, COMPARISONS)
         seconds, e = self.yardstick.around(timed)
-        self._add("comparison", seconds / e)
+        self.add("comparison", seconds / e)
 
     def _naive_comparison(self, rng: SystemRng, keys: naive.Keys) -> None:
         def timed() -> float:
@@ -227,7 +241,7 @@ class Bench:
 
         ((x, y),) = _pairs(rng, 1)
         seconds, e = self.yardstick.around(timed)
-        self._add("comparison phe", seconds / e)
+        self.add("comparison phe", seconds / e)
 
 
 _M = 1 << (comparison.BITS + 1)

@@ -12,22 +12,37 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from masquerade_core.rng import Rng
-from masquerade_core.seat import Effect, Once, Seat
+from masquerade_core.seat import Effect, Once, Seat, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Message, Whisper
 
-__all__ = ["EXCLUDED", "MESSAGE_STEPS", "STEPS", "Meter", "MeteredTable", "step_of"]
+__all__ = [
+    "COUNTED",
+    "EXCLUDED",
+    "GRADIENTS",
+    "MESSAGE_STEPS",
+    "STEPS",
+    "Meter",
+    "MeteredRole",
+    "MeteredSeat",
+    "MeteredTable",
+    "ordinary",
+    "step_of",
+]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 EXCLUDED = "excluded: key generation, training"
+GRADIENTS = "gradients"
+"""What a party computes from its own records, and would without any protocol: shown, and not counted."""
 ROLE, BOXES, FRAMES, TABLE = "role arithmetic", "codec and boxes", "frames, signatures", "queues, journal"
 STEPS = (
     "noise sampling",
     "obfuscators r^N",
+    "obfuscators h^s",
     "selected noise",
     "comparisons",
     "decryptions",
@@ -36,8 +51,10 @@ STEPS = (
     BOXES,
     FRAMES,
     TABLE,
+    GRADIENTS,
     EXCLUDED,
 )
+COUNTED = tuple(step for step in STEPS if step not in (GRADIENTS, EXCLUDED))
 MESSAGE_STEPS = (BOXES, FRAMES, TABLE)
 """Message handling; everything else that counts is arithmetic."""
 
@@ -46,6 +63,8 @@ _BY_LABEL = {
     "key xi": EXCLUDED,
     "key zeta": EXCLUDED,
     "noise": "noise sampling",
+    "eta": "noise sampling",
+    "rho": "noise sampling",
     "obfuscators": "obfuscators r^N",
     "obfuscators xi": "obfuscators r^N",
     "obfuscators zeta": "obfuscators r^N",
@@ -55,7 +74,15 @@ _BY_LABEL = {
     "blinded noise": "decryptions",
     "sealed share": BOXES,
 }
-_BY_FIRST_WORD = {"bits": "comparisons", "matches": "comparisons", "zeros": "comparisons", "nonces": BOXES}
+_BY_FIRST_WORD = {
+    "bits": "comparisons",
+    "matches": "comparisons",
+    "zeros": "comparisons",
+    "nonces": BOXES,
+    "obfuscators": "obfuscators h^s",  # of round so-and-so; the others' labels are listed above
+    "sum": "decryptions",
+    "gradient": GRADIENTS,
+}
 
 
 def step_of(label: str) -> str:
@@ -70,10 +97,18 @@ class Meter:
     ----------
     clock : callable
         Seconds; ``time.process_time`` unless a test brings its own.
+
+    Attributes
+    ----------
+    seconds : mapping of (str, str) to float
+        By (participant, step).
+    before : mapping of (str, str) to dict
+        Seconds by step that a participant had used when it began a stage: by (participant, stage).
     """
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self.seconds: dict[tuple[str, str], float] = defaultdict(float)
+        self.before: dict[tuple[str, str], dict[str, float]] = {}
         self._clock = clock
         self._open: list[tuple[str, str]] = []
         self._since = 0.0
@@ -95,26 +130,39 @@ class Meter:
             self._charge()
             self._open.pop()
 
-    def total(self, participants: Collection[str] | None = None, steps: Collection[str] | None = None) -> float:
-        """Return the counted seconds of these participants and steps (default: all); never those excluded."""
+    def mark(self, participant: str, stage: str) -> None:
+        """Note that a participant begins a stage."""
+        self.before[participant, stage] = {
+            step: seconds for (who, step), seconds in self.seconds.items() if who == participant
+        }
+
+    def total(self, participants: Collection[str] | None = None, steps: Collection[str] = COUNTED) -> float:
+        """Return the counted seconds of these participants (default: all) and steps."""
         return sum(
             seconds
             for (who, step), seconds in self.seconds.items()
-            if step != EXCLUDED and (participants is None or who in participants) and (steps is None or step in steps)
+            if step in steps and (participants is None or who in participants)
         )
 
+    def total_before(self, stage: str, participants: Collection[str], steps: Collection[str] = COUNTED) -> float:
+        """Return the part of :meth:`total` that had been spent when each of these participants began a stage."""
+        return sum(self.before[who, stage].get(step, 0.0) for who in participants for step in steps)
 
-class _MeteredRole(Coroutine[Effect, Any, Any]):
+
+class MeteredRole(Coroutine[Effect, Any, Any]):
     """A role whose turns and ``once`` computations are charged to it."""
 
     def __init__(self, role: Coroutine[Effect, Any, Any], meter: Meter, me: str) -> None:
         self._role, self._meter, self._me = role, meter, me
 
     def send(self, value: Any) -> Effect:
+        """Take one turn."""
         with self._meter.under(self._me, ROLE):
             effect = self._role.send(value)
         if isinstance(effect, Once):
             return Once(effect.label, self._metered(effect))
+        if isinstance(effect, Stage):
+            self._meter.mark(self._me, effect.name)
         return effect
 
     def _metered(self, effect: Once) -> Callable[[Rng], Any]:
@@ -125,9 +173,11 @@ class _MeteredRole(Coroutine[Effect, Any, Any]):
         return compute
 
     def throw(self, *args: Any) -> Effect:
+        """Pass an error in."""
         return self._role.throw(*args)
 
     def close(self) -> None:
+        """Close the role."""
         self._role.close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -152,27 +202,33 @@ class _Metered(Awaitable[T]):
             answer = yield effect
 
 
-class _MeteredSeat(Seat):
+class MeteredSeat(Seat):
     """A Seat whose codec and boxes are charged apart from the role that uses them."""
 
     meter: Meter
 
     async def join(self) -> None:
+        """As the Seat's, metered."""
         await _Metered(super().join(), self.meter, self.me)
 
     async def send(self, to: str, message: Message) -> None:
+        """As the Seat's, metered."""
         await _Metered(super().send(to, message), self.meter, self.me)
 
     async def broadcast(self, message: Message) -> None:
+        """As the Seat's, metered."""
         await _Metered(super().broadcast(message), self.meter, self.me)
 
     async def whisper(self, message: Whisper, to: str | None = None) -> None:
+        """As the Seat's, metered."""
         await _Metered(super().whisper(message, to), self.meter, self.me)
 
     async def gather(self, cls: type[M], senders: Collection[str] | None = None) -> dict[str, M]:
+        """As the Seat's, metered."""
         return await _Metered(super().gather(cls, senders), self.meter, self.me)
 
     def unseal(self, sealed: bytes, *, length: int) -> bytes:
+        """As the Seat's, metered."""
         with self.meter.under(self.me, BOXES):
             return super().unseal(sealed, length=length)
 
@@ -195,7 +251,7 @@ class _MeteredEndpoint:
 
 
 class MeteredTable(Table):
-    """The in-memory table with a meter.
+    """The in-memory table with a meter; its seats may be of another kind.
 
     Attributes
     ----------
@@ -206,8 +262,11 @@ class MeteredTable(Table):
         include those that he passes on.
     """
 
-    def __init__(self, names: Sequence[str], meter: Meter | None = None) -> None:
+    def __init__(
+        self, names: Sequence[str], meter: Meter | None = None, seats: type[MeteredSeat] = MeteredSeat
+    ) -> None:
         super().__init__(names)
+        self._seats = seats
         self.meter = Meter() if meter is None else meter
         self.sent: dict[tuple[str, str], list[int]] = defaultdict(list)
         metered: dict[str, Any] = {
@@ -215,17 +274,21 @@ class MeteredTable(Table):
         }
         self._endpoints = metered
 
-    def seat(self, name: str) -> Seat:
-        """Return a new metered seat."""
-        seat = _MeteredSeat(name, self.names, self.run_id)
-        seat.meter = self.meter
+    def seat(self, name: str, meter: Meter | None = None) -> Seat:
+        """Return a new seat, with this table's meter or another one."""
+        seat = self._seats(name, self.names, self.run_id)
+        seat.meter = self.meter if meter is None else meter
         return seat
 
     def run(self, roles: Mapping[str, Coroutine[Effect, Any, Any]]) -> dict[str, Any]:
         """Run all roles to their end, metered; whatever is nobody's is the table's, and counts."""
-        metered = {name: _MeteredRole(role, self.meter, name) for name, role in roles.items()}
+        metered = {name: MeteredRole(role, self.meter, name) for name, role in roles.items()}
         with self.meter.under("table", TABLE):
             return super().run(metered)
+
+    def _advance(self, name: str) -> bool:
+        with self.meter.under(name, TABLE):  # what a driver does for its role: queues, and the form kept of a draw
+            return super()._advance(name)
 
     def bytes_sent(self, name: str) -> int:
         """Return all bytes that a participant put on the wire, whole frames."""

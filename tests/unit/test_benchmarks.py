@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
-from benchmarks import naive
+from benchmarks import naive, wall
 from benchmarks.measure import Bench, make_data, make_study, run_metered
 from benchmarks.meter import EXCLUDED, MESSAGE_STEPS, Meter, MeteredTable, step_of
+from benchmarks.plot import plot_growth
 from benchmarks.report import GATES
+from benchmarks.rounds import Point
+from benchmarks.sums import Ring, gradient_layout, gradient_study, new_key, run_ring
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
@@ -120,7 +124,7 @@ def test_every_kind_of_work_is_metered(table: MeteredTable) -> None:
     def steps(name: str) -> set[str]:
         return {step for (who, step), seconds in table.meter.seconds.items() if who == name and seconds > 0}
 
-    messages = {"codec and boxes", "frames, signatures"}
+    messages = {"codec and boxes", "frames, signatures", "queues, journal"}
     everybody = {"role arithmetic", "draws", "obfuscators r^N", EXCLUDED, *messages}
     assert steps("hospital-1") == everybody | {"noise sampling", "selected noise"}
     assert steps("hospital-0") == everybody | {"noise sampling", "selected noise", "comparisons", "decryptions"}
@@ -146,3 +150,68 @@ def test_a_limit_that_is_missed_is_called_so() -> None:
     assert gate.passes(bench)
     bench.values = {"comparison": [3.0, 4.1, 4.2]}
     assert not gate.passes(bench)
+
+
+# --- Secure sums ----------------------------------------------------------------------------------------------------
+
+
+def test_the_study_of_a_round_takes_three_ciphertexts() -> None:
+    layout = gradient_layout(gradient_study())
+    assert (layout.length, layout.count) == (123, 3)
+
+
+def test_phes_sum_is_the_sum(keys: naive.Keys) -> None:
+    total, seconds = naive.sum_up(keys, [(1, -2), (-30, 5), (2**40, 0)])
+    assert total == (2**40 - 29, 3)
+    assert seconds.lead > seconds.party > 0
+
+
+def test_many_parties_add_up_without_a_toss() -> None:
+    ring = run_ring(gradient_study(4, 3, bits=512), new_key(512), 2, noise=False)  # which checks the total
+    assert min(ring.party, ring.lead, ring.charlie) > 0
+    assert 128 < ring.sent < 512
+
+
+def test_what_came_before_a_stage_is_told_from_what_came_in_it() -> None:
+    clock = _Clock()
+    meter = Meter(clock)
+    for seconds in (1, 10):
+        with meter.under("p0", "decryptions"):
+            clock.now += seconds
+        meter.mark("p0", f"after {seconds}")
+    with meter.under("p0", "gradients"):
+        clock.now += 100
+    assert meter.total_before("after 1", ["p0"]) == 1
+    assert meter.total_before("after 10", ["p0"]) == meter.total(["p0"]) == 11
+    assert meter.total(["p0"], ["gradients"]) == 100
+
+
+@pytest.mark.parametrize(
+    ("label", "step"),
+    [
+        ("obfuscators", "obfuscators r^N"),
+        ("obfuscators from round 1", "obfuscators h^s"),
+        ("eta", "noise sampling"),
+        ("rho", "noise sampling"),
+        ("sum 17", "decryptions"),
+        ("gradient 3", "gradients"),
+    ],
+)
+def test_the_draws_of_a_descent_are_told_apart(label: str, step: str) -> None:
+    assert step_of(label) == step
+
+
+def test_rounds_between_processes_are_timed_and_their_sum_is_checked() -> None:
+    assert len(wall.processes_seconds(2, 3, d=2, bits=2048)) == 3
+
+
+def test_a_plain_round_trip_brings_back_what_was_asked_for() -> None:
+    assert all(seconds > 0 for seconds in wall.round_trip_seconds(100, 200, 2))
+
+
+def test_the_curves_of_growth_are_drawn(tmp_path: Path) -> None:
+    bench = Bench.__new__(Bench)
+    ring = Ring(1.0, 2.0, 3.0, 400.0)
+    bench.by_parties, bench.by_length = [Point(5, 50, 2, ring), Point(50, 50, 2, ring)], [Point(5, 10, 1, ring)]
+    plot_growth(bench, tmp_path / "growth.svg")
+    assert "parties K (d = 50)" in (tmp_path / "growth.svg").read_text()

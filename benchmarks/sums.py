@@ -1,0 +1,240 @@
+"""Secure sums to be measured: a study whose gradients fit three ciphertexts, and roles that do nothing but add up.
+
+Everything here runs the program's own roles and building blocks, at a metered table or in processes of their own.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
+
+from benchmarks.measure import COORDINATES, KEY_BITS
+from benchmarks.meter import Meter, MeteredRole, MeteredSeat, MeteredTable, ordinary
+from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.crypto.paillier import SecretKey, draw_primes
+from masquerade_core.data.schema import Dataset
+from masquerade_core.privacy.mechanisms import l2_laplace
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, PublicKeys, Study
+from masquerade_core.table import replay
+from masquerade_protocols import psgd
+from masquerade_protocols.secure_sum import Adder, add_up, learn_key, set_up
+
+__all__ = [
+    "RECORDS",
+    "Ring",
+    "adding",
+    "gradient_layout",
+    "gradient_study",
+    "multiplying",
+    "new_key",
+    "run_charlie_again",
+    "run_descent",
+    "run_ring",
+    "some_vector",
+]
+
+RECORDS = 20_000  # N, of all parties together
+Roster = Callable[[str], PublicKeys]
+
+
+def _any_key(_name: str) -> PublicKeys:
+    rng = SystemRng()
+    return PublicKeys(rng.bytes(32), rng.bytes(32))
+
+
+def gradient_study(
+    K: int = 5,
+    d: int = COORDINATES,
+    rounds: int = 100,
+    *,
+    bits: int = KEY_BITS,
+    address: str = "tcp://127.0.0.1:5555",
+    key_of: Roster = _any_key,
+) -> Study:
+    """Return a study of gradient descent: epsilon = 1, delta = 1e-5, logistic loss, d numeric features."""
+    lines = [
+        '[study]\nname = "bench"\nprotocol = "psgd"\nmin_parties = 2\nlead = "hospital-0"',
+        f'min_records = {RECORDS // K}\ndeadline_seconds = 600.0\nnonce = "0123456789abcdef"',
+        '[privacy]\nepsilon = 1.0\ndelta = 1e-5\ncalibration = "paper"',
+        f"[protocol]\nrounds = {rounds}",
+        "[model]\nregularization = 0.01\nintercept = false",
+        f'[crypto]\nkey_bits = {bits}\n[label]\nname = "y"\npositive = "1"',
+        f'[curator]\naddress = "{address}"\nkey = "{key_of(CHARLIE)}"',
+        *(f'[[feature]]\nname = "x{i}"\nmin = -1.0\nmax = 1.0' for i in range(d)),
+        *(f'[[party]]\nname = "hospital-{j}"\nkey = "{key_of(f"hospital-{j}")}"' for j in range(K)),
+    ]
+    return Study.parse("\n".join(lines), in_memory=True)
+
+
+def gradient_layout(study: Study) -> Packing:
+    """Return how the study's gradients and their noise lie in plaintexts, at N = 20,000."""
+    return psgd.layout(study, psgd.psgd(study, RECORDS), RECORDS, 0)
+
+
+def some_vector(layout: Packing, name: str) -> tuple[int, ...]:
+    """Return a vector as gradients are: some 30 bits a coordinate, and different at each party."""
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    largest = min(1 << 30, layout.bound // 10_000)
+    return tuple(np.random.default_rng(seed).integers(-largest, largest + 1, layout.length).tolist())
+
+
+# --- The whole protocol ---------------------------------------------------------------------------------------------
+
+
+def _records(study: Study) -> dict[str, Dataset]:
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=study.d)
+    data = {}
+    for name in study.names:
+        X = rng.normal(size=(RECORDS // study.K, study.d))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        data[name] = Dataset(X, np.where(X @ true > 0, 1.0, -1.0))
+    return data
+
+
+def run_descent(study: Study) -> MeteredTable:
+    """Run gradient descent with all its noise at a metered table."""
+    table, data = MeteredTable(study.names), _records(study)
+    roles: dict[str, Any] = {name: psgd.party(table.seat(name), study, data[name]) for name in study.names}
+    with threadpool_limits(1):  # the threads of numpy's BLAS spin on for a while after a product
+        table.run({**roles, CHARLIE: psgd.charlie(table.seat(CHARLIE), study)})
+    return table
+
+
+def run_charlie_again(study: Study, table: MeteredTable) -> Meter:
+    """Run Charlie's role once more from what he received, alone, as on a machine of his own."""
+    meter = Meter()
+    with threadpool_limits(1):
+        replay(
+            MeteredRole(psgd.charlie(table.seat(CHARLIE, meter), study), meter, CHARLIE),
+            table.journal(CHARLIE),
+        )
+    return meter
+
+
+# --- Nothing but sums -----------------------------------------------------------------------------------------------
+
+
+async def adding(
+    seat: Seat, study: Study, rounds: int, clock: Callable[[], float]
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """A party that contributes one vector again and again; returns when each round began and the last one ended."""
+    layout = gradient_layout(study)
+    vector = some_vector(layout, seat.me)
+    await seat.join()
+    await seat.stage("keys")
+    adder = await set_up(seat, study)
+    await adder.fill((rounds + 1) * layout.count)
+    await adder.open_sum(layout, vector, b"ready")  # nobody's first round waits for another's pool
+    await seat.stage("rounds")
+    times = [clock()]
+    total: tuple[int, ...] = ()
+    for t in range(rounds):
+        total = await adder.open_sum(layout, vector, t.to_bytes(4, "big"))
+        times.append(clock())
+    return tuple(times), total
+
+
+async def multiplying(seat: Seat, study: Study, rounds: int) -> None:
+    """Charlie, for parties that are :func:`adding`."""
+    layout = gradient_layout(study)
+    await seat.join()
+    await seat.stage("keys")
+    key = await learn_key(seat, study)
+    await add_up(seat, study, key, layout, 0)
+    await seat.stage("rounds")
+    for t in range(rounds):
+        await add_up(seat, study, key, layout, t + 1)
+
+
+# --- Many parties ---------------------------------------------------------------------------------------------------
+
+
+class _Joined(MeteredSeat):
+    """A seat that is taken without a join, in which K parties would compute K (K-1) Diffie-Hellman keys."""
+
+    async def join(self) -> None:
+        self._box = BoxKey(hashlib.sha256(self.me.encode()).digest())
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What rounds of a secure sum cost: CPU seconds a round, by role, and what each had to send.
+
+    Attributes
+    ----------
+    party, lead, charlie : float
+        Noise and obfuscators included; without set-up and the tables of fixed-base powers.
+    sent : float
+        Bytes a round that an ordinary party sends.
+    """
+
+    party: float
+    lead: float
+    charlie: float
+    sent: float
+
+
+def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True) -> Ring:
+    """Run secure sums at a metered table, with pairwise keys made up, for a toss of K parties takes 3 K^2 boxes."""
+    key, layout = secret.public, gradient_layout(study)
+    key.short_obfuscators(SystemRng(), 1)  # its table is not what grows
+    table = MeteredTable(study.names, seats=_Joined)
+    schedule = psgd.psgd(study, RECORDS)
+    unit = Fraction(1 << psgd.FRACTION_BITS)
+
+    def draw(rng: Rng) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(rounds))
+
+    async def party(seat: Seat, pair_keys: Mapping[str, tuple[bool, bytes]]) -> tuple[int, ...]:
+        await seat.join()
+        adder = Adder(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
+        rho = await seat.once("rho", draw) if noise else ()
+        await adder.fill(rounds * layout.count)
+        vector = some_vector(layout, seat.me)
+        total: tuple[int, ...] = ()
+        for t in range(rounds):
+            noisy = [v + r for v, r in zip(vector, rho[t], strict=True)] if noise else vector
+            total = await adder.open_sum(layout, noisy, t.to_bytes(4, "big"))
+        return total
+
+    async def charlie(seat: Seat) -> tuple[int, ...]:
+        await seat.join()
+        return [await add_up(seat, study, key, layout, t) for t in range(rounds)][-1]
+
+    keys = _pair_keys(study.names)
+    roles: dict[str, Any] = {name: party(table.seat(name), keys[name]) for name in study.names}
+    results = table.run({**roles, CHARLIE: charlie(table.seat(CHARLIE))})
+    if not noise:
+        columns = zip(*(some_vector(layout, name) for name in study.names), strict=True)
+        assert set(results.values()) == {tuple(sum(c) for c in columns)}, "a total differs from the sum in the clear"
+    others = ordinary(study.names, study.lead)
+    total = table.meter.total
+    return Ring(
+        party=total(others) / len(others) / rounds,
+        lead=total([study.lead]) / rounds,
+        charlie=total([CHARLIE]) / rounds,
+        sent=sum(table.bytes_sent(name) for name in others) / len(others) / rounds,
+    )
+
+
+def _pair_keys(names: tuple[str, ...]) -> dict[str, dict[str, tuple[bool, bytes]]]:
+    """Return each party's key with each other one; the earlier in the roster adds its mask."""
+    keys: dict[str, dict[str, tuple[bool, bytes]]] = {name: {} for name in names}
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            key = hashlib.sha256(f"{first} {second}".encode()).digest()
+            keys[first][second], keys[second][first] = (True, key), (False, key)
+    return keys
+
+
+def new_key(bits: int = KEY_BITS) -> SecretKey:
+    """Draw xi."""
+    return SecretKey(*draw_primes(SystemRng(), bits))
