@@ -18,7 +18,7 @@ from rich.console import Console
 from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
-from masquerade.demo.descent import noise_ratio, without_noise
+from masquerade.demo.descent import noise_ratio, with_epsilon, without_noise
 from masquerade.demo.own import own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
@@ -141,8 +141,8 @@ def test_the_noises_part_of_the_scores_is_what_draws_give(tmp_path: Path, protoc
             gradient = gradient_sum(records.X, records.y, w) + rho + eta
             w = w - a / (a * max(1.0, 0.25 + lam) + t) * (gradient / N + lam * w)
         squares.append(np.mean((records.X @ (w - clean)) ** 2) / np.mean((records.X @ clean) ** 2))
-    assert noise_ratio(study, records, clean, 4.0) == pytest.approx(np.sqrt(np.mean(squares)), rel=0.12)
-    assert noise_ratio(study, records, clean, 8.0) < noise_ratio(study, records, clean, 4.0)
+    assert noise_ratio(study, records, clean) == pytest.approx(np.sqrt(np.mean(squares)), rel=0.12)
+    assert noise_ratio(with_epsilon(study, 8.0), records, clean) < noise_ratio(study, records, clean)
 
 
 def test_too_few_records_for_psgd_come_with_an_epsilon_that_would_do(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.datasets import Cohort, Records
-from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio, rounds_of, without_noise
+from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio, rounds_of, with_epsilon, without_noise
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.calibration import SMALL_NOISE, eps_where_noise_is_small, paper_noise_norm
@@ -118,7 +118,8 @@ def _of_descent(study: Study, together: Dataset) -> _Judged:
     clean = without_noise(study, together)
 
     def ratio_at(epsilon: float) -> float:
-        return noise_ratio(study, together, clean, epsilon)
+        wished = with_epsilon(study, epsilon)  # which also decides on Delta, and so on the classifier without noise
+        return noise_ratio(wished, together, without_noise(wished, together))
 
     wish, name = study.privacy.epsilon, study.study.protocol
     ratio, drowned = ratio_at(wish), first_drowned_round(study, len(together.y))

@@ -11,7 +11,15 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
 from masquerade_protocols import psgd
 
-__all__ = ["first_drowned_round", "is_descent", "noise_ratio", "plaintexts", "rounds_of", "without_noise"]
+__all__ = [
+    "first_drowned_round",
+    "is_descent",
+    "noise_ratio",
+    "plaintexts",
+    "rounds_of",
+    "with_epsilon",
+    "without_noise",
+]
 
 _VARIANTS = {"psgd": psgd.psgd, "noisy-gradient": psgd.noisy, "decaying-budget": psgd.decaying}
 
@@ -48,6 +56,11 @@ def _steps(study: Study, schedule: psgd.Schedule) -> tuple[int, StepSizes, float
     return chosen.rounds, step_sizes(c, Lambda, Delta, a=chosen.a, t0=chosen.t0), Lambda + Delta
 
 
+def with_epsilon(study: Study, epsilon: float) -> Study:
+    """Return the same study with another wish."""
+    return study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
+
+
 def without_noise(study: Study, records: Dataset) -> _Array:
     """Return w_T of Algorithm 1 on exact gradients of everybody's records; shape (d,)."""
     N = len(records.y)
@@ -58,7 +71,7 @@ def without_noise(study: Study, records: Dataset) -> _Array:
     return w
 
 
-def noise_ratio(study: Study, records: Dataset, w: _Array, epsilon: float) -> float:
+def noise_ratio(study: Study, records: Dataset, w: _Array) -> float:
     """Return how large the noise's part of a record's score w_T.x is beside the score: root mean squares, first order.
 
     Along an eigenvector of the objective's second derivative H at ``w`` with eigenvalue h, noise of round t arrives at
@@ -69,13 +82,10 @@ def noise_ratio(study: Study, records: Dataset, w: _Array, epsilon: float) -> fl
     ----------
     w : ndarray, shape (d,)
         The classifier without noise.
-    epsilon : float
-        In place of the study's.
     """
     X, N = records.X, len(records.y)
-    wish = study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
-    schedule = _schedule(wish, N)
-    T, z, curvature = _steps(wish, schedule)
+    schedule = _schedule(study, N)
+    T, z, curvature = _steps(study, schedule)
     second = loss_of(study.model.loss).curvature(records.y * (X @ w)) / N
     h, axes = np.linalg.eigh((X.T * second) @ X)
     gain = np.full(study.d, 1.0 / N)
