@@ -92,12 +92,32 @@ class Privacy(_Section):
         return value
 
 
+_UNFIT_LOSSES = {
+    "hinge": "which has no derivative where the margin is 1",
+    "huber-hinge": "which has no second derivative at two margins",
+    "squared-hinge": "whose derivative has no bound",
+    "squared": "whose derivative has no bound",
+    "exponential": "whose derivative has no bound",
+    "zero-one": "which is not convex",
+}
+
+
 class Model(_Section):
     """``[model]``: the loss and Lambda of (Lambda/2) ||w||^2, which is twice Pathak's lambda."""
 
     loss: Literal["logistic", "smoothed-hinge"] = "logistic"
     regularization: float = Field(gt=0, allow_inf_nan=False, description="Lambda of (Lambda/2) |w|^2")
     intercept: bool = True
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _meets_the_theorems(cls, value: Any) -> Any:
+        if isinstance(value, str) and value in _UNFIT_LOSSES:
+            raise ValueError(
+                f'is "{value}", {_UNFIT_LOSSES[value]}; what is proved needs a convex loss with two derivatives, the '
+                'first between -1 and 1 and the second bounded: "logistic" or "smoothed-hinge"'
+            )
+        return value
 
 
 class Crypto(_Section):
