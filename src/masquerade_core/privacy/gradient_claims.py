@@ -55,6 +55,13 @@ def gradient_statement(
     }[name]
     at = eps if name == "decaying-budget" else eps / rounds
 
+    eta = (
+        " The noise that a party adds alike in all rounds is no help in this bound: the difference of two rounds is "
+        "free of it."
+        if name == "psgd"
+        else ""
+    )
+
     def row(view: str, text: str, *assumptions: str, claimed: str = paper) -> Claim:
         return Claim(
             view=view,
@@ -77,12 +84,12 @@ def gradient_statement(
         row(
             "released model and all iterates",
             f"{rounds} noisy sums of gradients are public, and noise that is new in every round averages out. What is "
-            f"proved is that they cost no more than their sum, epsilon = {total:g}. The noise that a party adds alike "
-            "in all rounds is no help in this bound: the difference of two rounds is free of it.",
+            f"proved is that they cost no more than their sum, epsilon = {total:g}.{eta}",
         ),
         row(
             "Charlie",
-            "Charlie sees ciphertexts and the sums that everybody sees; he cannot ask for a gradient anywhere else.",
+            "Charlie sees ciphertexts and the sums that everybody sees. A Charlie who breaks the rules can shift a "
+            "sum, and so the point of the next gradients; the bound holds at any points.",
             "Charlie colludes with nobody, and cannot break the lead's Paillier key",
         ),
         row(
