@@ -61,6 +61,19 @@ class _Bits(FromBytes):
         self._at += n
         return self._buffer[self._at - n : self._at]
 
+    def whole(self, k: int, count: int) -> list[int]:
+        """Return what ``count`` calls of ``bits(k)`` would, for less."""
+        n, surplus = (k + 7) // 8, -k % 8
+        values: list[int] = []
+        while len(values) < count:
+            if self._at + n > len(self._buffer):
+                self._buffer, self._at = self._rng.bytes(max(n, _CHUNK)), 0
+            fit = min(count - len(values), (len(self._buffer) - self._at) // n)
+            end = self._at + fit * n
+            values += [int.from_bytes(self._buffer[i : i + n], "big") >> surplus for i in range(self._at, end, n)]
+            self._at = end
+        return values
+
     def exp_minus(self, numerator: int, denominator: int) -> bool:
         """Return True with probability exp(-numerator/denominator), for a ratio in [0, 1].
 
@@ -158,8 +171,8 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     more = max(0, norm.bit_length() - _NORM_BITS)
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION + more):
         product = gmpy2.mpfr(1)
-        for _ in range(d):
-            product *= _uniform(source, _UNIFORM_BITS + more)
+        for uniform in _uniforms(source, _UNIFORM_BITS + more, d):
+            product *= uniform
         normals = _normals(source, d, _UNIFORM_BITS + more)
         length = gmpy2.sqrt(sum((z * z for z in normals), gmpy2.mpfr(0)))
         factor = -gmpy2.log(product) * gmpy2.mpq(ratio.numerator, ratio.denominator) / length
@@ -213,9 +226,10 @@ def _normals(source: _Bits, count: int, bits: int = _UNIFORM_BITS) -> list[gmpy2
     """Return independent standard normals by the method of Box and Muller, in the precision of the context."""
     normals: list[gmpy2.mpfr] = []
     turn = 2 * gmpy2.const_pi()
-    while len(normals) < count:
-        radius = gmpy2.sqrt(-2 * gmpy2.log(_uniform(source, bits)))
-        sine, cosine = gmpy2.sin_cos(turn * _uniform(source, bits))
+    uniforms = _uniforms(source, bits, count + count % 2)
+    for u, v in zip(uniforms[::2], uniforms[1::2], strict=True):
+        radius = gmpy2.sqrt(-2 * gmpy2.log(u))
+        sine, cosine = gmpy2.sin_cos(turn * v)
         normals += [radius * cosine, radius * sine]
     del normals[count:]
     return normals
@@ -244,9 +258,10 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
     return high
 
 
-def _uniform(source: _Bits, bits: int) -> gmpy2.mpfr:
-    """Return a number uniform on the multiples of 2^-bits in (0, 1]."""
-    return (source.bits(bits) + 1) * _grid(bits)
+def _uniforms(source: _Bits, bits: int, count: int) -> list[gmpy2.mpfr]:
+    """Return ``count`` numbers uniform on the multiples of 2^-bits in (0, 1]."""
+    grid = _grid(bits)
+    return [(value + 1) * grid for value in source.whole(bits, count)]
 
 
 @cache

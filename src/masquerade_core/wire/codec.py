@@ -170,7 +170,10 @@ def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) 
 
 def pack_plain(value: object) -> bytes:
     """Write down plain data (a result of ``once``) for this process's own eyes; integers may be of any size."""
-    return bytes(msgpack.packb(_widen(value)))
+    try:
+        return bytes(msgpack.packb(value))
+    except OverflowError:  # an integer beyond 64 bits; most results have none
+        return bytes(msgpack.packb(_widen(value)))
 
 
 def _widen(value: Any) -> Any:
