@@ -13,8 +13,10 @@ from fractions import Fraction
 from functools import cache
 
 import gmpy2
+from scipy.special import erfcinv
 
 from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy._search import smallest
 from masquerade_core.rng import FromBytes, Rng
 
 __all__ = [
@@ -40,6 +42,8 @@ GAUSSIAN_TV_BITS = 60
 
 _LARGEST_SD = 2**150  # grid units; the bound on a Gaussian's total variation is worked out up to here
 _LARGEST_SIZE = 2**30  # the same
+_LARGEST_BOUND = 2**200  # the tail of a Gaussian of the largest sd is far below
+_SMALLEST_FLOAT = 1e-300
 _NORM_BITS = 80  # of a vector's norm in grid units, up to which _UNIFORM_BITS and _PRECISION are enough
 _UNIFORM_BITS = 384
 _PRECISION = 448
@@ -249,13 +253,11 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
         def enough(B: int) -> bool:
             return bool(gmpy2.erfc((B + gmpy2.mpfr("0.5")) / unit) <= limit)
 
-        low, high = -1, 1
-        while not enough(high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+        guess = int(float(erfcinv(float(limit))) * float(unit)) if limit > _SMALLEST_FLOAT else 0
+        bound = smallest(enough, guess, least=0, most=_LARGEST_BOUND)
+    if bound is None:
+        raise LocalProtocolError(f"no bound on the noise holds with a chance of 2^-{bits}")
+    return bound
 
 
 def _uniforms(source: _Bits, bits: int, count: int) -> list[gmpy2.mpfr]:

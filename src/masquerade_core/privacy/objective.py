@@ -12,7 +12,6 @@ towards more privacy: Delta and sigma up, eps~ down. :func:`sigma_star` is the s
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -21,6 +20,7 @@ import gmpy2
 from scipy.special import chdtri
 
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.privacy._search import smallest
 from masquerade_core.study import as_fraction
 
 __all__ = ["SIGMA_BITS", "SLACK_BITS", "Slack", "compute_slack", "noise_sigma", "sigma_share", "sigma_star"]
@@ -159,7 +159,13 @@ def _noise_sigma(d: int, epsilon: Fraction, delta: Fraction) -> Fraction:
         return reach > 0 and _chi_square_tail(d, (reach / (2 * sigma)) ** 2) <= _mpfr(delta)
 
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
-        return Fraction(_smallest(enough, _LARGEST_SIGMA * grid), grid)
+        guess = min(sigma_star(d, epsilon, delta), float(_LARGEST_SIGMA))
+        multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST_SIGMA * grid)
+    if multiple is None:
+        raise BadInput(
+            "epsilon and delta ask for more noise than any plaintext holds", "choose a larger epsilon or delta"
+        )
+    return Fraction(multiple, grid)
 
 
 def sigma_share(sigma: Fraction, K: int) -> Fraction:
@@ -175,21 +181,6 @@ def sigma_share(sigma: Fraction, K: int) -> Fraction:
         raise LocalProtocolError("a share of noise was asked for where there is no noise or no party")
     square = math.ceil(sigma * sigma / K * (1 << 2 * SIGMA_BITS))
     return Fraction(math.isqrt(square - 1) + 1, 1 << SIGMA_BITS)
-
-
-def _smallest(enough: Callable[[int], bool], limit: int) -> int:
-    """Return the smallest positive integer from which on ``enough`` holds."""
-    low, high = 0, 1
-    while not enough(high):
-        if high > limit:
-            raise BadInput(
-                "epsilon and delta ask for more noise than any plaintext holds", "choose a larger epsilon or delta"
-            )
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def _chi_square_tail(d: int, x: Fraction) -> gmpy2.mpfr:
