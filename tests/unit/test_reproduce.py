@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade.datasets import deal, random_split, unit_ball
-from masquerade.reproduce import PAPERS, Report, Row, rajkumar, rajkumar_runs, reproduce
+from masquerade.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, reproduce
 from masquerade.reproduce.bands import mean_and_error
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
@@ -199,7 +200,7 @@ def test_the_command_gives_every_row_and_fails_when_a_band_is_missed(
 
 def test_it_succeeds_when_everything_is_where_it_must_be(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (Row("t", "right", 0.5, 0.1, 0.4, 0.6), Row("t", "wrong", 0.9, 0.1, 0.4, 0.6, broken=True))
-    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": lambda _draws, _seed, _progress: Report("p", "1", (), {}, rows)})
+    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, rows), 1, 1)})
     assert shell.json("reproduce", "rajkumar-2012").code == 0
     assert "all 2 figures are where they must be" in shell("reproduce", "rajkumar-2012").err
 
@@ -214,3 +215,21 @@ def test_papers_and_figures_that_are_not_there_are_refused(shell: Shell) -> None
     assert shell("reproduce", "rajkumar-2012", "--draws", 0).code == 4
     with pytest.raises(BadInput, match="draws is 0"):
         reproduce("rajkumar-2012", draws=0)
+
+
+def test_figures_on_real_data_ask_for_them(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[Path | None] = []
+
+    def figure(draws: int, seed: int, _progress: object, data: Path | None) -> Report:
+        seen.append(data)
+        return Report("p", "1", (), {"draws": draws, "seed": seed}, (Row("t", "a", 0.5, None, 0.4, 0.6),))
+
+    monkeypatch.setitem(PAPERS, "real", {"1": Figure(figure, 7, 8, needs="a9a and a9a.t")})
+    answer = shell("reproduce", "real")
+    assert answer.code == 4
+    assert "a9a and a9a.t" in answer.err
+    answer = shell.json("reproduce", "real", "--data", tmp_path)
+    assert (answer.code, answer.data["settings"], seen) == (0, {"draws": 7, "seed": 8}, [tmp_path])
+    answer = shell("reproduce", "rajkumar-2012", "--data", tmp_path)
+    assert answer.code == 4
+    assert "simulated" in answer.err

@@ -1,5 +1,6 @@
 """``masquerade reproduce``: a paper's figure again, with a verdict on every number."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,10 +16,17 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="rajkumar-2012.", show_default=False)],
+    paper: Annotated[
+        str, typer.Argument(help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler.", show_default=False)
+    ],
     figure: Annotated[str | None, typer.Argument(help="Its number in the paper.", show_default=False)] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Of the noise, for each data set; the bands are for 20.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of simulated data and noise.")] = 2012,
+    data: Annotated[
+        Path | None, typer.Option(help="The directory with the original data files.", show_default=False)
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(help="Of the noise, for each data set; the bands are for the default.", min=1)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of simulated data and noise.")] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Make a paper's figure again; 1 is returned if a number misses its band."""
@@ -30,7 +38,12 @@ def reproduce(
     with Progress(console=Console(stderr=True), transient=True, disable=output_format is Format.JSON) as bar:
         task = bar.add_task(paper)
         report = reproduced(
-            paper, figure, draws=draws, seed=seed, progress=lambda done, of: bar.update(task, completed=done, total=of)
+            paper,
+            figure,
+            data=data,
+            draws=draws,
+            seed=seed,
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
     asked = sum(row.banded for row in report.rows)
     failed = len(report.failed)

@@ -1,29 +1,54 @@
 """Which papers' figures can be made again."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from masquerade.reproduce.bands import Report
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade_core.errors import BadInput
 
-__all__ = ["DRAWS", "PAPERS", "SEED", "Progress", "reproduce"]
-
-DRAWS = 20
-SEED = 2012
+__all__ = ["PAPERS", "Figure", "Progress", "reproduce"]
 
 Progress = Callable[[int, int], None]
 """Called with how many steps of how many are done."""
 
-PAPERS: dict[str, dict[str, Callable[[int, int, Progress], Report]]] = {"rajkumar-2012": {"1": figure_1}}
-"""By paper and figure: (draws, seed, progress) -> report."""
+
+@dataclass(frozen=True)
+class Figure:
+    """How one figure is made.
+
+    Parameters
+    ----------
+    run : callable
+        (draws, seed, progress, data) -> report; ``data`` is a directory, or None where ``needs`` is empty.
+    draws : int
+        Of the noise, for each data set: that which the bands are for.
+    seed : int
+        Of simulated data and of all noise.
+    needs : str
+        What the directory must hold, in a few words; empty where the paper simulates its data.
+    """
+
+    run: Callable[[int, int, Progress, Path | None], Report]
+    draws: int
+    seed: int
+    needs: str = ""
+
+
+PAPERS: dict[str, dict[str, Figure]] = {
+    "rajkumar-2012": {"1": Figure(lambda draws, seed, progress, _: figure_1(draws, seed, progress), 20, 2012)},
+}
+"""By paper and figure."""
 
 
 def reproduce(
     paper: str,
     figure: str | None = None,
     *,
-    draws: int = DRAWS,
-    seed: int = SEED,
+    data: Path | str | None = None,
+    draws: int | None = None,
+    seed: int | None = None,
     progress: Progress = lambda _done, _of: None,
 ) -> Report:
     """Make a paper's figure again.
@@ -33,15 +58,17 @@ def reproduce(
     paper : str
     figure : str, optional
         The paper's first that there is, by default.
-    draws : int
-        Of the noise, for each data set; at least 1. The bands are for 20.
-    seed : int
+    data : path, optional
+        The directory with the original data files, for a figure on real data.
+    draws : int, optional
+        Of the noise, for each data set; at least 1. The bands are for the default.
+    seed : int, optional
         Of simulated data and of all noise; not negative.
 
     Raises
     ------
     BadInput
-        There is no such paper or figure here, or an option is out of range.
+        There is no such paper or figure here, an option is out of range, or the data are not there.
     """
     if paper not in PAPERS:
         raise BadInput(f"there is no paper {paper!r}", f"the papers are {', '.join(PAPERS)}")
@@ -51,6 +78,16 @@ def reproduce(
             f"figure {figure} of {paper} is not reproduced",
             f"there is {', '.join(figures)}; docs/reproduction.md says why some figures cannot be met",
         )
+    name = figure or next(iter(figures))
+    chosen = figures[name]
+    draws, seed = chosen.draws if draws is None else draws, chosen.seed if seed is None else seed
     if draws < 1 or seed < 0:
         raise BadInput(f"draws is {draws} and seed {seed}", "ask for at least one draw, and a seed of 0 or more")
-    return figures[figure or next(iter(figures))](draws, seed, progress)
+    if chosen.needs and data is None:
+        raise BadInput(
+            f"figure {name} of {paper} is about real data, and this program carries none",
+            f"name the directory with {chosen.needs} by --data; examples/ says where they come from",
+        )
+    if not chosen.needs and data is not None:
+        raise BadInput(f"figure {name} of {paper} is about simulated data", "leave --data out")
+    return chosen.run(draws, seed, progress, None if data is None else Path(data))
