@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from masquerade_core.data.loading import load_records
 from masquerade_core.errors import BadInput
@@ -25,38 +26,44 @@ class Prediction:
 
     Parameters
     ----------
-    labels : ndarray, shape (n,)
-        +1 or -1.
-    margins : ndarray, shape (n,)
-        w.x: the larger, the surer of the label +1.
+    labels : ndarray of int, shape (n,)
+        +1 or -1; where the study names classes, positions in ``names``.
+    margins : ndarray, shape (n, C) or (n,)
+        w.x, of each named class; of two classes, the one w.x: the larger, the surer of the positive label.
     model : SavedModel
     """
 
-    labels: NDArray[np.float64]
+    labels: NDArray[np.intp]
     margins: NDArray[np.float64]
     model: SavedModel
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The classes: as the study names them, or else the positive label and what is not it."""
+        label = self.model.label
+        return label.classes or (str(label.positive), f"not {label.positive}")
+
+    @property
     def probabilities(self) -> NDArray[np.float64] | None:
-        """sigma(w.x), of the label +1; None for a loss under which that is no probability."""
-        return 0.5 * (1 + np.tanh(self.margins / 2)) if self.model.loss == LOGISTIC.name else None
+        """sigma(w.x), of the positive label, or softmax(w.x), of the label given; None where that is no probability."""
+        if self.model.loss != LOGISTIC.name:
+            return None
+        if self.margins.ndim == 1:
+            return 0.5 * (1 + np.tanh(self.margins / 2))
+        return np.asarray(np.exp(self.margins.max(axis=1) - logsumexp(self.margins, axis=1)), dtype=np.float64)
 
     @property
     def scores(self) -> tuple[str, NDArray[np.float64]]:
         """What a table of predictions shows beside the label, by its name: ``probability``, or else ``margin``."""
         probabilities = self.probabilities
-        return ("margin", self.margins) if probabilities is None else ("probability", probabilities)
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """What +1 and -1 stand for."""
-        positive = self.model.label.positive
-        return positive, f"not {positive}"
+        if probabilities is not None:
+            return "probability", probabilities
+        return "margin", self.margins if self.margins.ndim == 1 else self.margins.max(axis=1)
 
     def words(self) -> list[str]:
         """Return each record's label in words."""
-        positive, negative = self.names
-        return [positive if label > 0 else negative for label in self.labels]
+        positions = self.labels if self.model.label.classes is not None else np.where(self.labels > 0, 0, 1)
+        return [self.names[i] for i in positions]
 
 
 def load_model(path: Path | str) -> SavedModel:
@@ -101,6 +108,9 @@ def predict(model: Path | str | SavedModel, records: Path | str) -> Prediction:
     Pathak, Rane, Raj 2010, section 3.3: -1 where sigma(w.x) <= 1/2, else +1.
     """
     saved = model if isinstance(model, SavedModel) else load_model(model)
-    w = np.array(saved.weights)
     X = load_records(records, saved.encoder)
-    return Prediction(predict_labels(X, w), X @ w, saved)
+    if saved.label.classes is not None:
+        margins = X @ np.array(saved.weights).reshape(len(saved.label.classes), -1).T
+        return Prediction(margins.argmax(axis=1), margins, saved)
+    w = np.array(saved.weights)
+    return Prediction(predict_labels(X, w).astype(np.intp), X @ w, saved)

@@ -112,7 +112,7 @@ class Model:
     Parameters
     ----------
     weights : tuple of float
-        w^s, d coordinates in the encoder's order.
+        w^s, d coordinates in the encoder's order; where there are named classes, d for each in turn.
     shares : Shares or None
         What was published, where the release is shares; ``shares.open()`` gives the weights.
     """
@@ -128,7 +128,8 @@ class SavedModel:
     Parameters
     ----------
     weights : tuple of float
-        d weights. Where shares were published, their sum: the file's own copy of it is for people and is not trusted.
+        d weights, or d for each named class in turn. Where shares were published, their sum: the file's own copy of it
+        is for people and is not trusted.
     shares : Shares or None
         What was published, where the release is shares.
     encoder : Encoder
@@ -165,12 +166,19 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
         "loss": study.model.loss,
-        "label": study.label.model_dump(mode="json"),
+        "label": study.label.model_dump(mode="json", exclude_none=True),
         "encoder": Encoder.from_study(study).to_json(),
         "release": "weights" if model.shares is None else "shares",
-        "weights": dict(zip(study.coordinates, model.weights, strict=True)),
+        "weights": _named(model.weights, study),
         **({} if model.shares is None else {"shares": model.shares.to_json()}),
     }
+
+
+def _named(weights: tuple[float, ...], study: Study) -> dict[str, Any]:
+    """Return weights by their coordinates; where there are named classes, those of each class."""
+    d, classes = study.d, study.label.classes
+    rows = [dict(zip(study.coordinates, weights[i : i + d], strict=True)) for i in range(0, len(weights), d)]
+    return rows[0] if classes is None else dict(zip(classes, rows, strict=True))
 
 
 def model_from_json(data: Mapping[str, Any]) -> SavedModel:
@@ -186,11 +194,12 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
     try:
         texts = {key: str(data[key]) for key in ("study", "protocol", "run_id")}
         shares = Shares.from_json(data["shares"]) if _RELEASES[data["release"]] else None
+        label = Label.model_validate(data["label"])
         saved = SavedModel(
-            weights=shares.open() if shares is not None else _weights(data["weights"]),
+            weights=shares.open() if shares is not None else _weights(data["weights"], label.classes),
             shares=shares,
             encoder=Encoder.from_json(data["encoder"]),
-            label=Label.model_validate(data["label"]),
+            label=label,
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
             loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
@@ -198,13 +207,15 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise BadInput("the model file lacks a part of what this program writes", _HINT) from error
-    if len(saved.weights) != saved.encoder.d:
-        raise BadInput(f"the model file has {len(saved.weights)} weights for {saved.encoder.d} coordinates", _HINT)
+    wanted = saved.encoder.d * len(label.classes or ("",))
+    if len(saved.weights) != wanted:
+        raise BadInput(f"the model file has {len(saved.weights)} weights where {wanted} belong", _HINT)
     return saved
 
 
-def _weights(named: Mapping[str, Any]) -> tuple[float, ...]:
-    weights = tuple(float(value) for value in named.values())
+def _weights(named: Mapping[str, Any], classes: tuple[str, ...] | None) -> tuple[float, ...]:
+    rows = [named] if classes is None else [named[label] for label in classes]
+    weights = tuple(float(value) for row in rows for value in row.values())
     if not all(map(isfinite, weights)):
         raise ValueError("a weight is not finite")
     return weights

@@ -7,23 +7,47 @@ the key; the study is public, so its values may be shown.
 
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
+from masquerade_core._study_sections import (
+    CHARLIE,
+    AuxiliaryFile,
+    Crypto,
+    Curator,
+    Feature,
+    Label,
+    Model,
+    Party,
+    Privacy,
+    Section,
+    StudySection,
+)
 from masquerade_core._study_text import explain, to_toml
 from masquerade_core.errors import BadInput
-from masquerade_core.identity import PublicKeys, PublicKeysField
+from masquerade_core.identity import PublicKeys
+
+if TYPE_CHECKING:
+    from masquerade_core.data.auxiliary import Auxiliary
 
 __all__ = [
     "CHARLIE",
     "INTERCEPT",
+    "AuxiliaryFile",
     "Crypto",
     "Curator",
     "Feature",
@@ -38,18 +62,11 @@ __all__ = [
     "check_section",
 ]
 
-CHARLIE = "charlie"
-"""The curator's name at every table; no party may bear it."""
-
 INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
 
 _NETWORK_KEY_BITS = (2048, 3072)
 _MAX_BYTES = 4 << 20
-
-_Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
-_Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]{1,128}\z")]
-_Real = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def as_fraction(x: float) -> Fraction:
@@ -60,141 +77,7 @@ def as_fraction(x: float) -> Fraction:
     return Fraction(repr(float(x)))
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
-
-
-class StudySection(_Section):
-    """``[study]``: who is it for, and under which rules does it run."""
-
-    name: _Name
-    protocol: _Name
-    min_parties: int = Field(ge=2, description="the fewest parties a run may have")
-    lead: _Name = Field(description="the party that holds the parties' key")
-    min_records: int = Field(ge=2, description="the fewest records a party may have; public")
-    deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="of silence, before everybody gives up")
-    nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
-
-
-class Privacy(_Section):
-    """``[privacy]``: the wish."""
-
-    epsilon: float = Field(gt=0, allow_inf_nan=False, description="the privacy loss a record may suffer; no default")
-    delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
-    calibration: str = Field(description="how the noise follows from the wish; 'paper' for now")
-    colluders: int = Field(default=0, ge=0, description="parties that may side with Charlie")
-
-    @field_validator("calibration")
-    @classmethod
-    def _only_paper(cls, value: str) -> str:
-        if value != "paper":
-            raise ValueError(f'is {value!r}, but only "paper" is available now')
-        return value
-
-
-_UNFIT_LOSSES = {
-    "hinge": "which has no derivative where the margin is 1",
-    "huber-hinge": "which has no second derivative at two margins",
-    "squared-hinge": "whose derivative has no bound",
-    "squared": "whose derivative has no bound",
-    "exponential": "whose derivative has no bound",
-    "zero-one": "which is not convex",
-}
-
-
-class Model(_Section):
-    """``[model]``: the loss and Lambda of (Lambda/2) ||w||^2, which is twice Pathak's lambda."""
-
-    loss: Literal["logistic", "smoothed-hinge"] = "logistic"
-    regularization: float = Field(gt=0, allow_inf_nan=False, description="Lambda of (Lambda/2) |w|^2")
-    intercept: bool = True
-
-    @field_validator("loss", mode="before")
-    @classmethod
-    def _meets_the_theorems(cls, value: Any) -> Any:
-        if isinstance(value, str) and value in _UNFIT_LOSSES:
-            raise ValueError(
-                f'is "{value}", {_UNFIT_LOSSES[value]}; what is proved needs a convex loss with two derivatives, the '
-                'first between -1 and 1 and the second bounded: "logistic" or "smoothed-hinge"'
-            )
-        return value
-
-
-class Crypto(_Section):
-    """``[crypto]``: key length in bits, and how sums are made."""
-
-    key_bits: int = Field(default=2048, ge=512, le=4096)
-    aggregation: Literal["paillier"] = "paillier"
-
-
-class Label(_Section):
-    """``[label]``: the column to predict, and which of its two values counts as +1."""
-
-    name: _Text
-    positive: _Text = Field(description="the label value that counts as +1, in quotes")
-
-
-class Feature(_Section):
-    """``[[feature]]``: one column with public bounds (numbers) or public levels (categories)."""
-
-    name: _Text
-    min: _Real | None = None
-    max: _Real | None = None
-    levels: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
-
-    @model_validator(mode="after")
-    def _numeric_or_categorical(self) -> Self:
-        bounds = (self.min is not None) + (self.max is not None)
-        if (self.levels is None) == (bounds == 0):
-            raise ValueError(f"feature {self.name!r} needs either min and max, or levels, and not both")
-        if bounds == 1:
-            raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
-        if self.min is not None and self.max is not None:
-            if self.min >= self.max:
-                raise ValueError(f"feature {self.name!r} has min {self.min} and max {self.max}; min must be smaller")
-            if not math.isfinite(self.max - self.min):
-                raise ValueError(f"feature {self.name!r} has bounds too far apart for floating point")
-        elif self.levels is not None and len(set(self.levels)) != len(self.levels):
-            raise ValueError(f"feature {self.name!r} has a level twice; levels must differ")
-        elif self.levels is not None and len(self.levels) < 2:  # noqa: PLR2004
-            raise ValueError(f"feature {self.name!r} has {len(self.levels)} levels; at least two are needed")
-        return self
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        """The names of the coordinates that this feature becomes."""
-        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
-
-
-class Curator(_Section):
-    """``[curator]``: where Charlie listens, and who he is."""
-
-    address: str = Field(pattern=r"\Atcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[1-9][0-9]{0,4}\z")
-    key: PublicKeysField
-
-    @field_validator("address")
-    @classmethod
-    def _port(cls, value: str) -> str:
-        if int(value.rpartition(":")[2]) > 65535:  # noqa: PLR2004
-            raise ValueError(f"is {value!r}, but a port is at most 65535")
-        return value
-
-
-class Party(_Section):
-    """``[[party]]``: one data owner of the roster."""
-
-    name: _Name
-    key: PublicKeysField
-
-    @field_validator("name")
-    @classmethod
-    def _not_charlie(cls, value: str) -> str:
-        if value == CHARLIE:
-            raise ValueError(f"is {CHARLIE!r}, which is the curator's name; a party needs another")
-        return value
-
-
-class Study(_Section):
+class Study(Section):
     """One study, whole and checked.
 
     Features and parties keep the order of the file: it is the order of coordinates and of the roster.
@@ -209,6 +92,7 @@ class Study(_Section):
     features: Annotated[tuple[Feature, ...], Field(alias="feature", strict=False, min_length=1)]
     curator: Curator
     parties: Annotated[tuple[Party, ...], Field(alias="party", strict=False, min_length=1, max_length=1024)]
+    _auxiliary: "Auxiliary | None" = PrivateAttr(default=None)
 
     @field_validator("protocol")
     @classmethod
@@ -315,12 +199,18 @@ class Study(_Section):
         Raises
         ------
         BadInput
-            The key is of a length that only the in-memory table may use.
+            The key is of a length that only the in-memory table may use, or there is one party alone.
         """
         if self.crypto.key_bits not in _NETWORK_KEY_BITS:
             raise BadInput(
                 f"[crypto] key_bits is {self.crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
                 "set key_bits = 2048; other lengths are for the in-memory table alone",
+            )
+        if min(self.K, self.study.min_parties) == 1:
+            raise BadInput(
+                f"the roster has {self.K} parties and min_parties is {self.study.min_parties}, but between processes "
+                "there are at least two: one alone has nobody to talk to",
+                "add parties, or run the study at the in-memory table, with 'masquerade simulate'",
             )
         return self
 
@@ -376,6 +266,64 @@ class Study(_Section):
     def d(self) -> int:
         """The number of coordinates of a record and of a classifier."""
         return len(self.coordinates)
+
+    @property
+    def multiclass(self) -> bool:
+        """Whether the label has named classes, and a classifier a row of weights for each."""
+        return self.label.classes is not None
+
+    @property
+    def classes(self) -> int | None:
+        """How many named classes there are; None where one of two values counts as +1."""
+        return None if self.label.classes is None else len(self.label.classes)
+
+    @property
+    def outputs(self) -> int:
+        """Rows of a classifier: 1 where one of two values counts as +1, else one for each class."""
+        return self.classes or 1
+
+    @property
+    def auxiliary(self) -> "Auxiliary":
+        """The study's public auxiliary records.
+
+        Raises
+        ------
+        BadInput
+            They were not read: there is a study, but not the file that it names.
+        """
+        if self._auxiliary is None:
+            raise BadInput(
+                "the study's auxiliary records are not here", "keep the file that [protocol.auxiliary] names beside it"
+            )
+        return self._auxiliary
+
+    def with_auxiliary(self, auxiliary: "Auxiliary") -> Self:
+        """Return this study with the records that ``[protocol.auxiliary]`` names.
+
+        Raises
+        ------
+        BadInput
+            They are others, or the study names none.
+        """
+        named = self.protocol.get("auxiliary")
+        if named is None:
+            raise BadInput(f"{self.study.protocol} has no auxiliary records in this study", "leave them out")
+        check_section(AuxiliaryFile, named, "protocol.auxiliary")
+        wanted = AuxiliaryFile.model_validate(named)
+        if auxiliary.digest.hex() != wanted.sha256:
+            raise BadInput(
+                f"the auxiliary records' sha256 is {auxiliary.digest.hex()}, but the study's is {wanted.sha256}",
+                "all participants need the same file; ask the coordinator for it",
+            )
+        if auxiliary.X.shape != (wanted.records, self.d):
+            raise BadInput(
+                f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study has "
+                f"{wanted.records} of {self.d}",
+                "correct records in [protocol.auxiliary]",
+            )
+        copy = self.model_copy()
+        copy._auxiliary = auxiliary  # noqa: SLF001  a copy of this very class
+        return copy
 
     @property
     def max_records(self) -> int:

@@ -167,5 +167,5 @@ def test_a_model_whose_release_is_its_weights_goes_through_json() -> None:
 
 def test_weights_for_other_coordinates_are_bad_input(saved: dict[str, Any]) -> None:
     other = shared((1, 2, 3, 4), Packing(4, 3 << 22, 512))
-    with pytest.raises(BadInput, match="4 weights for 5 coordinates"):
+    with pytest.raises(BadInput, match="4 weights where 5 belong"):
         model_from_json({**saved, "shares": other.to_json()})

@@ -35,18 +35,16 @@ def predict(
             output.write_text(table, encoding="utf-8")
         except OSError as error:
             raise BadInput(f"{output} cannot be written: {error.strerror}", "choose another file") from error
-    positive = sum(1 for value in prediction.labels if value > 0)
+    counts = {name: words.count(name) for name in prediction.names}
+    meant = {"positive": label.positive} if label.classes is None else {"classes": label.classes}
+    found = {"label": label.name, **meant, "records": len(words)}
     return Outcome(
-        f"{len(words):,} records, {positive:,} of them {label.positive!r}" + (f", in {output}" if output else ""),
-        {
-            "label": label.name,
-            "positive": label.positive,
-            "records": len(words),
-            "labels": [int(value) for value in prediction.labels],
-            _PLURAL[what]: [round(score, 6) for score in scores.tolist()],
-        }
+        f"{len(words):,} records: "
+        + ", ".join(f"{count:,} {name!r}" for name, count in counts.items())
+        + (f", in {output}" if output else ""),
+        {**found, "labels": prediction.labels.tolist(), _PLURAL[what]: [round(score, 6) for score in scores.tolist()]}
         if output is None
-        else {"label": label.name, "positive": label.positive, "records": len(words), "file": str(output)},
+        else {**found, "file": str(output)},
         stdout="" if output else table,
     )
 

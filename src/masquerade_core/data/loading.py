@@ -95,7 +95,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
-        dataset = Dataset(X[rows], y[rows])
+        dataset = Dataset(X[rows], y[rows], study.classes)
         if np.unique(dataset.y).size == 1:
             raise _one_class(source, study)
         _check_size(dataset, study, source)
@@ -105,7 +105,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
 
 def _dataset(table: _Table, study: Study, encoder: Encoder, *, both_classes: bool) -> Dataset:
     X = encoder.encode(table.columns, lines=table.lines, source=table.source)
-    return Dataset(X, _labels(table, study, both_classes=both_classes))
+    return Dataset(X, _labels(table, study, both_classes=both_classes), study.classes)
 
 
 def _check_size(dataset: Dataset, study: Study, source: str) -> None:
@@ -120,10 +120,12 @@ def _check_size(dataset: Dataset, study: Study, source: str) -> None:
 
 
 def _labels(table: _Table, study: Study, *, both_classes: bool) -> NDArray[np.float64]:
-    name, positive, cells = study.label.name, study.label.positive, table.columns[study.label.name]
+    name, cells = study.label.name, table.columns[study.label.name]
     if "" in cells:
         raise BadInput(f"{table.source}, line {table.lines[cells.index('')]}: the label {name!r} is empty")
-    values = set(cells)
+    if study.label.classes is not None:
+        return _class_numbers(table, name, study.label.classes)
+    positive, values = study.label.positive, set(cells)
     if len(values - {positive}) > 1:
         seen = len(values) > 2  # noqa: PLR2004
         raise BadInput(
@@ -136,10 +138,25 @@ def _labels(table: _Table, study: Study, *, both_classes: bool) -> NDArray[np.fl
     return np.where(np.fromiter((cell == positive for cell in cells), dtype=bool, count=len(cells)), 1.0, -1.0)
 
 
+def _class_numbers(table: _Table, name: str, classes: Sequence[str]) -> NDArray[np.float64]:
+    number = {label: float(i) for i, label in enumerate(classes)}
+    for cell, line in zip(cells := table.columns[name], table.lines, strict=True):
+        if cell not in number:
+            raise BadInput(
+                f"{table.source}, line {line}: the label {name!r} is none of the study's classes",
+                f"the classes are {', '.join(map(repr, classes))}; blanks and capitals count",
+            )
+    return np.fromiter((number[cell] for cell in cells), dtype=np.float64, count=len(cells))
+
+
 def _one_class(source: str, study: Study) -> BadInput:
+    known = study.label.classes
+    which = f"{study.label.positive!r} and the other" if known is None else f"of {', '.join(map(repr, known))}"
     return BadInput(
         f"{source}: the label {study.label.name!r} has one class only",
-        f"a classifier is learned from records of both classes, {study.label.positive!r} and the other",
+        f"a classifier is learned from records of both classes, {which}"
+        if known is None
+        else f"a classifier is learned from records of two classes or more, {which}",
     )
 
 

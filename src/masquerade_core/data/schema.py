@@ -17,10 +17,24 @@ from pydantic import ValidationError
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, Study
 
-__all__ = ["Dataset", "Encoder"]
+__all__ = ["Dataset", "Encoder", "check_unit_ball"]
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NORM_SLACK = 1e-12
+
+
+def check_unit_ball(X: NDArray[np.float64]) -> None:
+    """Check that X is a matrix of records of norm at most 1.
+
+    Raises
+    ------
+    LocalProtocolError
+        It is not: it did not come from the encoder.
+    """
+    if X.ndim != 2 or not np.isfinite(X).all():  # noqa: PLR2004
+        raise LocalProtocolError("records are no matrix of finite numbers")
+    if (np.linalg.norm(X, axis=1) > 1 + _NORM_SLACK).any():
+        raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,7 +46,9 @@ class Dataset:
     X : ndarray of float64, shape (n, d)
         Encoded records, each with ||x||_2 <= 1.
     y : ndarray of float64, shape (n,)
-        Labels, -1 or +1.
+        Labels, -1 or +1; where there are named classes, their numbers from 0.
+    classes : int, optional
+        How many named classes there are.
 
     Raises
     ------
@@ -42,21 +58,22 @@ class Dataset:
 
     X: NDArray[np.float64]
     y: NDArray[np.float64]
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         """Check what every privacy bound rests on, and freeze the arrays."""
         X, y = self.X, self.y
-        if X.ndim != 2 or y.shape != X.shape[:1] or not (np.isfinite(X).all() and (np.abs(y) == 1).all()):  # noqa: PLR2004
-            raise LocalProtocolError("a data set is not a matrix of finite records with one label, -1 or +1, for each")
-        if (np.linalg.norm(X, axis=1) > 1 + _NORM_SLACK).any():
-            raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
+        check_unit_ball(X)
+        fit = np.abs(y) == 1 if self.classes is None else np.isin(y, np.arange(self.classes))
+        if y.shape != X.shape[:1] or not fit.all():
+            raise LocalProtocolError("a data set has not one label of the study for each record")
         X.setflags(write=False)
         y.setflags(write=False)
 
     @classmethod
-    def from_unit_ball(cls, X: ArrayLike, y: ArrayLike) -> Self:
+    def from_unit_ball(cls, X: ArrayLike, y: ArrayLike, classes: int | None = None) -> Self:
         """Take records that are encoded and clipped already, such as simulated ones; the arrays are copied."""
-        return cls(np.array(X, dtype=np.float64), np.array(y, dtype=np.float64))
+        return cls(np.array(X, dtype=np.float64), np.array(y, dtype=np.float64), classes)
 
     def __repr__(self) -> str:
         return "<Dataset: secret>"

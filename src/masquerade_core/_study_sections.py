@@ -1,0 +1,184 @@
+"""The tables of a study's file, each with what it may hold."""
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from masquerade_core.identity import PublicKeysField
+
+__all__ = [
+    "CHARLIE",
+    "AuxiliaryFile",
+    "Crypto",
+    "Curator",
+    "Feature",
+    "Label",
+    "Model",
+    "Party",
+    "Privacy",
+    "Section",
+    "StudySection",
+]
+
+CHARLIE = "charlie"
+"""The curator's name at every table; no party may bear it."""
+
+_Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
+_Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]{1,128}\z")]
+_Real = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the study."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class StudySection(Section):
+    """``[study]``: who is it for, and under which rules does it run."""
+
+    name: _Name
+    protocol: _Name
+    min_parties: int = Field(ge=1, description="the fewest parties a run may have")
+    lead: _Name = Field(description="the party that holds the parties' key")
+    min_records: int = Field(ge=2, description="the fewest records a party may have; public")
+    deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="of silence, before everybody gives up")
+    nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
+
+
+class Privacy(Section):
+    """``[privacy]``: the wish."""
+
+    epsilon: float = Field(gt=0, allow_inf_nan=False, description="the privacy loss a record may suffer; no default")
+    delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
+    calibration: str = Field(description="how the noise follows from the wish; 'paper' for now")
+    colluders: int = Field(default=0, ge=0, description="parties that may side with Charlie")
+
+    @field_validator("calibration")
+    @classmethod
+    def _only_paper(cls, value: str) -> str:
+        if value != "paper":
+            raise ValueError(f'is {value!r}, but only "paper" is available now')
+        return value
+
+
+_UNFIT_LOSSES = {
+    "hinge": "which has no derivative where the margin is 1",
+    "huber-hinge": "which has no second derivative at two margins",
+    "squared-hinge": "whose derivative has no bound",
+    "squared": "whose derivative has no bound",
+    "exponential": "whose derivative has no bound",
+    "zero-one": "which is not convex",
+}
+
+
+class Model(Section):
+    """``[model]``: the loss and Lambda of (Lambda/2) ||w||^2, which is twice Pathak's lambda."""
+
+    loss: Literal["logistic", "smoothed-hinge", "sigmoid"] = "logistic"
+    regularization: float = Field(ge=0, allow_inf_nan=False, description="Lambda of (Lambda/2) |w|^2")
+    intercept: bool = True
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _meets_the_theorems(cls, value: Any) -> Any:
+        if isinstance(value, str) and value in _UNFIT_LOSSES:
+            raise ValueError(
+                f'is "{value}", {_UNFIT_LOSSES[value]}; what is proved needs a convex loss with two derivatives, the '
+                'first between -1 and 1 and the second bounded: "logistic" or "smoothed-hinge"'
+            )
+        return value
+
+
+class Crypto(Section):
+    """``[crypto]``: key length in bits, and how sums are made."""
+
+    key_bits: int = Field(default=2048, ge=512, le=4096)
+    aggregation: Literal["paillier"] = "paillier"
+
+
+class Label(Section):
+    """``[label]``: the column to predict; which of its two values counts as +1, or the names of several classes."""
+
+    name: _Text
+    positive: _Text | None = Field(default=None, description="the label value that counts as +1, in quotes")
+    classes: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+
+    @model_validator(mode="after")
+    def _two_or_several(self) -> Self:
+        if (self.positive is None) == (self.classes is None):
+            raise ValueError("[label] needs either positive, for two classes, or classes, and not both")
+        if self.classes is not None and len(set(self.classes)) != len(self.classes):
+            raise ValueError("[label] has a class twice; classes must differ")
+        if self.classes is not None and len(self.classes) < 2:  # noqa: PLR2004
+            raise ValueError(f"[label] has {len(self.classes)} classes; at least two are needed")
+        return self
+
+
+class AuxiliaryFile(Section):
+    """``[protocol.auxiliary]``: public records without labels, in a file beside the study that its hash binds to it."""
+
+    file: str = Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\z", description="a file's name, beside the study")
+    sha256: str = Field(pattern=r"\A[0-9a-f]{64}\z", description="of the file, in lower-case hexadecimal digits")
+    records: int = Field(ge=1, description="how many records it holds")
+
+
+class Feature(Section):
+    """``[[feature]]``: one column with public bounds (numbers) or public levels (categories)."""
+
+    name: _Text
+    min: _Real | None = None
+    max: _Real | None = None
+    levels: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+
+    @model_validator(mode="after")
+    def _numeric_or_categorical(self) -> Self:
+        bounds = (self.min is not None) + (self.max is not None)
+        if (self.levels is None) == (bounds == 0):
+            raise ValueError(f"feature {self.name!r} needs either min and max, or levels, and not both")
+        if bounds == 1:
+            raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
+        if self.min is not None and self.max is not None:
+            if self.min >= self.max:
+                raise ValueError(f"feature {self.name!r} has min {self.min} and max {self.max}; min must be smaller")
+            if not math.isfinite(self.max - self.min):
+                raise ValueError(f"feature {self.name!r} has bounds too far apart for floating point")
+        elif self.levels is not None and len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"feature {self.name!r} has a level twice; levels must differ")
+        elif self.levels is not None and len(self.levels) < 2:  # noqa: PLR2004
+            raise ValueError(f"feature {self.name!r} has {len(self.levels)} levels; at least two are needed")
+        return self
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the coordinates that this feature becomes."""
+        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
+
+
+class Curator(Section):
+    """``[curator]``: where Charlie listens, and who he is."""
+
+    address: str = Field(pattern=r"\Atcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[1-9][0-9]{0,4}\z")
+    key: PublicKeysField
+
+    @field_validator("address")
+    @classmethod
+    def _port(cls, value: str) -> str:
+        if int(value.rpartition(":")[2]) > 65535:  # noqa: PLR2004
+            raise ValueError(f"is {value!r}, but a port is at most 65535")
+        return value
+
+
+class Party(Section):
+    """``[[party]]``: one data owner of the roster."""
+
+    name: _Name
+    key: PublicKeysField
+
+    @field_validator("name")
+    @classmethod
+    def _not_charlie(cls, value: str) -> str:
+        if value == CHARLIE:
+            raise ValueError(f"is {CHARLIE!r}, which is the curator's name; a party needs another")
+        return value
