@@ -1,0 +1,210 @@
+"""Softmax regression: a classifier of several classes, to an exact minimiser as in :mod:`masquerade_core.learning.erm`.
+
+W has one row for each class, and a record's class is that of the largest w_k.x. A target is a class, or a probability
+of each class: the second is how an ensemble's votes become a risk (Hamm, Cao, Belkin 2016, Appendix B).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+
+from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.learning.erm import TOLERANCE
+
+__all__ = [
+    "class_error_rate",
+    "fit_softmax",
+    "one_hot",
+    "predict_classes",
+    "softmax_gradient",
+    "softmax_objective",
+    "softmax_probabilities",
+]
+
+_MAX_STEPS = 200
+_ARMIJO = 1e-4
+_ROUNDING = 1e-14  # where R is about 1, differences of R below this are noise
+_SMALLEST_STEP = 2.0**-40
+_DENSE = 512  # up to so many unknowns the Hessian is factored; beyond, conjugate gradients cost less
+_MAX_PRODUCTS = 5000  # Hessian-vector products a step; each step stops far earlier unless Lambda is absurd
+_SUM_SLACK = 1e-9
+
+_Array = NDArray[np.float64]
+_Targets = NDArray[np.float64] | NDArray[np.integer]
+
+
+def one_hot(y: _Targets, classes: int) -> _Array:
+    """Return the targets of known classes: 1 at each record's class and 0 elsewhere; shape (N, classes).
+
+    Parameters
+    ----------
+    y : ndarray, shape (N,)
+        Class indices 0 to classes - 1, as integers or as floats.
+
+    Raises
+    ------
+    LocalProtocolError
+        A class that there is not: the data set was not checked.
+    """
+    index = y.astype(np.intp)
+    if classes < 2 or (index != y).any() or (index < 0).any() or (index >= classes).any():  # noqa: PLR2004  a choice
+        raise LocalProtocolError(
+            f"the labels are not whole numbers below the {classes} classes, of which two are needed"
+        )
+    targets = np.zeros((len(index), classes))
+    targets[np.arange(len(index)), index] = 1.0
+    return targets
+
+
+def softmax_objective(W: _Array, X: _Array, targets: _Array, Lambda: float) -> float:
+    """R(W) = (1/N) sum_i [log sum_l exp(w_l.x_i) - sum_k t_ik w_k.x_i] + (Lambda/2) ||W||_F^2 (Hamm, equation (55))."""
+    scores = X @ W.T
+    return float((logsumexp(scores, axis=1) - (targets * scores).sum(axis=1)).mean() + 0.5 * Lambda * (W * W).sum())
+
+
+def softmax_gradient(W: _Array, X: _Array, targets: _Array, Lambda: float) -> _Array:
+    """The gradient of :func:`softmax_objective` at W, shape (C, d) (Hamm, equation (56))."""
+    gradient: _Array = (softmax_probabilities(X, W) - targets).T @ X / len(X) + Lambda * W
+    return gradient
+
+
+def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | None = None) -> _Array:
+    """Minimise R(W), the regularised softmax risk of :func:`softmax_objective`.
+
+    Newton's method with backtracking, as in :func:`masquerade_core.learning.erm.fit`: R is strongly convex, so the
+    minimiser is unique. Its rows lie in the span of the records; where these are fewer than d, Newton's method works
+    there. The rows of the minimiser add up to 0.
+
+    Parameters
+    ----------
+    X : ndarray, shape (N, d)
+        Records with ||x||_2 <= 1.
+    targets : ndarray, shape (N, C) or (N,)
+        Probabilities of the classes, each row >= 0 with sum 1; or class indices 0 to ``classes`` - 1.
+    Lambda : float
+        Strong convexity, > 0; the paper's lambda.
+    classes : int, optional
+        C >= 2, where targets are indices.
+
+    Returns
+    -------
+    ndarray, shape (C, d)
+        A point where the gradient's norm is at most ``erm.TOLERANCE``.
+
+    Raises
+    ------
+    RunFailed
+        Floating point does not reach the tolerance: Lambda is too small for these records.
+    LocalProtocolError
+        Targets that are no probabilities, or a Lambda that no study can ask for.
+
+    References
+    ----------
+    Hamm, Cao, Belkin 2016, equations (41) for indices and (55) for probabilities.
+    """
+    if not (Lambda > 0 and len(X)):
+        raise LocalProtocolError(f"nothing is minimised over {len(X)} records with Lambda = {Lambda}")
+    if targets.ndim == 1:
+        if classes is None:
+            raise LocalProtocolError("class indices do not say how many classes there are")
+        T = one_hot(targets, classes)
+    else:
+        T = targets.astype(np.float64)
+    if T.shape[0] != len(X) or not ((T >= 0).all() and (np.abs(T.sum(axis=1) - 1) <= _SUM_SLACK).all()):
+        raise LocalProtocolError("a target is not a probability of each class, with sum 1, for each record")
+    if len(X) < X.shape[1]:
+        # X = L Q with orthonormal rows in Q, and W = V Q: scores V L' and the norm of V, in N dimensions and not in d.
+        Q, R = np.linalg.qr(X.T)
+        W: _Array = _newton(np.ascontiguousarray(R.T), T, Lambda) @ Q.T
+    else:
+        W = _newton(X, T, Lambda)
+    if not np.linalg.norm(softmax_gradient(W, X, T, Lambda)) <= TOLERANCE:
+        raise RunFailed(
+            f"the classifier did not reach a gradient norm of {TOLERANCE:g}, which the privacy bounds need",
+            f"the study's regularization, {Lambda:g}, is too small for floating point; choose a larger one",
+        )
+    return W
+
+
+def _newton(X: _Array, T: _Array, Lambda: float) -> _Array:
+    """Return the minimiser, or the best point that was reached: the caller looks at its gradient."""
+    W: _Array = np.zeros((T.shape[1], X.shape[1]))
+    value = softmax_objective(W, X, T, Lambda)
+    for _ in range(_MAX_STEPS):
+        P = softmax_probabilities(X, W)
+        gradient = (P - T).T @ X / len(X) + Lambda * W
+        if np.linalg.norm(gradient) <= TOLERANCE / 2:  # the other half is for what rounding adds on the way back to d
+            break
+        direction = _direction(X, P, Lambda, gradient)
+        slope = float((gradient * direction).sum())
+        rounding = _ROUNDING * max(1.0, abs(value))
+        step = 1.0
+        while True:
+            new = softmax_objective(W + step * direction, X, T, Lambda)
+            if new <= value + _ARMIJO * step * slope + rounding or step / 2 < _SMALLEST_STEP:
+                break
+            step /= 2
+        W, value = W + step * direction, new
+    return W
+
+
+def _direction(X: _Array, P: _Array, Lambda: float, gradient: _Array) -> _Array:
+    """Return -H^-1 gradient, H = (1/N) sum_i (diag(p_i) - p_i p_i') (x) x_i x_i' + Lambda I."""
+    return _factored(X, P, Lambda, gradient) if gradient.size <= _DENSE else _conjugate(X, P, Lambda, gradient)
+
+
+def _factored(X: _Array, P: _Array, Lambda: float, gradient: _Array) -> _Array:
+    (C, d), N = gradient.shape, len(X)
+    spread = (P[:, :, None] * X[:, None, :]).reshape(N, C * d)
+    hessian = spread.T @ spread / -N
+    for k in range(C):
+        block = slice(k * d, (k + 1) * d)
+        hessian[block, block] += spread[:, block].T @ X / N
+    hessian[np.diag_indices_from(hessian)] += Lambda
+    direction = np.linalg.solve(hessian, -gradient.ravel()).reshape(C, d)
+    return np.asarray(direction, dtype=np.float64)
+
+
+def _conjugate(X: _Array, P: _Array, Lambda: float, gradient: _Array) -> _Array:
+    """Conjugate gradients with the diagonal as preconditioner, as exact as Newton's method can use at this gradient."""
+    N = len(X)
+
+    def product(V: _Array) -> _Array:
+        A = P * (X @ V.T)
+        A -= P * A.sum(axis=1, keepdims=True)
+        result: _Array = A.T @ X / N + Lambda * V
+        return result
+
+    diagonal = (P * (1 - P)).T @ (X * X) / N + Lambda
+    norm = float(np.linalg.norm(gradient))
+    enough = min(0.1, norm**0.5) * norm
+    V: _Array = np.zeros(gradient.shape)
+    residual: _Array = -gradient
+    scaled = residual / diagonal
+    search, size = scaled, float((residual * scaled).sum())
+    for _ in range(_MAX_PRODUCTS):
+        image = product(search)
+        length = size / float((search * image).sum())
+        V = V + length * search
+        residual = residual - length * image
+        if np.linalg.norm(residual) <= enough:
+            break
+        scaled = residual / diagonal
+        size, previous = float((residual * scaled).sum()), size
+        search = scaled + size / previous * search
+    return V
+
+
+def softmax_probabilities(X: _Array, W: _Array) -> _Array:
+    """P_k(x) = exp(w_k.x) / sum_l exp(w_l.x), without overflow for any finite score; shape (N, C)."""
+    return np.asarray(softmax(X @ W.T, axis=1), dtype=np.float64)
+
+
+def predict_classes(X: _Array, W: _Array) -> NDArray[np.intp]:
+    """Return each record's class, the index of the largest w_k.x and the first of equals; shape (N,)."""
+    return np.asarray(np.argmax(X @ W.T, axis=1), dtype=np.intp)
+
+
+def class_error_rate(X: _Array, y: _Targets, W: _Array) -> float:
+    """The fraction of records whose class index ``W`` gets wrong."""
+    return float(np.mean(predict_classes(X, W) != y))
