@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.learning.losses import loss_of
+from masquerade_core.learning.losses import loss_of, require_convex
 from masquerade_core.privacy.mechanisms import gaussian
 from masquerade_core.privacy.objective import compute_slack, noise_sigma
 from masquerade_core.rng import Rng
@@ -140,6 +140,7 @@ def _gop(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
 
 def _check_gop(study: Study) -> None:
     """Refuse a wish without a sigma*: at the fewest records there may be, where least of epsilon is left."""
+    require_convex(study.model)
     fewest = study.K * study.study.min_records
     slack = compute_slack(study.privacy.epsilon, study.model.regularization, fewest, loss_of(study.model.loss).c)
     noise_sigma(study.d, slack.epsilon, study.privacy.delta)
@@ -165,16 +166,17 @@ def best_single_party(classifiers: Mapping[str, Weights], test: Dataset) -> tupl
     return best, errors[best]
 
 
-def _nothing(study: Study) -> None:
-    """A baseline without noise asks nothing of the study."""
+def _minimiser(study: Study) -> None:
+    """Without noise, there is but to be a minimiser."""
+    require_convex(study.model)
 
 
 BASELINES: dict[str, Baseline] = {
     b.name: b
     for b in (
         Baseline("gop", "Rajkumar and Agarwal 2012, Algorithm 4", _gop, GopParameters, _check_gop),
-        Baseline("pooled", "all: one classifier for everybody's records", _pooled, PooledParameters, _nothing),
-        Baseline("individual", "all: a classifier for each party's", _individual, IndividualParameters, _nothing),
+        Baseline("pooled", "all: one classifier for everybody's records", _pooled, PooledParameters, _minimiser),
+        Baseline("individual", "all: a classifier for each party's", _individual, IndividualParameters, _minimiser),
     )
 }
 

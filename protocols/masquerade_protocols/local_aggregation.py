@@ -46,6 +46,7 @@ from masquerade_core.crypto.shares import invert, permutation, random_permutatio
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation
 from masquerade_core.learning.erm import fit
+from masquerade_core.learning.losses import require_convex
 from masquerade_core.model import Model, Shares
 from masquerade_core.privacy.calibration import paper_beta, paper_scale
 from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
@@ -158,11 +159,13 @@ def packing(study: Study) -> Packing:
     Raises
     ------
     BadInput
-        The noise fits no plaintext; or the loss is another than that of these bounds and of the statement's.
+        The noise fits no plaintext; the loss is another than that of these bounds and of the statement's; or there is
+        no regularization.
     """
     if study.model.loss != "logistic":
         msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds are those of the logistic loss"
         raise BadInput(msg, 'set loss = "logistic"')
+    require_convex(study.model)
     # 2 ln 2 < 1.3863; in integers, so that every machine lays out the same slots.
     square = Fraction(13863, 10000) / as_fraction(study.model.regularization) * (1 << 2 * FRACTION_BITS)
     weights = study.K * (isqrt(ceil(square)) + 2)

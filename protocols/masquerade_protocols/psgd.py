@@ -36,7 +36,7 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.gradients import gradient_sum, step_sizes
-from masquerade_core.learning.losses import loss_of
+from masquerade_core.learning.losses import loss_of, require_convex
 from masquerade_core.model import Model
 from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound, l2_laplace, l2_tail_bound
 from masquerade_core.privacy.objective import compute_slack, noise_sigma, sigma_share
@@ -143,8 +143,10 @@ def check(study: Study, variant: Variant = psgd) -> None:
     Raises
     ------
     BadInput
-        Steps that diverge, a delta without Gaussian noise, or noise that fits no plaintext.
+        An objective that is not strongly convex, steps that diverge, a delta without Gaussian noise, or noise that fits
+        no plaintext.
     """
+    require_convex(study.model)
     most = study.K * study.max_records
     _Descent(study, most, variant)
     descent = _Descent(study, study.K * study.study.min_records, variant)

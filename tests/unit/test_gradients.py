@@ -33,7 +33,7 @@ def test_the_sum_is_equation_8_and_the_parties_sums_make_the_gradient(loss: Loss
     np.testing.assert_allclose(parts / len(y) + 0.1 * w, objective_gradient(w, X, y, 0.1, loss), atol=1e-14)
 
 
-@both
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES.values() if loss.convex], ids=lambda loss: str(loss.name))
 def test_one_record_moves_it_by_2_at_most_and_by_nearly_as_much(loss: Loss) -> None:
     """Proposition 3.1."""
     X, y = _data()

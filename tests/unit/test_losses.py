@@ -5,22 +5,27 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.learning.erm import TOLERANCE, fit, gradient_norm
 from masquerade_core.learning.losses import (
     HALF_WIDTH,
     LOGISTIC,
     LOSSES,
+    SIGMOID,
     SMOOTHED_HINGE,
     Loss,
     loss_of,
     objective,
     objective_gradient,
+    require_convex,
 )
+from masquerade_core.study import Model
 
 _Array = NDArray[np.float64]
 
-both = pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
+CONVEX = {name: loss for name, loss in LOSSES.items() if loss.convex}
+every = pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
+both = pytest.mark.parametrize("loss", CONVEX.values(), ids=list(CONVEX))
 FINE = np.linspace(-3, 5, 8001)
 
 
@@ -31,7 +36,7 @@ def _data(n: int = 400, d: int = 6, seed: int = 1) -> tuple[_Array, _Array]:
     return X, np.where(X @ rng.normal(size=d) + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
 
 
-@both
+@every
 def test_derivative_and_curvature_are_derivatives(loss: Loss) -> None:
     h = 1e-5
     slopes = (loss.value(FINE + h) - loss.value(FINE - h)) / (2 * h)
@@ -54,6 +59,37 @@ def test_the_theorem_s_conditions_hold_with_the_stated_constants_and_with_none_s
     assert slopes.max() <= 0
     # Twice differentiable: phi'' has no jump. (Huber's would, of 1/(2h), at two points.)
     assert np.abs(np.diff(loss.curvature(FINE))).max() < 0.01
+
+
+def test_the_sigmoid_s_bounds_hold_and_are_sharp_and_it_is_not_convex() -> None:
+    wide = np.linspace(-40, 40, 160_001)
+    slopes, curvatures = np.abs(SIGMOID.derivative(wide)), np.abs(SIGMOID.curvature(wide))
+    assert 0.25 * (1 - 1e-6) < slopes.max() <= float(SIGMOID.L) == 0.25
+    peak = float(1 / (6 * np.sqrt(3)))  # where sigma(m) - sigma(-m) = tanh(m/2) is 1/sqrt 3
+    np.testing.assert_allclose(SIGMOID.curvature(2 * np.arctanh(np.array([-1.0, 1.0]) / np.sqrt(3))), [-peak, peak])
+    assert curvatures.max() <= peak < float(SIGMOID.c) < peak * (1 + 1e-6)
+    assert 108 * SIGMOID.c**2 > 1  # that is c > 1/(6 sqrt 3), in integers
+    assert SIGMOID.curvature(wide).min() < -0.999 * peak
+    assert not SIGMOID.convex
+    np.testing.assert_allclose(SIGMOID.value(np.array([-1e3, 0.0, 1e3])), [1.0, 0.5, 0.0], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("loss", "Lambda", "said"),
+    [
+        ("sigmoid", 0.1, 'loss is "sigmoid", which is not convex'),
+        ("logistic", 0.0, "regularization is 0"),
+        ("sigmoid", 0.0, "not convex"),
+    ],
+)
+def test_what_rests_on_one_minimiser_refuses_an_objective_without(loss: str, Lambda: float, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        require_convex(Model.model_validate({"loss": loss, "regularization": Lambda}))
+
+
+@both
+def test_a_convex_and_regularised_objective_is_let_pass(loss: Loss) -> None:
+    require_convex(Model.model_validate({"loss": loss.name, "regularization": 1e-9}))
 
 
 def test_the_smoothed_hinge_is_the_hinge_but_for_a_strip() -> None:
@@ -107,7 +143,7 @@ def test_the_gradient_at_the_minimiser_is_the_noise_with_a_minus(loss: Loss) -> 
     np.testing.assert_allclose(-len(y) * (objective_gradient(w, X, y, 0.05, loss) + 0.01 * w), eta, atol=1e-6)
 
 
-@both
+@every
 def test_the_gradient_is_the_objective_s(loss: Loss) -> None:
     X, y = _data(50, 4)
     w, b, h = np.array([0.3, -1.0, 2.0, 0.0]), np.array([1.0, 0.0, -0.5, 3.0]), 1e-6

@@ -5,8 +5,12 @@ has lambda ||w||^2, so Lambda = 2 lambda (:mod:`masquerade_core.privacy.calibrat
 linear term and more curvature: + b.w + (Delta/2) ||w||_2^2, b = eta/N.
 
 A loss may be used with objective perturbation if it is convex and twice differentiable with |phi'| <= L = 1 and phi''
-<= c (Rajkumar and Agarwal 2012, Theorem 4.1). Both losses here are. The hinge is not differentiable, and Huber's
-smoothing of it has no second derivative at two points; hence the smoothing by a polynomial of degree four.
+<= c (Rajkumar and Agarwal 2012, Theorem 4.1). The logistic loss and the smoothed hinge are. The hinge is not
+differentiable, and Huber's smoothing of it has no second derivative at two points; hence the smoothing by a polynomial
+of degree four.
+
+The sigmoid loss is bounded and smooth and not convex. Clipped gradients under noise are as private with it as with any
+other, but there is no minimiser that everybody would find: :func:`require_convex` keeps it from what rests on one.
 """
 
 from collections.abc import Callable
@@ -17,12 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.study import Model
 
 __all__ = [
     "HALF_WIDTH",
     "LOGISTIC",
     "LOSSES",
+    "SIGMOID",
     "SMOOTHED_HINGE",
     "Loss",
     "logistic_curvature",
@@ -31,6 +37,10 @@ __all__ = [
     "loss_of",
     "objective",
     "objective_gradient",
+    "require_convex",
+    "sigmoid_curvature",
+    "sigmoid_loss",
+    "sigmoid_slope",
     "smoothed_hinge_curvature",
     "smoothed_hinge_loss",
     "smoothed_hinge_slope",
@@ -79,6 +89,26 @@ def smoothed_hinge_curvature(m: _Array) -> _Array:
     return 3 * (1 - _position(m) ** 2) / (4 * float(HALF_WIDTH))
 
 
+def sigmoid_loss(m: _Array) -> _Array:
+    """phi(m) = 1/(1 + exp(m)) = sigma(-m), between 0 and 1: a smooth count of the records that are labelled wrongly."""
+    return np.asarray(expit(-m), dtype=np.float64)
+
+
+def sigmoid_slope(m: _Array) -> _Array:
+    """phi'(m) = -sigma(m) sigma(-m), between -1/4 and 0."""
+    return -logistic_curvature(m)
+
+
+def sigmoid_curvature(m: _Array) -> _Array:
+    """phi''(m) = sigma(m) sigma(-m) (sigma(m) - sigma(-m)), of the sign of m and at most 1/(6 sqrt 3) in size.
+
+    With u = sigma(m) - sigma(-m) in (-1, 1) and sigma(m) + sigma(-m) = 1 this is u (1 - u^2)/4, whose derivative (1 - 3
+    u^2)/4 is 0 at u = +-1/sqrt 3 alone; there its size is 1/(6 sqrt 3). And 1/(6 sqrt 3) = sqrt(3)/18 < 1351/14040, the
+    c of :data:`SIGMOID`, for (18 x 1351/14040)^2 = (1351/780)^2 and 1351^2 = 3 x 780^2 + 1.
+    """
+    return logistic_curvature(m) * np.asarray(expit(m) - expit(-m), dtype=np.float64)
+
+
 def _position(m: _Array) -> _Array:
     """Return u = (1 - m)/h, cut off at -1 and 1."""
     return np.clip((1 - m) / float(HALF_WIDTH), -1.0, 1.0)
@@ -86,7 +116,7 @@ def _position(m: _Array) -> _Array:
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex loss phi of the margin, with what the theorems ask of it.
+    """A loss phi of the margin, with what the theorems ask of it.
 
     Parameters
     ----------
@@ -97,7 +127,9 @@ class Loss:
     L : Fraction
         Bound on abs(phi').
     c : Fraction
-        Bound on phi''.
+        Bound on abs(phi'').
+    convex : bool
+        Whether phi'' is nowhere negative.
     """
 
     name: str
@@ -106,6 +138,7 @@ class Loss:
     curvature: Callable[[_Array], _Array]
     L: Fraction
     c: Fraction
+    convex: bool = True
 
 
 LOGISTIC = Loss("logistic", logistic_loss, logistic_slope, logistic_curvature, Fraction(1), Fraction(1, 4))
@@ -119,7 +152,17 @@ SMOOTHED_HINGE = Loss(
     3 / (4 * HALF_WIDTH),
 )
 
-LOSSES = {loss.name: loss for loss in (LOGISTIC, SMOOTHED_HINGE)}
+SIGMOID = Loss(
+    "sigmoid",
+    sigmoid_loss,
+    sigmoid_slope,
+    sigmoid_curvature,
+    Fraction(1, 4),
+    Fraction(1351, 14040),
+    convex=False,
+)
+
+LOSSES = {loss.name: loss for loss in (LOGISTIC, SMOOTHED_HINGE, SIGMOID)}
 """The losses by the names that a study gives them."""
 
 
@@ -130,6 +173,29 @@ def loss_of(loss: str | Loss) -> Loss:
     if loss not in LOSSES:
         raise LocalProtocolError(f"there is no {loss!r} loss: a study cannot ask for it")
     return LOSSES[loss]
+
+
+def require_convex(model: Model) -> None:
+    """Refuse a study whose objective has more than one minimiser, or none: for protocols that rest on the minimiser.
+
+    Raises
+    ------
+    BadInput
+        The loss is not convex, or regularization is 0.
+    """
+    if not loss_of(model.loss).convex:
+        convex = " or ".join(f'"{loss.name}"' for loss in LOSSES.values() if loss.convex)
+        raise BadInput(
+            f'[model] loss is "{model.loss}", which is not convex, but what this protocol computes and proves rests on '
+            "the one minimiser of a convex objective",
+            f"set loss = {convex}, or choose the protocol weighted-dp",
+        )
+    if not model.regularization > 0:
+        raise BadInput(
+            f"[model] regularization is {model.regularization:g}, but what this protocol computes and proves rests on "
+            "an objective with one minimiser",
+            "set regularization to more than 0, or choose the protocol weighted-dp",
+        )
 
 
 def objective(
