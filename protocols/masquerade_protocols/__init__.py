@@ -1,7 +1,8 @@
 """The conversations: one module per protocol, all its roles side by side."""
 
 from masquerade_protocols.baselines import BASELINES, Baseline, baseline_of
-from masquerade_protocols.registry import PROTOCOLS, Explanation, Protocol, protocol_of, section_of
+from masquerade_protocols.protocol import Explanation, Protocol
+from masquerade_protocols.registry import PROTOCOLS, protocol_of, section_of
 
 __all__ = [
     "BASELINES",

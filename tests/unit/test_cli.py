@@ -253,7 +253,7 @@ def test_a_study_is_never_overwritten(shell: Shell, tmp_path: Path) -> None:
         (["--party", "a=mq1:x:y"], "--party a="),
         (["--party", "A B"], "party"),
         (["--party", "a", "--party", "a"], "twice"),
-        (["--party", "a"], "min_parties"),
+        (["--party", "a"], "needs two or more"),
         (["--lead", "nobody"], "lead"),
         (["--address", "charlie:5555"], "tcp://HOST:PORT"),
         (["--protocol", "telepathy"], "telepathy"),

@@ -1,0 +1,77 @@
+"""What a protocol is to those who choose, check, explain and run it."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from masquerade_core.model import Model
+from masquerade_core.privacy.claims import Claim
+from masquerade_core.seat import Effect, Seat
+from masquerade_core.study import Study
+
+__all__ = ["Explanation", "Protocol", "paragraphs"]
+
+Role = Coroutine[Effect, Any, Model]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A study in a data steward's words: what leaves the machine, who must not collude, what it costs."""
+
+    leaves: tuple[str, ...]
+    collusion: tuple[str, ...]
+    cost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol.
+
+    Parameters
+    ----------
+    name : str
+        As in the study's ``protocol`` and in results.
+    paper : str
+        Where it comes from.
+    party, charlie : callable
+        The roles: (seat, study, data) and (seat, study).
+    parameters : type of BaseModel
+        The study's ``[protocol]`` section.
+    section : str
+        The ``[protocol]`` section of a new study, as commented TOML.
+    stages : tuple of str
+        The stages that the roles announce, in order.
+    check : callable
+        Raises BadInput for a study that this protocol cannot carry out.
+    statement : callable
+        The privacy statement that follows from the study.
+    explain : callable
+        The study in plain words.
+    multiclass : bool
+        Whether it can tell more classes than two apart.
+    alone : bool
+        Whether a party can run it without others, at the in-memory table.
+    classifiers : bool
+        Whether a party may bring a classifier of its own; the party's role then takes one as ``classifier``.
+    """
+
+    name: str
+    paper: str
+    party: Callable[..., Role]
+    charlie: Callable[[Seat, Study], Role]
+    parameters: type[BaseModel]
+    section: str
+    stages: tuple[str, ...]
+    check: Callable[[Study], object]
+    statement: Callable[[Study], tuple[Claim, ...]]
+    explain: Callable[[Study], Explanation]
+    multiclass: bool = False
+    alone: bool = False
+    classifiers: bool = False
+
+
+def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:
+    """Return a text's paragraphs, each in one line, with ``words`` put in."""
+    return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))
