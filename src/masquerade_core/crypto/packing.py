@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import gmpy2
+from gmpy2 import mpz
+
 from masquerade_core.errors import LocalProtocolError, RunFailed
 
 __all__ = ["ZERO_BITS", "Packing"]
@@ -67,15 +70,18 @@ class Packing:
         return -(-self.length // self.per_plaintext)
 
     def _chunks(self, vector: Sequence[int]) -> list[Sequence[int]]:
-        if len(vector) != self.length or any(abs(v) > self.bound for v in vector):
+        if len(vector) != self.length or max(map(abs, vector), default=0) > self.bound:
             msg = f"a vector is not of length {self.length} with coordinates within the public bound"
             raise LocalProtocolError(msg)
         return [vector[i : i + self.per_plaintext] for i in range(0, self.length, self.per_plaintext)]
 
     def pack(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack signed coordinates: sum_i v_i 2^(width i), an integer that may be negative; reduce it mod N."""
-        width = self.width
-        return tuple(sum(v << (width * i) for i, v in enumerate(chunk)) for chunk in self._chunks(vector))
+        width, offset = self.width, self.offset
+        return tuple(
+            int(gmpy2.pack([v + offset for v in chunk], width)) - lifted
+            for chunk, lifted in zip(self._chunks(vector), self._offsets, strict=True)
+        )
 
     def pack_exponents(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack as exponents: every slot offset to be positive and a guard bit above the top slot set.
@@ -87,20 +93,22 @@ class Packing:
 
     def exponent_offsets(self) -> tuple[int, ...]:
         """What :meth:`pack_exponents` adds to each plaintext; public."""
-        return tuple(self._offset(chunk) + (1 << (self.width * len(chunk))) for chunk in self._empty())
+        return tuple(lifted + mark for lifted, mark in zip(self._offsets, self._marks, strict=True))
 
-    def _empty(self) -> list[range]:
-        """The numbers of the slots in use, by plaintext."""
-        return [range(min(self.per_plaintext, self.length - i)) for i in range(0, self.length, self.per_plaintext)]
+    @cached_property
+    def _marks(self) -> tuple[int, ...]:
+        """A one above the slots in use, by plaintext."""
+        sizes = (min(self.per_plaintext, self.length - i) for i in range(0, self.length, self.per_plaintext))
+        return tuple(1 << (self.width * size) for size in sizes)
 
-    def _offset(self, chunk: Sequence[int]) -> int:
-        """``offset`` in each slot of a chunk."""
-        ones = ((1 << (self.width * len(chunk))) - 1) // ((1 << self.width) - 1)
-        return self.offset * ones
+    @cached_property
+    def _offsets(self) -> tuple[int, ...]:
+        """``offset`` in each slot in use, by plaintext."""
+        return tuple(self.offset * ((mark - 1) // ((1 << self.width) - 1)) for mark in self._marks)
 
     def mark(self) -> tuple[int, ...]:
         """What a contributor adds to each plaintext above its slots, so that :meth:`unpack` can count contributors."""
-        return tuple(1 << (self.width * len(chunk)) for chunk in self._empty())
+        return self._marks
 
     def unpack(self, plaintexts: Sequence[int], modulus: int, contributors: int = 0) -> tuple[int, ...]:
         """Read signed coordinates from opened sums mod N.
@@ -121,11 +129,12 @@ class Packing:
             is.
         """
         vector: list[int] = []
-        width, offset, mask = self.width, self.offset, (1 << self.width) - 1
-        for plain, chunk in zip(plaintexts, self._empty(), strict=True):
-            value = (plain + self._offset(chunk)) % modulus
-            if value >> (width * len(chunk)) != contributors:
+        width, offset = self.width, self.offset
+        for plain, mark, lifted in zip(plaintexts, self._marks, self._offsets, strict=True):
+            value = (plain + lifted) % modulus - contributors * mark
+            if not 0 <= value < mark:
                 msg = "the opened sum is not the sum of everybody's shares: one is missing or wrong"
                 raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
-            vector += [((value >> (width * i)) & mask) - offset for i in chunk]
+            slots = gmpy2.unpack(mpz(value + mark), width)  # the mark is one entry more; without it zeros would be lost
+            vector += [int(slot) - offset for slot in slots[:-1]]
         return tuple(vector)
