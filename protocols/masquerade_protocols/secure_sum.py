@@ -19,6 +19,20 @@ holder of the key, and a total with one missing, doubled or foreign contribution
 and nothing of it leaves the lead. Masks are bound to run, round, participants and ``bound_to`` (what the
 contributions depend on), and the lead opens one total per round, so no opening oracle exists.
 
+Where Charlie alone may learn the sum, he blinds the total before he has it opened (:meth:`Adder.give`,
+:func:`add_up_alone`)::
+
+      |-------- Contribution: m ciphertexts ---->|<------- Contribution -----------|   m 2n/8
+      |                                          | product of all K, times E(r)    |
+      |                                          |-------- BlindedTotal ---------->|   m 2n/8
+      |                                          |<------- BlindedSum -------------|   m n/8
+      |                                          | r off; top bits zero? K marks?  |
+
+The lead reads sum + r with r uniform in Z_n: a uniform number, whatever the sum. So it can check nothing, and need not:
+by the masks, what Charlie reads is uniform as well unless he had the product of all K opened. E(r) bears a full
+obfuscator, as does all that is bound for a key holder and derived from others' ciphertexts: what the lead receives is
+uniform in Z*_{n^2}, and its randomness, which the lead can compute, tells nothing of the obfuscators of its factors.
+
 A contribution is a fresh encryption of one's own data, so the short obfuscators of Damgard, Jurik and Nielsen serve.
 """
 
@@ -30,9 +44,10 @@ from typing import Annotated
 from pydantic import Field
 
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.crypto.paillier import PublicKey, SecretKey, ShortPool, draw_primes
+from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey, ShortPool, draw_primes
 from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
@@ -41,12 +56,15 @@ from masquerade_protocols.joint import toss
 
 __all__ = [
     "Adder",
+    "BlindedSum",
+    "BlindedTotal",
     "Contribution",
     "Opened",
     "RoundSum",
     "RoundTotal",
     "SumKey",
     "add_up",
+    "add_up_alone",
     "blame",
     "learn_key",
     "receipt",
@@ -94,6 +112,20 @@ class Opened(Message):
     round: _Round
     sums: bytes
     receipt: _Receipt
+
+
+class BlindedTotal(Message):
+    """Charlie to the lead: the product of all contributions, and of encryptions of numbers that only he knows."""
+
+    round: _Round
+    total: Ciphertexts
+
+
+class BlindedSum(Message):
+    """Lead to Charlie: what it read, which is uniform modulo N to the lead."""
+
+    round: _Round
+    sums: bytes
 
 
 # --- What both sides compute ----------------------------------------------------
@@ -213,15 +245,8 @@ class Adder:
         ProtocolViolation
             Charlie's or the lead's fault.
         """
-        if self._pool is None or len(self._pool) < layout.count:
-            await self.fill(layout.count)
-        pool, round_ = self._pool, self._round
-        if pool is None:
-            raise LocalProtocolError("a contribution without obfuscators")
-        masks = self._masks(bound_to, layout.count)
-        plain = [v + m + c for v, m, c in zip(layout.pack(vector), masks, layout.mark(), strict=True)]
-        terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
-        await self.seat.send(CHARLIE, Contribution(round=round_, terms=terms))
+        round_ = self._round
+        await self._contribute(layout, vector, bound_to)
         own = None if self.secret is None else await self._open(self.secret, layout)
         opened = await self.seat.receive(Opened, CHARLIE)
         if opened.round != round_:
@@ -230,6 +255,43 @@ class Adder:
             raise ProtocolViolation("charlie passed on another sum or receipt than he had opened", peer=CHARLIE)
         self._round += 1
         return _unpacked(layout, opened.sums, self.key, self.study.K, CHARLIE)
+
+    async def give(self, layout: Packing, vector: Sequence[int], bound_to: bytes) -> None:
+        """Contribute ``vector`` to a sum that Charlie alone learns (:func:`add_up_alone`).
+
+        The parameters are those of :meth:`open_sum`.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's fault, seen by the lead.
+        """
+        await self._contribute(layout, vector, bound_to)
+        if self.secret is not None:
+            await self._open_blinded(self.secret, layout)
+        self._round += 1
+
+    async def _contribute(self, layout: Packing, vector: Sequence[int], bound_to: bytes) -> None:
+        """Send this round's vector, masked and encrypted."""
+        if self._pool is None or len(self._pool) < layout.count:
+            await self.fill(layout.count)
+        pool = self._pool
+        if pool is None:
+            raise LocalProtocolError("a contribution without obfuscators")
+        masks = self._masks(bound_to, layout.count)
+        plain = [v + m + c for v, m, c in zip(layout.pack(vector), masks, layout.mark(), strict=True)]
+        terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
+        await self.seat.send(CHARLIE, Contribution(round=self._round, terms=terms))
+
+    async def _open_blinded(self, secret: SecretKey, layout: Packing) -> None:
+        """The lead's part: open this round's total, once, for Charlie; it reads uniform numbers."""
+        message = await self.seat.receive(BlindedTotal, CHARLIE)
+        if message.round != self._round:
+            raise ProtocolViolation(f"charlie asked for round {message.round} where {self._round} is due", peer=CHARLIE)
+        total = message.total.read(self.key, layout.count, CHARLIE)
+        blinded = await self.seat.once(f"sum {self._round}", lambda _: secret.decrypt_all(total))
+        raw = pack_numbers(blinded, (self.key.bits + 7) // 8)
+        await self.seat.send(CHARLIE, BlindedSum(round=self._round, sums=raw))
 
     async def _open(self, secret: SecretKey, layout: Packing) -> Opened:
         """The lead's part: open this round's total, once, and let it leave only if it is a sum of all.
@@ -289,11 +351,7 @@ async def add_up(seat: Seat, study: Study, key: PublicKey, layout: Packing, roun
     RunFailed
         What the lead opened is not a sum of K contributions.
     """
-    contributions = await seat.gather(Contribution, study.names)
-    for name, message in contributions.items():
-        if message.round != round_:
-            raise ProtocolViolation(f"{name} contributed to round {message.round} where {round_} is due", peer=name)
-    terms = {name: message.terms for name, message in contributions.items()}
+    terms = await _gather_terms(seat, study, round_)
     paid = receipt(round_, {name: vector.digest() for name, vector in terms.items()})
     total = Ciphertexts.total(terms, key, layout.count, study.lead)
     await seat.send(study.lead, RoundTotal(round=round_, total=total, receipt=paid))
@@ -303,3 +361,40 @@ async def add_up(seat: Seat, study: Study, key: PublicKey, layout: Packing, roun
     sums = _unpacked(layout, answer.sums, key, study.K, study.lead)
     await seat.broadcast(Opened(round=round_, sums=answer.sums, receipt=paid))
     return sums
+
+
+async def add_up_alone(seat: Seat, study: Study, key: PublicKey, layout: Packing, round_: int) -> tuple[int, ...]:
+    """Charlie's part of a round whose sum he alone learns: multiply, blind, have it opened, take the blind off.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party's fault; it is named.
+    RunFailed
+        What the lead opened is not a sum of K contributions; nobody can be named, for the lead cannot tell.
+    """
+
+    def draw(rng: Rng) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(rng.below(key.n) for _ in range(layout.count)), key.full_obfuscators(rng, layout.count)
+
+    r, obfuscators = await seat.once(f"blinds of round {round_}", draw)
+    terms = await _gather_terms(seat, study, round_)
+    total = Ciphertexts.total(terms, key, layout.count, study.lead).read(key, layout.count, CHARLIE)
+    pool = FullPool(key, obfuscators)
+    blinded = Ciphertexts.outgoing([pool.freshen(c + blind, study.lead) for c, blind in zip(total, r, strict=True)])
+    await seat.send(study.lead, BlindedTotal(round=round_, total=blinded))
+    answer = await seat.receive(BlindedSum, study.lead)
+    if answer.round != round_:
+        raise ProtocolViolation(f"{study.lead} opened round {answer.round} where {round_} is due", peer=study.lead)
+    values = numbers(answer.sums, (key.bits + 7) // 8, layout.count, study.lead)
+    opened = [(value - blind) % key.n for value, blind in zip(values, r, strict=True)]
+    return layout.unpack(opened, key.n, contributors=study.K)
+
+
+async def _gather_terms(seat: Seat, study: Study, round_: int) -> dict[str, Ciphertexts]:
+    """Wait for everybody's contribution to this round."""
+    contributions = await seat.gather(Contribution, study.names)
+    for name, message in contributions.items():
+        if message.round != round_:
+            raise ProtocolViolation(f"{name} contributed to round {message.round} where {round_} is due", peer=name)
+    return {name: message.terms for name, message in contributions.items()}
