@@ -5,6 +5,8 @@ gamma / Lambda of it, and the privacy statement counts that; hence the small ``T
 anything that misses it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ _MAX_STEPS = 200
 _ARMIJO = 1e-4
 _ROUNDING = 1e-14  # where J is about 1, differences of J below this are noise
 _SMALLEST_STEP = 2.0**-40
+_SUM_SLACK = 1e-9
 _LARGEST_LINEAR = 1e5  # beyond it the gradient's own rounding reaches a tenth of TOLERANCE, and an absurd w would pass
 
 _Array = NDArray[np.float64]
@@ -33,8 +36,11 @@ def fit(
     *,
     linear: _Array | None = None,
     extra: float = 0.0,
+    weights: _Array | None = None,
 ) -> _Array:
     """Minimise J(w) = (1/n) sum phi(y w.x) + (Lambda/2) ||w||^2, perturbed by linear.w + (extra/2) ||w||^2.
+
+    With weights, (1/n) sum weights_i phi(y_i w.x_i) stands for the mean.
 
     Newton's method with backtracking: J is strongly convex, so the minimiser is unique and the result does not depend
     on the way there.
@@ -53,6 +59,8 @@ def fit(
         eta/N of objective perturbation.
     extra : float
         Delta of objective perturbation, >= 0.
+    weights : ndarray, shape (n,), optional
+        One per record, >= 0; they add up to n.
 
     Returns
     -------
@@ -67,10 +75,11 @@ def fit(
     References
     ----------
     Pathak, Rane, Raj 2010, equation (2), with Lambda = 2 lambda. Rajkumar and Agarwal 2012, Algorithm 4.
+    Hamm, Cao, Belkin 2016, equation (19), for weights.
     """
     if not (Lambda > 0 and extra >= 0):
         raise LocalProtocolError(f"nothing is minimised with Lambda = {Lambda}: a study cannot ask for it")
-    phi = loss_of(loss)
+    phi = _weighted(loss_of(loss), weights, len(y))
     if linear is not None and not np.linalg.norm(linear) <= _LARGEST_LINEAR:
         raise RunFailed(
             "the noise is so large beside the records that floating point cannot find the minimiser",
@@ -82,8 +91,7 @@ def fit(
         gradient = objective_gradient(w, X, y, Lambda, phi, linear=linear, extra=extra)
         if np.linalg.norm(gradient) <= TOLERANCE:
             return w
-        weights = phi.curvature(y * (X @ w)) / len(y)
-        hessian = (X.T * weights) @ X
+        hessian = (X.T * (phi.curvature(y * (X @ w)) / len(y))) @ X
         hessian[np.diag_indices_from(hessian)] += Lambda + extra
         direction = np.linalg.solve(hessian, -gradient)
         slope = float(gradient @ direction)
@@ -101,6 +109,20 @@ def fit(
     )
 
 
+def _weighted(phi: Loss, weights: _Array | None, n: int) -> Loss:
+    """Return weights_i phi(m_i) as a loss of all n margins, so that its mean is the weighted one."""
+    if weights is None:
+        return phi
+    if weights.shape != (n,) or not ((weights >= 0).all() and abs(weights.sum() - n) <= _SUM_SLACK * n):
+        raise LocalProtocolError("the weights are not one for each record, none negative, with a mean of 1")
+    return replace(
+        phi,
+        value=lambda m: weights * phi.value(m),
+        derivative=lambda m: weights * phi.derivative(m),
+        curvature=lambda m: weights * phi.curvature(m),
+    )
+
+
 def gradient_norm(
     w: _Array,
     X: _Array,
@@ -110,9 +132,11 @@ def gradient_norm(
     *,
     linear: _Array | None = None,
     extra: float = 0.0,
+    weights: _Array | None = None,
 ) -> float:
     """||grad||_2 of what :func:`fit` minimises: w lies within this over Lambda + extra of the minimiser."""
-    gradient = objective_gradient(w, X, y, Lambda, loss_of(loss), linear=linear, extra=extra)
+    phi = _weighted(loss_of(loss), weights, len(y))
+    gradient = objective_gradient(w, X, y, Lambda, phi, linear=linear, extra=extra)
     return float(np.linalg.norm(gradient))
 
 
