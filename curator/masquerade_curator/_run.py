@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from masquerade_core import __version__
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.erm import error_rate
 from masquerade_core.learning.trace import objective_at, objective_trace
-from masquerade_core.model import model_to_json
+from masquerade_core.model import error_on, model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
@@ -85,7 +83,7 @@ def run(
     MasqueradeError
         With the exit code of its class; nothing half-written stays.
     """
-    study = Study.load(study_path)
+    study = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
     if (owner := study.name_of(keys.public)) != CHARLIE:
@@ -104,7 +102,7 @@ def run(
         model = run_role(protocol.charlie(Seat(CHARLIE, study.names, session.run), study), session, SystemRng())
         metrics = {}
         if tests is not None:
-            metrics["test_error"] = error_rate(tests.X, tests.y, np.array(model.weights))
+            metrics["test_error"] = error_on(model, tests)
         statement = [claim.to_json() for claim in protocol.statement(study)]
         result = summarize(session, statement, metrics)
         if rounds := objective_trace(session.iterates, tests, study):

@@ -19,6 +19,7 @@ def party(
     study: Annotated[Path, typer.Argument(help="The study's file.")],
     data: Annotated[Path, typer.Option(help="Your records (CSV).")],
     key: Annotated[Path, typer.Option(help="Your secret keys.")],
+    classifier: Annotated[str | None, typer.Option(help="What you vote with, for vote and soft.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree.")] = False,
     progress: Annotated[Mode, typer.Option(help="How to tell what happens.")] = Mode.TEXT,
@@ -26,7 +27,15 @@ def party(
 ) -> None:
     """Take part in one study with your records."""
     del debug  # the edge looks for it itself
-    run(study, data, key, out=out, approve=no_questions if yes else ask, observe=Progress(progress))
+    run(
+        study,
+        data,
+        key,
+        classifier=classifier,
+        out=out,
+        approve=no_questions if yes else ask,
+        observe=Progress(progress),
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """A data owner's process: read the records, ask for approval, take part, write the results."""
 
+from functools import partial
 from pathlib import Path
 
 from masquerade_core import __version__
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.classifiers import Classifier, named
 from masquerade_core.model import model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
@@ -26,6 +29,7 @@ def run(
     data_path: Path | str,
     key_path: Path | str,
     *,
+    classifier: Classifier | str | None = None,
     out: Path | str | None = None,
     approve: Approve = ask,
     observe: Observer = quiet,
@@ -38,6 +42,9 @@ def run(
     ----------
     study_path, data_path, key_path : path
         The study, this party's records (CSV), and its secret keys, by which its name in the study is known.
+    classifier : Classifier or str, optional
+        What this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or scikit-learn's
+        name of one, with its settings. The study's own loss without it.
     out : path, optional
         The run directory; by default ``runs/<study>-<run>/<name>``.
     approve : callable
@@ -49,12 +56,17 @@ def run(
     MasqueradeError
         With the exit code of its class; nothing half-written stays.
     """
-    study = Study.load(study_path)
+    study = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
     me = study.name_of(keys.public)
     if me == CHARLIE:
         raise BadInput(f"{key_path} is Charlie's key, and this is a party", "give the key of one of the parties")
+    role = protocol.party
+    if classifier is not None:
+        if not protocol.classifiers:
+            raise BadInput(f"{protocol.name} trains the study's own classifier", "leave --classifier out")
+        role = partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
     data = load_csv(data_path, study)
     session = PartySession(
         me,
@@ -67,7 +79,7 @@ def run(
     )
     with RunDirectory(out or default_directory(study, session.run, me), session) as directory:
         approve(study, me, protocol.explain(study))
-        model = run_role(protocol.party(Seat(me, study.names, session.run), study, data), session, SystemRng())
+        model = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
         statement = [claim.to_json() for claim in protocol.statement(study)]
         directory.write({MODEL: model_to_json(model, study, session.run), RESULT: summarize(session, statement, {})})
     result = directory.path / RESULT

@@ -12,6 +12,7 @@ from typing import Any
 import gmpy2
 
 from masquerade.demo.descent import is_descent, plaintexts
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
@@ -76,7 +77,7 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         A party's records.
     """
     try:
-        study = Study.load(study_file)
+        study = load_study(study_file)
         protocol = protocol_of(study)
     except MasqueradeError as error:
         yield _failed("study", error)

@@ -10,21 +10,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from masquerade_core import __version__
 from masquerade_core.data.loading import load_csv, load_grouped
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.erm import error_rate
+from masquerade_core.learning.classifiers import Classifier
 from masquerade_core.learning.trace import objective_trace
-from masquerade_core.model import Model, model_to_json
+from masquerade_core.model import Model, error_on, model_to_json
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_host.results import MODEL, RESULT, RunDirectory
-from masquerade_protocols import BASELINES, baseline_of, protocol_of
+from masquerade_protocols import BASELINES, Protocol, baseline_of, protocol_of
 
 __all__ = ["WATERMARK", "Simulation", "load_named", "load_split", "simulate"]
 
@@ -71,20 +69,27 @@ class Simulation:
 
 
 def simulate(
-    study: Study, data: Mapping[str, Dataset], *, seed: int | None = None, test: Dataset | None = None
+    study: Study,
+    data: Mapping[str, Dataset],
+    *,
+    seed: int | None = None,
+    test: Dataset | None = None,
+    classifiers: Mapping[str, Classifier] | None = None,
 ) -> Simulation:
     """Run a study's protocol, or the baseline that it names, in this process.
 
     Parameters
     ----------
     study : Study
-        Small keys are allowed here, and so are ``gop``, ``pooled`` and ``individual`` as the protocol.
+        Small keys are allowed here, a baseline as the protocol, and for some protocols a single party.
     data : mapping of str to Dataset
         Each party's records, by the roster's names.
     seed : int, optional
         Makes the run repeatable. The operating system's randomness without it.
     test : Dataset, optional
         Gives ``metrics.test_error``, and ``rounds`` where a protocol's iterates are public.
+    classifiers : mapping of str to Classifier, optional
+        What parties vote with, in a protocol of votes; the study's own loss for those that are not named.
 
     Raises
     ------
@@ -98,13 +103,20 @@ def simulate(
             f"the roster has {_listed(study.names)}, but there are records of {_listed(data)}",
             "every party of the study needs records, and nobody else",
         )
+    chosen = classifiers or {}
     if study.study.protocol in BASELINES:
         return _baseline(study, data, seed, test)
     protocol = protocol_of(study)
+    _check_classifiers(chosen, study, protocol)
     everybody = (*study.names, CHARLIE)
     table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study), table)
-    roles = {name: protocol.party(table.seat(name), study, data[name]) for name in study.names}
+    roles = {
+        name: protocol.party(
+            table.seat(name), study, data[name], **({"classifier": chosen[name]} if name in chosen else {})
+        )
+        for name in study.names
+    }
     model: Model = table.run({**roles, CHARLIE: charlie})[CHARLIE]
     stages = charlie.stages()
     result = {
@@ -114,7 +126,7 @@ def simulate(
         "messages": len(table.passed),
         "bytes": sum(frame.length for frame in table.passed),
         "statement": [claim.to_json() for claim in protocol.statement(study)],
-        "metrics": {} if test is None else {"test_error": _error(model, test)},
+        "metrics": {} if test is None else {"test_error": error_on(model, test)},
     }
     told = [(progress.done, progress.iterate) for who, progress in table.progress if who == CHARLIE]
     if rounds := objective_trace(told, test, study):
@@ -132,7 +144,7 @@ def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test:
     classifiers: dict[str, Model] = {}
     if isinstance(found, dict):
         classifiers = {name: Model(tuple(w.tolist()), None) for name, w in found.items()}
-        errors = {} if test is None else {name: _error(model, test) for name, model in classifiers.items()}
+        errors = {} if test is None else {name: error_on(model, test) for name, model in classifiers.items()}
         # The first of equals, in the roster's order, in both cases.
         chosen = min(errors, key=errors.__getitem__) if errors else max(study.names, key=lambda name: len(data[name].y))
         model = classifiers[chosen]
@@ -140,7 +152,7 @@ def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test:
     else:
         model = Model(tuple(found.tolist()), None)
     if test is not None:
-        metrics["test_error"] = _error(model, test)
+        metrics["test_error"] = error_on(model, test)
     result = {
         **_header(study, seed),
         "seconds": round(seconds, 3),
@@ -175,8 +187,11 @@ def _rng(seed: int | None, who: str) -> Rng:
     return SystemRng() if seed is None else SimulationRng(seed, who)
 
 
-def _error(model: Model, test: Dataset) -> float:
-    return error_rate(test.X, test.y, np.array(model.weights))
+def _check_classifiers(chosen: Mapping[str, Classifier], study: Study, protocol: Protocol) -> None:
+    for name in chosen:
+        study.party(name)
+    if chosen and not protocol.classifiers:
+        raise BadInput(f"{protocol.name} trains the study's own classifier", "leave the parties' classifiers out")
 
 
 class _Metered(Coroutine[Effect, Any, Any]):

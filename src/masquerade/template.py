@@ -1,5 +1,6 @@
 """A new study as commented TOML: the file that a coordinator edits, sends around and keeps."""
 
+import hashlib
 import json
 import re
 import secrets
@@ -7,17 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from masquerade_core.data.loading import load_records
+from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
-from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import BASELINES, baseline_of, protocol_of, section_of
+from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
+from masquerade_protocols import BASELINES, PROTOCOLS, baseline_of, protocol_of, section_of
 
-__all__ = ["Draft", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
+__all__ = ["Draft", "auxiliary_file", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
-_NUMERIC_PARTS = 3
+_THREE = 3
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
 _ROUNDS = re.compile(r"^rounds = \d+$", re.MULTILINE)
 
@@ -36,16 +39,21 @@ def throwaway_key() -> PublicKeys:
 
 
 def parse_feature(text: str) -> Feature:
-    """Read ``name:min:max`` or ``name:level,level,...``.
+    """Read ``name:min:max``, ``name:level,level,...`` or ``name:edges:edge,edge,...``.
 
     Raises
     ------
     BadInput
-        It is neither.
+        It is none of them.
     """
     parts = text.rsplit(":", 2)
+    if len(parts) == _THREE and parts[1] == "edges":
+        try:
+            return Feature(name=parts[0], edges=tuple(float(edge) for edge in parts[2].split(",")))
+        except ValueError as error:
+            raise BadInput(f"--feature {text!r}: edges must be numbers that grow", _FEATURE_HINT) from error
     try:
-        if len(parts) == _NUMERIC_PARTS:
+        if len(parts) == _THREE:
             low, high = float(parts[1]), float(parts[2])
             return Feature(name=parts[0], min=low, max=high)
     except ValueError as error:
@@ -55,25 +63,51 @@ def parse_feature(text: str) -> Feature:
     try:
         return Feature(name=name, levels=tuple(level.strip() for level in levels.split(",")))
     except ValueError as error:
-        raise BadInput(f"--feature {text!r} is neither NAME:MIN:MAX nor NAME:LEVEL,LEVEL,...", _FEATURE_HINT) from error
+        raise BadInput(
+            f"--feature {text!r} is neither NAME:MIN:MAX nor NAME:LEVEL,LEVEL,... nor NAME:edges:EDGE,EDGE,...",
+            _FEATURE_HINT,
+        ) from error
 
 
-_FEATURE_HINT = "write for example --feature age:0:120 or --feature sex:f,m; bounds and levels are public"
+_FEATURE_HINT = (
+    "write for example --feature age:0:120 or --feature sex:f,m or --feature age:edges:25,35,50; bounds, levels and "
+    "edges are public"
+)
 
 
 def parse_label(text: str) -> Label:
-    """Read ``name:positive``.
+    """Read ``name:positive``, or ``name:class,class,...``.
 
     Raises
     ------
     BadInput
         It is not of that form.
     """
-    name, _, positive = text.rpartition(":")
+    name, _, values = text.rpartition(":")
     try:
-        return Label(name=name, positive=positive)
+        if "," in values:
+            return Label(name=name, classes=tuple(value.strip() for value in values.split(",")))
+        return Label(name=name, positive=values)
     except ValueError as error:
-        raise BadInput(f"--label {text!r} is not NAME:POSITIVE", "write for example --label outcome:yes") from error
+        raise BadInput(
+            f"--label {text!r} is neither NAME:POSITIVE nor NAME:CLASS,CLASS,...",
+            "write for example --label outcome:yes, or --label stage:i,ii,iii",
+        ) from error
+
+
+def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
+    """Say what ``[protocol.auxiliary]`` has to say of a file with public records.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be read with these features, or has no fitting name.
+    """
+    records = len(load_records(path, Encoder(tuple(features), intercept=False)))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    named = {"file": path.name, "sha256": digest, "records": records}
+    check_section(AuxiliaryFile, named, "protocol.auxiliary")
+    return AuxiliaryFile.model_validate(named)
 
 
 @dataclass(frozen=True)
@@ -86,6 +120,8 @@ class Draft:
         Names and keys in roster order.
     rounds : int or None
         Of a protocol that has any; its own default where None.
+    auxiliary : AuxiliaryFile or None
+        Of a protocol that learns from public records; a placeholder where None.
     """
 
     parties: Sequence[tuple[str, PublicKeys | None]]
@@ -96,6 +132,7 @@ class Draft:
     address: str = "tcp://127.0.0.1:5555"
     features: Sequence[Feature] = _EXAMPLE_FEATURES
     label: Label = _EXAMPLE_LABEL
+    auxiliary: AuxiliaryFile | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
     min_records: int = 100
@@ -148,13 +185,24 @@ class Draft:
         return text
 
     def _section(self) -> str:
-        text = _BASELINE_SECTION if self.protocol in BASELINES else section_of(self.protocol)
+        if self.protocol in BASELINES:
+            text = BASELINES[self.protocol].section or _BASELINE_SECTION
+        else:
+            text = section_of(self.protocol) + self._auxiliary_section()
         if self.rounds is None:
             return text
         changed, count = _ROUNDS.subn(f"rounds = {self.rounds}", text)
         if not count:
             raise BadInput(f"{self.protocol} has no rounds to choose", "leave --rounds out")
         return changed
+
+    def _auxiliary_section(self) -> str:
+        if "auxiliary" not in PROTOCOLS[self.protocol].parameters.model_fields:
+            if self.auxiliary is not None:
+                raise BadInput(f"{self.protocol} learns from no auxiliary records", "leave --auxiliary out")
+            return ""
+        named = self.auxiliary or AuxiliaryFile(file="auxiliary.csv", sha256="0" * 64, records=1000)
+        return _AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
 
     def _text(self, shown: Callable[[PublicKeys | None], str]) -> str:
         names = [name for name, _ in self.parties]
@@ -172,11 +220,13 @@ class Draft:
             "intercept": self.intercept,
             "key_bits": self.key_bits,
             "label": self.label.name,
-            "positive": self.label.positive,
+            "label_value": self.label.positive or list(self.label.classes or ()),
             "address": self.address,
             "curator_key": shown(self.curator_key),
         }
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+        key = "positive" if self.label.classes is None else "classes"
+        words |= {"label_key": key, "label_words": _LABEL_WORDS[key]}
         blocks = [_HEAD.format_map({**words, "section": self._section()})]
         blocks += [_feature(feature) for feature in self.features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
@@ -188,9 +238,8 @@ class Draft:
 
 def _feature(feature: Feature) -> str:
     head = f"[[feature]]\nname = {json.dumps(feature.name, ensure_ascii=False)}\n"
-    if feature.levels is not None:
-        return f"{head}levels = {json.dumps(list(feature.levels), ensure_ascii=False)}\n"
-    return f"{head}min = {json.dumps(feature.min)}\nmax = {json.dumps(feature.max)}\n"
+    values = feature.model_dump(mode="json", exclude_none=True, exclude={"name"})
+    return head + "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
 
 
 _HEAD = """\
@@ -228,12 +277,23 @@ key_bits = {key_bits}
 
 [protocol]
 {section}
-# The column to predict, and which of its two values counts as +1.
+# The column to predict, {label_words}.
 [label]
 name = {label}
-positive = {positive}
+{label_key} = {label_value}
 
 # The other columns. Bounds and levels are public: they must not be read off anybody's records.
+"""
+
+_LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
+
+_AUXILIARY = """
+# Public records of the same columns, without a label; everybody needs this file beside the study.
+[protocol.auxiliary]
+file = {file}
+# Of the file: 'sha256sum FILE'; zeros stand for a file that is still to come.
+sha256 = {sha256}
+records = {records}
 """
 
 _CURATOR = """\

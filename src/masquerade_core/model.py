@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.data.schema import Encoder
+from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.learning.erm import error_rate
 from masquerade_core.learning.losses import LOGISTIC, LOSSES
+from masquerade_core.learning.softmax import class_error_rate
 from masquerade_core.study import Label, Study
 
-__all__ = ["Model", "SavedModel", "Shares", "model_from_json", "model_to_json"]
+__all__ = ["Model", "SavedModel", "Shares", "error_on", "model_from_json", "model_to_json"]
 
 _KIND = "masquerade model 1"
 _RELEASES = {"shares": True, "weights": False}  # whether there are shares to add up
@@ -154,6 +157,14 @@ class SavedModel:
     epsilon: float
     delta: float
     loss: str = LOGISTIC.name
+
+
+def error_on(model: Model, tests: Dataset) -> float:
+    """Return the fraction of records that a model labels wrongly."""
+    w = np.array(model.weights)
+    if tests.classes is None:
+        return error_rate(tests.X, tests.y, w)
+    return class_error_rate(tests.X, tests.y, w.reshape(tests.classes, -1))
 
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:

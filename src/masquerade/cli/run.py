@@ -41,6 +41,10 @@ def party(
     study: StudyArgument,
     data: Annotated[Path, typer.Option(help="Your records (CSV); they stay here.", show_default=False)],
     key: KeyOption,
+    classifier: Annotated[
+        str | None,
+        typer.Option(help="What you vote with: scikit-learn's name and settings, as in 'SVC(C=2.0)'; vote and soft."),
+    ] = None,
     out: OutOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree.")] = False,
     output_format: FormatOption = Format.TEXT,
@@ -52,7 +56,15 @@ def party(
 
     harden()
     with stoppable():
-        result = run(study, data, key, out=out, approve=no_questions if yes else ask, observe=_observer())
+        result = run(
+            study,
+            data,
+            key,
+            classifier=classifier,
+            out=out,
+            approve=no_questions if yes else ask,
+            observe=_observer(),
+        )
     return _done(result, output_format)
 
 

@@ -10,6 +10,7 @@ from masquerade.cli.study import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.schema import Dataset
+    from masquerade_core.learning.classifiers import Classifier
     from masquerade_core.study import Study
 
 __all__ = ["simulate"]
@@ -20,6 +21,9 @@ def simulate(
     data: Annotated[
         list[str], typer.Option(help="FILE with --by, or NAME=FILE once for each party.", show_default=False)
     ],
+    classifier: Annotated[
+        list[str] | None, typer.Option(help="NAME=CLASSIFIER, what a party votes with; vote and soft.")
+    ] = None,
     by: Annotated[str | None, typer.Option(help="The column that holds the party's name.")] = None,
     test: Annotated[Path | None, typer.Option(help="A test set (CSV).")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
@@ -32,13 +36,14 @@ def simulate(
     from masquerade.report import result_report
     from masquerade.simulation import WATERMARK
     from masquerade.simulation import simulate as simulated
+    from masquerade_core.data.auxiliary import load_study
     from masquerade_core.data.loading import load_csv
-    from masquerade_core.study import Study
 
     del output_format
-    loaded = Study.load(study, in_memory=True)
+    loaded = load_study(study, in_memory=True)
     tests = load_csv(test, loaded, need_label=False) if test is not None else None
-    simulation = simulated(loaded, _data(data, by, loaded), seed=seed, test=tests)
+    records = _data(data, by, loaded)
+    simulation = simulated(loaded, records, seed=seed, test=tests, classifiers=_classifiers(classifier or []))
     if out is not None:
         simulation.write(out)
     return Outcome(
@@ -59,14 +64,26 @@ def _data(data: list[str], by: str | None, study: "Study") -> "dict[str, Dataset
         if len(data) != 1:
             raise BadInput(f"--by splits one file, but --data was given {len(data)} times", "give one --data FILE")
         return load_split(data[0], study, by)
-    files: dict[str, Path] = {}
-    for entry in data:
-        name, given, path = entry.partition("=")
+    hint = "give --data NAME=FILE for each, or one FILE with --by COLUMN"
+    return load_named({name: Path(path) for name, path in _by_party("--data", data, hint).items()}, study)
+
+
+def _classifiers(given: list[str]) -> "dict[str, Classifier]":
+    from masquerade_core.learning.classifiers import named
+
+    hint = "for example --classifier hospital-a=tree"
+    return {name: named(text) for name, text in _by_party("--classifier", given, hint).items()}
+
+
+def _by_party(option: str, entries: list[str], hint: str) -> dict[str, str]:
+    from masquerade_core.errors import BadInput
+
+    values: dict[str, str] = {}
+    for entry in entries:
+        name, given, value = entry.partition("=")
         if not given:
-            raise BadInput(
-                f"--data {entry} names no party", "give --data NAME=FILE for each, or one FILE with --by COLUMN"
-            )
-        if name in files:
-            raise BadInput(f"--data names {name} twice", "give each party one file")
-        files[name] = Path(path)
-    return load_named(files, study)
+            raise BadInput(f"{option} {entry} names no party", hint)
+        if name in values:
+            raise BadInput(f"{option} names {name} twice", "give each party one")
+        values[name] = value
+    return values

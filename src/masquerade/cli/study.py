@@ -36,7 +36,10 @@ def new(
     feature: Annotated[
         list[str] | None, typer.Option("--feature", help="NAME:MIN:MAX or NAME:LEVEL,LEVEL,...; once for each column.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="NAME:POSITIVE, the column to predict.")] = None,
+    label: Annotated[str | None, typer.Option(help="NAME:POSITIVE or NAME:CLASS,CLASS,..., what to predict.")] = None,
+    auxiliary: Annotated[
+        Path | None, typer.Option(help="Public records (CSV), in the study's directory; for vote and soft.")
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="The privacy wish.")] = 1.0,
     delta: Annotated[float, typer.Option(help="The probability that epsilon does not hold.")] = 1e-6,
     min_records: Annotated[int, typer.Option(help="The fewest records a party may have.")] = 100,
@@ -52,7 +55,7 @@ def new(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write a commented study file, with placeholders for keys that are not given."""
-    from masquerade.template import Draft, parse_feature, parse_label, throwaway_key
+    from masquerade.template import Draft, auxiliary_file, parse_feature, parse_label, throwaway_key
     from masquerade_core.identity import PublicKeys
 
     del output_format
@@ -62,6 +65,8 @@ def new(
         extra["features"] = [parse_feature(text) for text in feature]
     if label:
         extra["label"] = parse_label(label)
+    if auxiliary is not None:
+        extra["auxiliary"] = auxiliary_file(auxiliary, extra.get("features", Draft.features))
     draft = Draft(
         parties=[(who, key or missing()) for who, key in map(_party, party or ["site-a", "site-b", "site-c"])],
         curator_key=PublicKeys.parse(curator_key) if curator_key else missing(),
@@ -90,11 +95,11 @@ def new(
 @app.command()
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Say whether a study file can be used, and what is wrong with it if not."""
-    from masquerade_core.study import Study
+    from masquerade_core.data.auxiliary import load_study
     from masquerade_protocols import BASELINES, baseline_of, protocol_of
 
     del output_format
-    loaded = Study.load(study, in_memory=True)
+    loaded = load_study(study, in_memory=True)
     name = loaded.study.protocol
     if name in BASELINES:
         baseline_of(loaded)
