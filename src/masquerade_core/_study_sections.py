@@ -1,6 +1,8 @@
 """The tables of a study's file, each with what it may hold."""
 
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -125,35 +127,82 @@ class AuxiliaryFile(Section):
 
 
 class Feature(Section):
-    """``[[feature]]``: one column with public bounds (numbers) or public levels (categories)."""
+    """``[[feature]]``: a column of numbers with public bounds or in public bins, or of public levels (categories).
+
+    k edges make k + 1 bins: x < e_1, e_1 <= x < e_2, ..., e_k <= x. Bins may have min and max as well: then numbers
+    outside are refused, and all edges lie between them.
+    """
 
     name: _Text
     min: _Real | None = None
     max: _Real | None = None
     levels: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+    edges: Annotated[tuple[_Real, ...] | None, Field(strict=False)] = None
 
     @model_validator(mode="after")
-    def _numeric_or_categorical(self) -> Self:
+    def _of_one_kind(self) -> Self:
         bounds = (self.min is not None) + (self.max is not None)
-        if (self.levels is None) == (bounds == 0):
-            raise ValueError(f"feature {self.name!r} needs either min and max, or levels, and not both")
+        binned = self.edges is not None
+        if (bounds > 0 or binned) == (self.levels is not None):
+            raise ValueError(
+                f"feature {self.name!r} needs either min and max, or levels, or edges (with or without min and max)"
+            )
         if bounds == 1:
             raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
-        if self.min is not None and self.max is not None:
-            if self.min >= self.max:
-                raise ValueError(f"feature {self.name!r} has min {self.min} and max {self.max}; min must be smaller")
-            if not math.isfinite(self.max - self.min):
-                raise ValueError(f"feature {self.name!r} has bounds too far apart for floating point")
-        elif self.levels is not None and len(set(self.levels)) != len(self.levels):
-            raise ValueError(f"feature {self.name!r} has a level twice; levels must differ")
-        elif self.levels is not None and len(self.levels) < 2:  # noqa: PLR2004
-            raise ValueError(f"feature {self.name!r} has {len(self.levels)} levels; at least two are needed")
+        for problem in (*self._problems_of_bounds(), *self._problems_of_levels(), *self._problems_of_edges()):
+            raise ValueError(f"feature {self.name!r} has {problem}")
         return self
+
+    def _problems_of_bounds(self) -> Iterator[str]:
+        if self.min is None or self.max is None:
+            return
+        if self.min >= self.max:
+            yield f"min {self.min} and max {self.max}; min must be smaller"
+        if not math.isfinite(self.max - self.min):
+            yield "bounds too far apart for floating point"
+
+    def _problems_of_levels(self) -> Iterator[str]:
+        if self.levels is None:
+            return
+        if len(set(self.levels)) != len(self.levels):
+            yield "a level twice; levels must differ"
+        if len(self.levels) < 2:  # noqa: PLR2004
+            yield f"{len(self.levels)} levels; at least two are needed"
+
+    def _problems_of_edges(self) -> Iterator[str]:
+        if self.edges is None:
+            return
+        if not self.edges:
+            yield "no edges; at least one is needed"
+        if any(low >= high for low, high in pairwise(self.edges)):
+            yield "edges that do not grow; each must be larger than the one before it"
+        if self.min is not None and self.max is not None and not all(self.min < e < self.max for e in self.edges):
+            yield f"an edge that does not lie between min {self.min} and max {self.max}"
 
     @property
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates that this feature becomes."""
-        return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
+        if self.levels is not None:
+            return tuple(f"{self.name}={level}" for level in self.levels)
+        if self.edges is None:
+            return (self.name,)
+        shown = [_number(e) for e in self.edges]
+        between = (f"{low}<={self.name}<{high}" for low, high in pairwise(shown))
+        return (f"{self.name}<{shown[0]}", *between, f"{self.name}>={shown[-1]}")
+
+    @property
+    def range(self) -> str:
+        """What the column may hold, in words: ``f, m``, or ``0 to 120``, or ``0 to 120, in bins at 25, 50``."""
+        if self.levels is not None:
+            return ", ".join(self.levels)
+        bounds = "" if self.min is None or self.max is None else f"{self.min:g} to {self.max:g}"
+        bins = "" if self.edges is None else f"in bins at {', '.join(map(_number, self.edges))}"
+        return ", ".join(part for part in (bounds, bins) if part)
+
+
+def _number(x: float) -> str:
+    """Return the shortest text that stands for x alone: two edges never look the same."""
+    return repr(x).removesuffix(".0")
 
 
 class Curator(Section):

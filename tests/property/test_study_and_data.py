@@ -17,6 +17,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 _ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _NAME = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8).filter(lambda n: n != "charlie")
 _REAL = st.floats(-1e100, 1e100)
+_EDGES = st.sets(_REAL, min_size=1, max_size=5)
 _JSON = st.recursive(
     st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), _ANY),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_ANY, inner, max_size=3)),
@@ -26,14 +27,20 @@ _JSON = st.recursive(
 
 @st.composite
 def features(draw: st.DrawFn) -> tuple[Feature, ...]:
-    """Draw features of both kinds whose coordinates have different names."""
+    """Draw features of every kind whose coordinates have different names."""
     names = draw(st.lists(_TEXT, min_size=1, max_size=4, unique=True))
     out = []
     for name in names:
-        if draw(st.booleans()):
+        kind = draw(st.sampled_from(["bounds", "bins", "bounded bins", "levels"]))
+        if kind == "bounds":
             low, high = sorted((draw(_REAL), draw(_REAL)))
             assume(low < high)
             out.append(Feature(name=name, min=low, max=high))
+        elif kind == "bins":
+            out.append(Feature(name=name, edges=tuple(sorted(draw(_EDGES)))))
+        elif kind == "bounded bins":
+            low, *edges, high = sorted(draw(st.sets(_REAL, min_size=3, max_size=6)))
+            out.append(Feature(name=name, min=low, max=high, edges=tuple(edges)))
         else:
             levels = draw(st.lists(_TEXT, min_size=2, max_size=3, unique=True))
             out.append(Feature(name=name, levels=tuple(levels)))
@@ -92,7 +99,8 @@ def test_records_land_in_the_unit_ball(columns: tuple[Feature, ...], intercept: 
     n = data.draw(st.integers(1, 5))
     cells = {}
     for f in columns:
-        values = st.sampled_from(f.levels) if f.levels else st.floats(f.min, f.max).map(repr)
+        numbers = st.floats(f.min, f.max, allow_nan=False, allow_infinity=False)
+        values = st.sampled_from(f.levels) if f.levels else numbers.map(repr)
         cells[f.name] = data.draw(st.lists(values, min_size=n, max_size=n))
     X = encoder.encode(cells)
     assert X.shape == (n, encoder.d) == (n, len(encoder.names))
@@ -101,6 +109,22 @@ def test_records_land_in_the_unit_ball(columns: tuple[Feature, ...], intercept: 
     again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())))
     alone = np.vstack([again.encode({name: [column[i]] for name, column in cells.items()}) for i in range(n)])
     np.testing.assert_allclose(alone, X, rtol=1e-15, atol=0)
+
+
+@settings(deadline=None)
+@given(_EDGES, st.data())
+def test_bins_are_those_of_numpy_and_every_number_lies_in_its_own(edges: set[float], data: st.DataObject) -> None:
+    ordered = sorted(edges)
+    feature = Feature(name="x", edges=tuple(ordered))
+    number = _REAL | st.sampled_from(ordered)  # an edge itself is the case that matters
+    values = data.draw(st.lists(number, min_size=1, max_size=8))
+    X = Encoder((feature,), intercept=False).encode({"x": [repr(v) for v in values]})
+    assert X.shape == (len(values), len(edges) + 1) == (len(values), len(set(feature.coordinates)))
+    np.testing.assert_array_equal(X, np.eye(len(edges) + 1)[np.digitize(values, ordered)])
+    for x, row in zip(values, X, strict=True):
+        bin_ = int(row.argmax())
+        assert all(e <= x for e in ordered[:bin_])
+        assert all(x < e for e in ordered[bin_:])
 
 
 @settings(deadline=None)

@@ -9,10 +9,11 @@ from time import process_time
 import numpy as np
 import pytest
 
+from masquerade.template import Draft, parse_feature
 from masquerade_core.data.loading import load_csv, load_grouped, load_records
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RefusedLocally
-from masquerade_core.study import PublicKeys, Study
+from masquerade_core.study import Feature, PublicKeys, Study
 
 
 def _key(seed: int) -> str:
@@ -273,3 +274,82 @@ def test_twenty_thousand_records_load_quickly(study: Study, tmp_path: Path) -> N
     assert process_time() - start < 2  # 0.15 s on an idle core
     assert data.X.shape == (20_000, 11)
     assert np.linalg.norm(data.X, axis=1).max() <= 1 + 1e-12
+
+
+def binned(keys: str) -> Study:
+    return Study.parse(STUDY.replace("min = 0\nmax = 40\n", keys))
+
+
+def test_bins_are_named_by_their_edges_and_take_an_edge_into_the_bin_above(write: Callable[[str], Path]) -> None:
+    study = binned("edges = [25, 35, 50.5]\n")
+    assert study.coordinates[:4] == ("radius<25", "25<=radius<35", "35<=radius<50.5", "radius>=50.5")
+    rows = "".join(f"{x},f,{'malignant' if i else 'benign'}\n" for i, x in enumerate((-1e9, 24.9, 25, 35, 50.5, 1e300)))
+    X = load_csv(write(f"radius,sex,diagnosis\n{rows}"), study).X
+    assert list(X[:, :4].argmax(axis=1)) == [0, 0, 1, 2, 3, 3]
+    np.testing.assert_allclose(X[:, :4].max(axis=1), 1 / np.sqrt(3))  # bin, level and constant, clipped
+    assert (np.count_nonzero(X[:, :4], axis=1) == 1).all()
+
+
+def test_bins_with_bounds_refuse_what_lies_outside_and_all_bins_refuse_what_is_no_number(
+    write: Callable[[str], Path],
+) -> None:
+    study = binned("min = 0\nmax = 40\nedges = [10]\n")
+    assert len(load_csv(write(GOOD), study).y) > 0
+    for study_, cell, said in (
+        (study, "40.5", "outside its public bounds, 0 to 40"),
+        (binned("edges = [10]\n"), "inf", "infinite"),
+        (binned("edges = [10]\n"), "", "empty or missing"),
+        (binned("edges = [10]\n"), "nan", "empty or missing"),
+        (binned("edges = [10]\n"), "x", "holds text"),
+    ):
+        with pytest.raises(BadInput, match=f"line 2: column 'radius'.*{said}"):
+            load_csv(write(GOOD.replace("\n20,", f"\n{cell},", 1)), study_)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("edges = []\n", "'radius' has no edges"),
+        ("edges = [1, 1]\n", "'radius' has edges that do not grow"),
+        ("edges = [2, 1]\n", "'radius' has edges that do not grow"),
+        ("edges = [-0.0, 0.0]\n", "'radius' has edges that do not grow"),
+        ("edges = [inf]\n", "edges.item 1 is .*finite"),
+        ("edges = [nan]\n", "edges.item 1 is .*finite"),
+        ('edges = ["1"]\n', "edges.item 1 is .*number"),
+        ("edges = [true]\n", "edges.item 1 is .*number"),
+        ("edges = 3\n", "edges is 3.*list"),
+        ("edges = [1]\nmin = 0\n", "only one of min and max"),
+        ("edges = [1]\nmin = 1\nmax = 2\n", "does not lie between min 1.0 and max 2.0"),
+        ("edges = [3]\nmin = 1\nmax = 2\n", "does not lie between min 1.0 and max 2.0"),
+        ('edges = [1]\nlevels = ["a", "b"]\n', "either min and max, or levels, or edges"),
+        ('min = 1\nmax = 2\nedges = [1.5]\nlevels = ["a", "b"]\n', "either min and max, or levels, or edges"),
+        ("", "either min and max, or levels, or edges"),
+    ],
+)
+def test_edges_that_make_no_bins_are_refused(keys: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        binned(keys)
+
+
+def test_edges_travel_with_the_study_the_template_and_the_model() -> None:
+    study = binned("min = 0\nmax = 40\nedges = [0.1, 25]\n")
+    feature = study.features[0]
+    assert Study.parse(study.to_toml()).features == study.features
+    assert study.field_hashes() != binned("min = 0\nmax = 40\nedges = [0.1, 26]\n").field_hashes()
+    encoder = Encoder.from_study(study)
+    assert Encoder.from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
+    assert feature.range == "0 to 40, in bins at 0.1, 25"
+    assert [f.range for f in (study.features[1], binned("edges = [1]\n").features[0])] == ["f, m", "in bins at 1"]
+    draft = Draft(parties=[("a", None), ("b", None)], features=[feature], protocol="local-aggregation", delta=0.0)
+    drafted = draft.to_toml()
+    assert "edges = [0.1, 25.0]" in drafted
+
+
+def test_a_feature_on_the_command_line_may_have_edges() -> None:
+    assert parse_feature("age:edges:25,35, 50") == Feature(name="age", edges=(25.0, 35.0, 50.0))
+    assert parse_feature("a:b:edges:-1") == Feature(name="a:b", edges=(-1.0,))
+    assert parse_feature("age:0:120") == Feature(name="age", min=0.0, max=120.0)
+    assert parse_feature("sex:f,m") == Feature(name="sex", levels=("f", "m"))
+    for text in ("age:edges:", "age:edges:2,1", "age:edges:a", "age:edges:inf"):
+        with pytest.raises(BadInput, match="edges must be numbers that grow"):
+            parse_feature(text)

@@ -1,9 +1,9 @@
 """From a table of text to records in the unit ball, by public constants alone.
 
-A number is mapped from its public [min, max] to [-1, 1], a category to one 0/1 coordinate per public level, and a
-constant 1 stands last where the study wants an intercept. Then every record is clipped, x / max(1, ||x||_2): all
-sensitivity bounds need ||x||_2 <= 1, the constant counted. Nothing is centred, scaled or binned by what the data hold,
-for that would be a release of its own that no theorem accounts for.
+A number is mapped from its public [min, max] to [-1, 1], or to one 0/1 coordinate per bin between public edges; a
+category to one 0/1 coordinate per public level; and a constant 1 stands last where the study wants an intercept. Then
+every record is clipped, x / max(1, ||x||_2): all sensitivity bounds need ||x||_2 <= 1, the constant counted. Nothing is
+centred, scaled or binned by what the data hold, for that would be a release of its own that no theorem accounts for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ class Encoder:
     Parameters
     ----------
     features : tuple of Feature
-        Columns with public bounds or levels, in the order of coordinates.
+        Columns with public bounds, levels or edges, in the order of coordinates.
     intercept : bool
         Whether a constant 1 is appended.
     """
@@ -184,20 +184,27 @@ def _encode_column(f: Feature, cells: Sequence[str], lines: Sequence[int], sourc
                 f"{source}, line {line}: column {f.name!r} has a value that is none of the study's levels",
                 f"the levels are {', '.join(map(repr, f.levels))}; blanks and capitals count",
             ) from None
-        one_hot = np.zeros((len(cells), len(f.levels)))
-        one_hot[np.arange(len(cells)), places] = 1.0
-        return one_hot
-    if f.min is None or f.max is None:
-        raise LocalProtocolError(f"feature {f.name!r} has neither bounds nor levels")
+        return _one_hot(places, len(f.levels))
     values = _numbers(f.name, cells, lines, source)
-    outside = (values < f.min) | (values > f.max)
-    if outside.any():
-        raise BadInput(
-            f"{source}, line {lines[int(outside.argmax())]}: column {f.name!r} has a value outside its public bounds, "
-            f"{f.min:.17g} to {f.max:.17g}",
-            "correct the value or leave the record out; nothing is clamped in silence",
-        )
+    if f.min is not None and f.max is not None:
+        outside = (values < f.min) | (values > f.max)
+        if outside.any():
+            raise BadInput(
+                f"{source}, line {lines[int(outside.argmax())]}: column {f.name!r} has a value outside its public "
+                f"bounds, {f.min:.17g} to {f.max:.17g}",
+                "correct the value or leave the record out; nothing is clamped in silence",
+            )
+    if f.edges is not None:  # a value on an edge belongs to the bin above it
+        return _one_hot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1)
+    if f.min is None or f.max is None:
+        raise LocalProtocolError(f"feature {f.name!r} has neither bounds, levels nor edges")
     return (2.0 * ((values - f.min) / (f.max - f.min)) - 1.0)[:, None]
+
+
+def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
+    block = np.zeros((len(places), width))
+    block[np.arange(len(places)), places] = 1.0
+    return block
 
 
 def _numbers(name: str, cells: Sequence[str], lines: Sequence[int], source: str) -> NDArray[np.float64]:
