@@ -1,10 +1,13 @@
 """The central references: their noise, their exactness, and the error rates of Rajkumar and Agarwal's figure 1."""
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
+from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -12,10 +15,12 @@ from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_no
 from masquerade_core.learning.losses import LOSSES, loss_of
 from masquerade_core.privacy.objective import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.study import Study
 from masquerade_protocols import baselines, protocol_of
 from masquerade_protocols.baselines import (
     BASELINES,
     Weights,
+    average_rate,
     baseline_of,
     best_single_party,
     gop_minimiser,
@@ -142,6 +147,124 @@ def test_absent_records_are_named() -> None:
             BASELINES[name].run(study, data, SystemRng())
 
 
+# --- Several classes ---------------------------------------------------------------
+
+
+CLASSES = ("a", "b", "c")
+LAMBDA = 0.02
+
+
+def _with_classes(protocol: str, *, Lambda: float = LAMBDA, loss: str = "logistic") -> Study:
+    text = study_of(protocol, Lambda=Lambda, loss=loss).to_toml()
+    assert text.count('positive = "1"') == 1
+    return Study.parse(text.replace('positive = "1"', f"classes = {list(CLASSES)}"), in_memory=True)
+
+
+def _of_three_classes(seed: int = 5) -> tuple[Dataset, Dataset]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, D))
+    X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    y = np.argmax(X @ rng.normal(size=(D, 3)) + 0.2 * rng.normal(size=(600, 3)), axis=1)
+    train, test = (Dataset.from_unit_ball(X[part], y[part], 3) for part in (slice(300), slice(300, None)))
+    return train, test
+
+
+def _deal(records: Dataset, study: Study) -> dict[str, Dataset]:
+    parts = np.array_split(np.arange(len(records.y)), [20, 100, 160, 220])
+    return {
+        name: Dataset.from_unit_ball(records.X[part], records.y[part], records.classes)
+        for name, part in zip(study.names, parts, strict=True)
+    }
+
+
+def _oracle(records: Dataset) -> LogisticRegression:
+    C = 1 / (len(records.y) * LAMBDA)
+    return LogisticRegression(C=C, fit_intercept=False, tol=1e-12, solver="newton-cg").fit(records.X, records.y)
+
+
+def test_with_classes_everybody_learns_by_softmax_regression() -> None:
+    records, test = _of_three_classes()
+    oracle = _oracle(records)
+    for name in ("pooled", "batch"):
+        study = _with_classes(name)
+        w = _one(baseline_of(study).run(study, _deal(records, study), SystemRng()))
+        np.testing.assert_allclose(w, oracle.coef_.ravel(), atol=1e-6)  # d weights for each class in turn
+    study = _with_classes("individual")
+    data = _deal(records, study)
+    each = baseline_of(study).run(study, data, SystemRng())
+    assert isinstance(each, dict)
+    errors = []
+    for name in study.names:
+        oracle = _oracle(data[name])
+        np.testing.assert_allclose(each[name], oracle.coef_.ravel(), atol=1e-6)
+        errors.append(1 - oracle.score(test.X, test.y))
+    best, error = best_single_party(each, test)
+    assert best == study.names[int(np.argmin(errors))]
+    assert error == pytest.approx(min(errors))
+
+
+def test_batch_is_pooled_under_hamm_s_name() -> None:
+    records, _ = simulated(2)
+    pooled, batch = (study_of(name) for name in ("pooled", "batch"))
+    assert baseline_of(batch).name == "batch"
+    assert "Hamm" in baseline_of(batch).paper
+    np.testing.assert_array_equal(
+        _one(baseline_of(batch).run(batch, split(records, batch, EVEN), SystemRng())),
+        _one(baseline_of(pooled).run(pooled, split(records, pooled, EVEN), SystemRng())),
+    )
+
+
+# --- Average -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multiclass", [False, True])
+def test_average_is_the_mean_of_the_parties_classifiers_under_noise_of_the_published_size(multiclass: bool) -> None:
+    eps, size = 0.2, (3 if multiclass else 1) * D
+    study = _with_classes("average") if multiclass else study_of("average", Lambda=LAMBDA)
+    records, _ = _of_three_classes() if multiclass else simulated(4)
+    data = _deal(records, study)
+    individual = BASELINES["individual"].run(study, data, SystemRng())
+    assert isinstance(individual, dict)
+    mean = np.mean(list(individual.values()), axis=0)
+    run, rng = baseline_of(study).run, SimulationRng(40)
+    draws = np.array([_one(run(study, data, rng)) for _ in range(1800 // size)])
+    assert draws.shape == (1800 // size, size)
+    assert ((draws * 2**32) % 1 == 0).all()
+
+    Delta = (2 * np.sqrt(2) if multiclass else 2) / (5 * LAMBDA)
+    assert float(average_rate(study)) == pytest.approx(eps / Delta, rel=1e-12)
+    assert float(average_rate(study)) <= eps / Delta  # rounded towards more noise
+    eta = draws - mean
+    norms = np.linalg.norm(eta, axis=1)
+    assert stats.kstest(norms, stats.gamma(size, scale=Delta / eps).cdf).pvalue > 1e-6
+    for wrong in (stats.gamma(size, scale=Delta / eps / np.sqrt(2)), stats.expon(scale=Delta / eps)):
+        assert stats.kstest(norms, wrong.cdf).pvalue < 1e-12
+    # Its direction is uniform: each coordinate, over the norm, is symmetric with variance 1/size.
+    assert stats.kstest((eta / norms[:, None]).ravel(), _of_a_direction(size)).pvalue > 1e-6
+
+
+def _of_a_direction(size: int) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """The distribution of one coordinate u of a uniform direction: (1 + u)/2 is Beta((size - 1)/2, (size - 1)/2)."""
+    law = stats.beta((size - 1) / 2, (size - 1) / 2)
+    return lambda u: np.asarray(law.cdf((1 + u) / 2), dtype=np.float64)
+
+
+def test_no_party_moves_the_average_by_more_than_its_sensitivity() -> None:
+    """Where lambda is large, one party can move it by 58 % of that: all of its records from x to -x."""
+    study = _with_classes("individual", Lambda=100.0)
+    records, _ = _of_three_classes()
+    data = _deal(records, study)
+
+    def mean(x: float) -> Weights:
+        changed = Dataset.from_unit_ball(np.tile(x * np.eye(1, D), (20, 1)), np.zeros(20), 3)
+        each = BASELINES["individual"].run(study, {**data, "p0": changed}, SystemRng())
+        assert isinstance(each, dict)
+        return np.asarray(np.mean(list(each.values()), axis=0))
+
+    moved = np.linalg.norm(mean(1.0) - mean(-1.0)) / (0.2 / float(average_rate(study)))
+    assert 0.55 < moved <= 1
+
+
 # --- What is refused ---------------------------------------------------------------
 
 
@@ -149,13 +272,27 @@ def test_baselines_are_found_by_name() -> None:
     assert set(BASELINES) >= {"gop", "pooled", "individual"}
     for name, baseline in BASELINES.items():
         assert baseline.name == name
-    for name in ("gop", "pooled", "individual"):
+    for name in ("gop", "pooled", "individual", "batch", "average"):
         assert baseline_of(study_of(name)) is BASELINES[name]
-    with pytest.raises(BadInput, match="the baselines are gop, pooled, individual"):
+    with pytest.raises(BadInput, match=r"the baselines are gop, .*pooled, individual, batch, average"):
         baseline_of(study_of("local-aggregation", section='noise = "l2"'))
 
 
-@pytest.mark.parametrize("name", ["gop", "pooled", "individual"])
+@pytest.mark.parametrize("name", ["gop", "pooled", "individual", "batch", "average"])
+def test_what_has_no_single_minimiser_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="not convex"):
+        baseline_of(study_of(name, loss="sigmoid"))
+    with pytest.raises(BadInput, match="regularization is 0"):
+        baseline_of(study_of(name, Lambda=0.0))
+    if name == "gop":
+        with pytest.raises(BadInput, match="has classes"):
+            baseline_of(_with_classes(name))
+    else:
+        with pytest.raises(BadInput, match="softmax"):
+            baseline_of(_with_classes(name, loss="smoothed-hinge"))
+
+
+@pytest.mark.parametrize("name", ["gop", "pooled", "individual", "batch", "average"])
 def test_a_parameter_that_a_baseline_does_not_have_is_an_error(name: str) -> None:
     with pytest.raises(BadInput, match=r"'rounds' in \[protocol\]"):
         baseline_of(study_of(name, section="rounds = 5"))
