@@ -1,0 +1,258 @@
+"""Kang, Liu and Wang's noise, what they claim of it, and what is provable of a run of ``weighted-dp``.
+
+Their Theorem 1 calibrates sigma to n = sum_j n_j by adding up, in every round, the parties' gradients at one common
+point (equation (4)). Algorithm 1 does not do that: each party walks by itself, along gradients of which one of its own
+n_j records moves the mean by 2 G/n_j; and the sum of (n_j/n) z_t has the variance sigma^2 sum_j (n_j/n)^2, not sigma^2.
+
+So what is proved here rests on the walk of the one party that holds the record: T rounds, each of them Gaussian noise
+on a vector that moves by 2 G/n_j, compose exactly to mu_j = 2 G sqrt(T)/(n_j sigma). Nothing that leaves that party is
+more than a function of its walk, so every view has the same bound, whatever the others do.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+
+import gmpy2
+
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim
+from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.mechanisms import TAIL_BITS
+from masquerade_core.study import as_fraction
+
+__all__ = ["C_OF_THE_PROOF", "SIGMA_BITS", "descent_sigma", "exact_mu", "weighted_statement"]
+
+C_OF_THE_PROOF = 16
+"""The least c that the proof of Theorem 1 lets pass.
+
+It takes alpha(lambda) <= 4 lambda^2 G^2 T/(sigma^2 n^2) <= lambda epsilon/2 and delta = exp(-lambda epsilon/2). From
+the second, lambda = 2 ln(1/delta)/epsilon; with equation (3) the first is then 8/c <= 1/2.
+"""
+
+SIGMA_BITS = 64
+"""sigma is a multiple of 2^-SIGMA_BITS, rounded up."""
+
+_PRECISION = 448
+_SMALLEST_EPSILON = Fraction(1, 10**12)
+_NEIGHBOURS = "replace one record, all sizes fixed"
+_NO_COLLUSION = "nothing: the paper's server is trusted"
+_COUNTED_RECORDS = 2**20  # of a party, up to which rounding is counted
+
+
+@cache
+def descent_sigma(c: float, G: Fraction, rounds: int, epsilon: float, delta: float, n: int) -> Fraction:
+    """Return sigma with sigma^2 = c G^2 T ln(1/delta)/(n^2 epsilon^2): the noise on a coordinate of one mean gradient.
+
+    Parameters
+    ----------
+    c : float
+        The paper's "some constant".
+    G : Fraction
+        Bound on a record's gradient.
+    rounds : int
+        T.
+    epsilon, delta : float
+        The study's wish.
+    n : int
+        Records of everybody.
+
+    Returns
+    -------
+    Fraction
+        The same on every machine: MPFR's logarithm is correctly rounded, the rest is done in integers.
+
+    Raises
+    ------
+    BadInput
+        There is no such noise, or none that any plaintext would hold.
+
+    References
+    ----------
+    Kang, Liu and Wang, Theorem 1, equation (3).
+    """
+    if not 0 < delta < 1:
+        raise BadInput(
+            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta between 0 and 1, both excluded",
+            "set delta to less than 1 divided by the number of all records",
+        )
+    if as_fraction(epsilon) < _SMALLEST_EPSILON:
+        raise BadInput(
+            f"[privacy] epsilon is {epsilon:g}, too small for any noise to be drawn", "ask for at least 1e-12"
+        )
+    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
+        wish = as_fraction(delta)
+        logarithm = -gmpy2.log(gmpy2.mpfr(gmpy2.mpq(wish.numerator, wish.denominator)))
+        scaled = int(gmpy2.ceil(logarithm * (1 << 256)))
+    square = as_fraction(c) * G**2 * rounds * Fraction(scaled, 1 << 256) / (n * as_fraction(epsilon)) ** 2
+    return Fraction(math.isqrt(math.ceil(square * (1 << 2 * SIGMA_BITS)) - 1) + 1, 1 << SIGMA_BITS)
+
+
+def exact_mu(*, c: float, epsilon: float, delta: float, part: float, rounding: float = 0.0) -> float:
+    """Return mu_j = 2 G sqrt(T)/(n_j sigma) = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))): neither G nor T is left in it.
+
+    Parameters
+    ----------
+    part : float
+        n_j/n, between 0 and 1.
+    rounding : float
+        By how much of 2 G the grid and floating point move two neighbours further apart.
+    """
+    return 2 * (1 + rounding) * epsilon / (part * math.sqrt(c * math.log(1 / delta)))
+
+
+def _rounding(d: int, fraction_bits: int, G: Fraction) -> float:
+    """Bound, as a part of 2 G, what rounding adds to the distance of two neighbours' gradient sums.
+
+    Rounding to the grid of 2^-F moves each by sqrt(d)/2 units at most. A float sum of n gradients is off by at most
+    n^2 G 2^-52 in norm (a dot product's error is at most n 2^-52 times that of its terms' sizes, for n < 2^50).
+    """
+    grid = math.sqrt(d) * 2.0**-fraction_bits
+    return grid / (2 * float(G)) + _COUNTED_RECORDS**2 * 2.0**-52
+
+
+def weighted_statement(
+    *,
+    K: int,
+    d: int,
+    eps: float,
+    delta: float,
+    c: float,
+    G: Fraction,
+    rounds: int,
+    weights: str,
+    fraction_bits: int,
+    draws: int,
+    colluders: int,
+    min_records: int,
+) -> tuple[Claim, ...]:
+    """Return the statement for ``weighted-dp``.
+
+    Parameters
+    ----------
+    K, d : int
+        Parties; coordinates.
+    eps, delta : float
+        The study's wish.
+    c : float
+        Of equation (3).
+    G : Fraction
+        Bound on a record's gradient.
+    rounds : int
+        T.
+    weights : str
+        "sizes": sigma follows from n, and the figure is that of a party with an even share n/K. "uniform": sigma
+        follows from K min_records, so the figure holds for every party.
+    fraction_bits : int
+        F of the grid 2^-F.
+    draws : int
+        Vectors of noise that a party draws; each is within total variation 2^-60 of its law.
+    colluders : int
+        Parties that may side with Charlie.
+    min_records : int
+        The public floor of n_j.
+    """
+    extra = _rounding(d, fraction_bits, G)
+
+    def proved(part: float) -> float:
+        return epsilon_of(exact_mu(c=c, epsilon=eps, delta=delta, part=part, rounding=extra), delta)
+
+    even = proved(1 / K)
+    lost = draws * 2.0**-TAIL_BITS * (1 + math.exp(min(even, 700.0)))  # each draw's distance from its law
+    total = min(1.0, delta + lost)
+    claimed = f"approximate, epsilon = {_number(eps)}, delta = {delta:g}, with a trusted server (Theorem 1)"
+    if c < C_OF_THE_PROOF:
+        claimed += f"; its proof needs c >= {C_OF_THE_PROOF}, and c is {c:g}"
+    about: tuple[str, ...] = ()
+    if weights == "sizes":
+        whose = f"a party with 1/{K} of all records"
+        spread = (
+            f" A party with fewer records has less privacy: with half an even share it is epsilon = "
+            f"{_number(proved(0.5 / K))}, with a tenth {_number(proved(0.1 / K))}. In general mu_j = 2 epsilon/"
+            "((n_j/n) sqrt(c ln(1/delta))), and what is proved is the epsilon' at which Phi(-epsilon'/mu_j + mu_j/2) - "
+            "exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
+        )
+        about = (
+            f"the party that holds the record has at least n/{K} records: each can see for itself, as n is opened",
+        )
+        sizes = "n, the number of all records, is published as it is; sizes are not covered by epsilon"
+    else:
+        whose, spread = "every party", " It holds for every party, as each has at least min_records."
+        sizes = f"each party has at least {min_records:,} records; no sum of sizes is opened"
+    common = (
+        "everybody follows the protocol",
+        "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
+        f"a party has at most {_COUNTED_RECORDS:,} records, for which rounding is counted",
+        sizes,
+        "the model is released once; every further run over the same records adds its own epsilon",
+    )
+    wanted = 2 * math.sqrt(rounds) * float(G) / mu_of(eps, delta)
+
+    def row(view: str, text: str, *assumptions: str, claimed: str = _NO_COLLUSION) -> Claim:
+        return Claim(
+            view=view,
+            unit="record",
+            neighbours=_NEIGHBOURS,
+            definition=NONE if total >= 1 else "approximate, computational",
+            claimed=claimed,
+            provable=NONE if total >= 1 else f"epsilon = {_number(even)}, delta = {total:.1e}, for {whose}",
+            epsilon=None if total >= 1 else even,
+            delta=None if total >= 1 else total,
+            holds_at=f"noise of standard deviation {_number(wanted)}/n_j, that is 2 G sqrt(T)/(n_j mu(epsilon, delta))",
+            source="our derivation: exact composition of T Gaussian rounds at one party",
+            assumptions=(*common, *about, *assumptions),
+            text=text,
+        )
+
+    t = max(1, colluders)
+    return (
+        row(
+            "released model",
+            "The model is an average of the parties' noisy walks, and the paper adds their privacy up as if they had "
+            "walked together. What is proved is the privacy of one party's walk alone." + spread,
+            claimed=claimed,
+        ),
+        row(
+            "Charlie",
+            "Charlie sees ciphertexts and the sum that everybody sees. The paper's server sees every party's "
+            "classifier; even that would cost no more than is proved here. How long a party trains shows in the time "
+            "at which its contribution arrives, and so, roughly, how many records it has.",
+            "Charlie colludes with nobody, and cannot break the lead's Paillier key",
+            claimed=claimed,
+        ),
+        row(
+            "one party",
+            "A party knows its own records and noise. The others' noise stands. The lead opens the sum, never a part.",
+            "the party colludes with nobody",
+        ),
+        row(
+            "Charlie with the lead",
+            "They hold the key and every ciphertext. Each contribution is masked with numbers unknown to them, so they "
+            "see the sum of the others' classifiers"
+            + (", and how many records the others have together." if weights == "sizes" else "."),
+            "another party is honest",
+        ),
+        row(
+            f"Charlie with {t} {'party' if t == 1 else 'parties'}",
+            "They take their own classifiers off the sum. "
+            + (
+                "What is left is the last party's classifier, with its own noise"
+                if K - t == 1
+                else f"What is left is the sum of {K - t} classifiers, each with its party's own noise"
+            )
+            + "; one party's noise is enough for this bound.",
+            "at least one party is honest",
+        ),
+        PARTY_UNIT,
+    )
+
+
+def _number(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
+    """Show four significant digits; a bound is rounded up."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    scaled = value / unit
+    nearest = round(scaled)
+    return f"{(nearest if abs(scaled - nearest) < 1e-9 else rounded(scaled)) * unit:.4g}"  # noqa: PLR2004

@@ -1,0 +1,77 @@
+"""The Gaussian's delta(epsilon) is the integral that defines it, and its inverses invert it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from dp_accounting.gaussian_mechanism import get_epsilon_gaussian, get_sigma_gaussian
+from scipy import stats
+from scipy.integrate import quad
+
+from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy.gaussian_dp import delta_of, epsilon_of, mu_of
+
+
+def _hockey_stick(mu: float, epsilon: float) -> float:
+    """The integral of max(0, p - exp(epsilon) q) with p = N(mu, 1) and q = N(0, 1)."""
+    start = epsilon / mu + mu / 2  # where p = exp(epsilon) q
+
+    def above(x: float) -> float:
+        return float(stats.norm.pdf(x - mu)) * -math.expm1(epsilon + mu * mu / 2 - mu * x)
+
+    value: float = quad(above, start, max(start, mu) + 40, epsabs=0, epsrel=1e-11, limit=400)[0]
+    return value
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.2229, 1.0, 4.3, 12.0])
+@pytest.mark.parametrize("reach", [0.0, 0.3, 1.0, 3.0, 6.0])
+def test_delta_is_the_integral_of_what_one_law_has_above_the_other(mu: float, reach: float) -> None:
+    epsilon = max(0.0, mu * reach + (mu * mu / 2 if reach else 0.0))
+    assert delta_of(mu, epsilon) == pytest.approx(_hockey_stick(mu, epsilon), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("mu", "epsilon", "delta"),
+    [(0.222849, 0.1, 0.05), (0.300597, 0.2, 0.05), (0.750312, 1.0, 0.05), (0.057457, 0.1, 1e-3), (0.268051, 1.0, 1e-5)],
+)
+def test_known_values(mu: float, epsilon: float, delta: float) -> None:
+    assert mu_of(epsilon, delta) == pytest.approx(mu, rel=1e-5)
+    assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-4)
+
+
+@pytest.mark.parametrize(("mu", "delta"), [(0.6088, 1e-3), (4.3, 1e-3), (0.05, 1e-5), (30.0, 1e-9)])
+def test_it_is_another_library_s_accounting(mu: float, delta: float) -> None:
+    epsilon = get_epsilon_gaussian(1 / mu, delta)
+    assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-8)
+    assert mu_of(epsilon, delta) == pytest.approx(1 / get_sigma_gaussian(epsilon, delta), rel=1e-8)
+
+
+@pytest.mark.parametrize("mu", np.geomspace(1e-4, 40, 12).tolist())
+@pytest.mark.parametrize("delta", [0.5, 0.05, 1e-3, 1e-6, 1e-12])
+def test_epsilon_is_the_smallest_that_will_do(mu: float, delta: float) -> None:
+    epsilon = epsilon_of(mu, delta)
+    assert delta_of(mu, epsilon) <= delta
+    if epsilon > 0:
+        assert delta_of(mu, epsilon * (1 - 1e-9)) > delta
+        assert mu_of(epsilon, delta) == pytest.approx(mu, rel=1e-8)
+    else:
+        assert 2 * stats.norm.cdf(mu / 2) - 1 <= delta * (1 + 1e-9)
+
+
+def test_more_noise_is_more_private_and_extremes_stay_in_range() -> None:
+    deltas = [delta_of(mu, 1.0) for mu in np.geomspace(1e-3, 1e3, 60)]
+    assert all(a <= b for a, b in pairwise(deltas))
+    assert deltas[0] >= 0
+    assert deltas[-1] == 1.0
+    assert delta_of(0.1, 1e6) == 0.0
+    assert math.isfinite(epsilon_of(1e4, 1e-300))
+
+
+@pytest.mark.parametrize("wrong", [lambda: delta_of(0.0, 1.0), lambda: epsilon_of(1.0, 0.0), lambda: mu_of(-1.0, 0.1)])
+def test_no_noise_has_no_curve(wrong: object) -> None:
+    assert callable(wrong)
+    with pytest.raises(LocalProtocolError):
+        wrong()
