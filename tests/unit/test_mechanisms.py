@@ -1,10 +1,11 @@
 """The noise is the noise: each law is accepted at its own scale and rejected at another."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from time import process_time
 
+import gmpy2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -115,6 +116,81 @@ def test_l2_noise_of_any_size_has_digits_down_to_the_last(bits: int) -> None:
     assert stats.kstest(norms, stats.gamma(4).cdf).pvalue > P_ACCEPT
 
 
+def _exactly(ratio: Fraction, d: int, draws: Sequence[Sequence[int]], bits: int) -> list[Decimal]:
+    """The vector that l2_laplace's formula makes of uniforms, in 300 digits and by nobody else's code.
+
+    ``draws`` holds what was drawn, in this order: d uniforms, the cuts, and points until there are enough.
+    """
+    top, pairs = Decimal(2) ** bits, (d + 1) // 2
+    gamma = -sum(((Decimal(v) + 1) / top).ln() for v in draws[0])
+    cuts = [Decimal(0), *(sorted(map(Decimal, draws[1])) if pairs > 1 else []), top]
+    flat = [Decimal(2 * v + 1) / top - 1 for row in draws[2 if pairs > 1 else 1 :] for v in row]
+    points = [(a, b) for a, b in zip(flat[::2], flat[1::2], strict=True) if a * a + b * b < 1]
+    assert len(points) == pairs
+    vector = []
+    for i, (a, b) in enumerate(points):
+        radius = ((cuts[i + 1] - cuts[i]) / top).sqrt() / (a * a + b * b).sqrt()
+        vector += [a * radius, b * radius]
+    length = sum((x * x for x in vector[:d]), Decimal(0)).sqrt()
+    return [Decimal(ratio.numerator) / ratio.denominator * gamma * x / length for x in vector[:d]]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 123])
+@pytest.mark.parametrize("ratio", [Fraction(1, 1000), Fraction(2**29), Fraction(2**300, 7)])
+def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
+    d: int, ratio: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Uniforms are continued by 256 bits more: coordinates stay within e = 2^-(67+D) grid units."""
+    drawn: list[list[int]] = []
+    original, more = mechanisms._integers, SimulationRng(16, f"{d} {ratio}")
+
+    def noted(rng: Rng, bits: int, count: int) -> list[gmpy2.mpz]:
+        values = original(rng, bits, count)
+        if values:
+            drawn.append([int(v) for v in values])
+        return values
+
+    monkeypatch.setattr(mechanisms, "_integers", noted)
+    bits = mechanisms._l2_bits(ratio, d)
+    assert bits >= 128
+    with gmpy2.context(gmpy2.get_context(), precision=bits):
+        vector = mechanisms._l2_vector(SimulationRng(15, f"{d} {ratio}"), ratio, d, bits)
+        ours = [Fraction(*x.as_integer_ratio()) for x in vector]
+    finer = [[(v << 256) + more.bits(256) for v in row] for row in drawn]
+    with localcontext() as context:
+        context.prec = 300
+        exact = [Fraction(x) for x in _exactly(ratio, d, finer, bits + 256)]
+        wrong = [Fraction(x) for x in _exactly(ratio * 2, d, finer, bits + 256)]
+    limit = Fraction(1, 2 ** (67 + d.bit_length()))
+    assert max(abs(a - b) for a, b in zip(ours, exact, strict=True)) < limit
+    assert max(abs(a - b) for a, b in zip(ours, wrong, strict=True)) > limit
+
+
+def test_l2_noise_takes_more_digits_the_larger_it_is() -> None:
+    widths = [mechanisms._l2_bits(Fraction(2**size), 123) for size in (29, 100, 600)]
+    assert widths == sorted(set(widths))
+    assert mechanisms._l2_bits(Fraction(2**29), 12_300) > mechanisms._l2_bits(Fraction(2**29), 12)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_l2_noise_takes_every_angle_alike(d: int) -> None:
+    rng = SimulationRng(17, str(d))
+    draws = np.array([l2_laplace(rng, Fraction(1), d, Fraction(2**40)) for _ in range(6_000)], dtype=float)
+    for i, j in ((0, 1), (d - 2, d - 1), (d - 1, 0)):
+        angles = np.arctan2(draws[:, i], draws[:, j])
+        assert stats.kstest(angles, stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > P_ACCEPT
+        assert stats.kstest(np.abs(angles), stats.uniform(0, np.pi * 0.9).cdf).pvalue < P_REJECT
+
+
+def test_integers_are_all_bits_that_were_drawn() -> None:
+    class Given:
+        def bytes(self, n: int) -> bytes:
+            return bytes(range(n))
+
+    assert mechanisms._integers(Given(), 8, 4) == [3, 2, 1, 0]  # type: ignore[arg-type]  # a leading zero is kept
+    assert mechanisms._integers(Given(), 64, 0) == []  # type: ignore[arg-type]
+
+
 def test_a_test_of_the_test_independent_coordinates_are_not_l2_noise() -> None:
     draws = np.random.default_rng(11).laplace(size=(4_000, 5))
     norms = np.linalg.norm(draws, axis=1)
@@ -191,4 +267,4 @@ def test_noise_is_cheap() -> None:
     start = process_time()
     for _ in range(10):
         l2_laplace(rng, Fraction(37, 10), 123, scale)
-    assert (process_time() - start) / 10 < 0.030  # 1.5 ms
+    assert (process_time() - start) / 10 < 0.030  # 0.5 ms

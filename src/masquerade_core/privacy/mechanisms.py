@@ -1,7 +1,7 @@
 """Noise: integer vectors on the fixed-point grid, from a seat's bits and nothing else.
 
 * :func:`discrete_laplace` is exact: rational arithmetic, no float anywhere.
-* :func:`l2_laplace` and :func:`gaussian` are drawn in arithmetic of 448 bits or more and rounded; their distance from
+* :func:`l2_laplace` and :func:`gaussian` are drawn in arithmetic of 192 bits or more and rounded; their distance from
   the law is bounded below.
 
 All depend on public numbers and on n_j alone, so they are drawn before a party joins: the time they take, which is
@@ -9,11 +9,14 @@ not constant, falls into no message. The bounds for slots are computed with corr
 machines get the same layout.
 """
 
+import math
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import gmpy2
-from scipy.special import erfcinv
+from gmpy2 import mpz
+from scipy.special import erfcinv, gammainccinv
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy._search import smallest
@@ -44,7 +47,6 @@ _LARGEST_SD = 2**150  # grid units; the bound on a Gaussian's total variation is
 _LARGEST_SIZE = 2**30  # the same
 _LARGEST_BOUND = 2**200  # the tail of a Gaussian of the largest sd is far below
 _SMALLEST_FLOAT = 1e-300
-_NORM_BITS = 80  # of a vector's norm in grid units, up to which _UNIFORM_BITS and _PRECISION are enough
 _UNIFORM_BITS = 384
 _PRECISION = 448
 _CHUNK = 512
@@ -142,7 +144,10 @@ def tail_bound(scale: Fraction, bits: int = TAIL_BITS, count: int = 1) -> int:
 def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     """Draw round(scale eta), eta in R^d with density proportional to exp(-beta ||eta||_2).
 
-    The norm of eta is Gamma(d)/beta, a sum of d exponentials -ln U; its direction is that of d normals (Box, Muller).
+    The norm of eta is Gamma(d)/beta, a sum of d exponentials -ln U. Its direction is that of m = ceil(d/2) pairs of
+    normals, the last one left out for odd d. A pair's square over all squares' sum is one of the m spacings S of m - 1
+    uniforms, and its angle that of a uniform point (a, b) of the unit disc: sqrt(S/(a^2 + b^2)) (a, b), with no
+    logarithm, sine or cosine.
 
     Parameters
     ----------
@@ -157,30 +162,82 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
 
     Notes
     -----
-    The total variation from the exact law is at most 2^-60 a draw. Uniforms are multiples of 2^-384 and the arithmetic
-    carries 448 bits. But for events of probability below 2^-62 (one of the 2d + 1 uniforms within 2^-80 of 0 or 1, or
-    ||Z|| below 2^-70), every coordinate differs from the one that continuous uniforms would make by less than 2^-180 of
-    the vector's norm, which is below 2^80 grid units; the rounded integers then differ only if a coordinate lies within
-    2^-100 of a half-integer. For a larger norm, uniforms and arithmetic get as many bits more. In 448 bits alone, large
-    noise would be a multiple of a power of 2, and what it is added to could be read off the remainder.
+    The total variation from the exact law is at most 2^-62 a draw. Let r = scale/beta, R = ceil(64 d r) < 2^n and
+    d < 2^D. Uniforms are multiples of 2^-u and the arithmetic carries u bits, where u >= n + 3 D + 171: more for larger
+    noise, which in a fixed precision would be a multiple of a power of 2, and what it is added to could be read off the
+    remainder. Couple each uniform with a continuous one in its cell of length 2^-u, and each point (a, b) with a
+    continuous one in its cell of side 2^(1-u). The two vectors stay close but for these events:
+
+    * the norm exceeds R grid units: exp(-58 d) < 2^-83, by Chernoff's bound;
+    * one of the d uniforms under the logarithm is below 2^-(66+D): together less than 2^-66;
+    * one of the m spacings is below 2^-(64+2D): at most m (m-1) 2^-(64+2D) < 2^-66;
+    * one of the m points in the disc is within 2^-(33+D) of its centre: m 2^-(66+2D) < 2^-66;
+    * of one couple of points one is in the disc and one is not: the cells that meet the circle have an area of less
+      than 18 2^(1-u), so, with 4/pi tries a pair, less than m 2^(4-u) < 2^-66;
+    * for odd d, what remains of the unit vector is shorter than 2^-66: at most 2^-66, which is the chance for d = 1.
+
+    Else the logarithms are off by d 2^(67+D-u), which is R 2^(61+D-u) grid units, for d r <= R/64; the root of a
+    spacing by 2^-u/sqrt(S) <= 2^(32+D-u); the unit vector along (a, b) by twice the distance of the two points over
+    the radius, < 2^(35+D-u); so the vector of all pairs by 2^(36+3D/2-u); and once its remainder is normalised by 2
+    2^66 times that, which is R 2^(103+3D/2-u) grid units. Arithmetic adds less than R 2^(5+D-u), as nothing cancels. In
+    all a coordinate is off by less than R 2^(104+2D-u) < e = 2^-(67+D). The integers then differ only where a
+    coordinate lies within e of a half-integer. Its density f is unimodal and symmetric, hence f(x) <= 1/(2 abs(x)), and
+    the sum of f over the half-integers (each moved by e towards 0) is at most 1 + 2 f(1/2 - e) < 4: a chance of 8 e for
+    each, of 2^-64 for all.
 
     References
     ----------
-    Rajkumar and Agarwal 2012, equation (2) and footnote 2.
+    Rajkumar and Agarwal 2012, equation (2) and footnote 2. Devroye, "Non-Uniform Random Variate Generation" (1986),
+    chapter V, sections 2 (spacings) and 4 (points in a disc).
     """
     _check_positive(beta)
     _check_positive(scale)
-    source, ratio = _Bits(rng), scale / beta
-    norm = -(-64 * d * ratio.numerator // ratio.denominator)  # exceeded less often than once in 2^80 draws
-    more = max(0, norm.bit_length() - _NORM_BITS)
-    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION + more):
-        product = gmpy2.mpfr(1)
-        for uniform in _uniforms(source, _UNIFORM_BITS + more, d):
-            product *= uniform
-        normals = _normals(source, d, _UNIFORM_BITS + more)
-        length = gmpy2.sqrt(sum((z * z for z in normals), gmpy2.mpfr(0)))
-        factor = -gmpy2.log(product) * gmpy2.mpq(ratio.numerator, ratio.denominator) / length
-        return [int(gmpy2.rint(factor * z)) for z in normals]
+    ratio = scale / beta
+    bits = _l2_bits(ratio, d)
+    with gmpy2.context(gmpy2.get_context(), precision=bits):
+        return [int(gmpy2.rint(x)) for x in _l2_vector(rng, ratio, d, bits)]
+
+
+def _l2_bits(ratio: Fraction, d: int) -> int:
+    """Return u of :func:`l2_laplace`, in whole words of 64 bits; ``ratio`` is r."""
+    n, D = math.ceil(64 * d * ratio).bit_length(), d.bit_length()
+    return -(-(n + 3 * D + 171) // 64) * 64
+
+
+def _l2_vector(rng: Rng, ratio: Fraction, d: int, bits: int) -> list[gmpy2.mpfr]:
+    """Return what :func:`l2_laplace` rounds; ``bits`` is u, and the precision of the context."""
+    one, cell = gmpy2.mpfr(1), _grid(bits)
+    product = one
+    for value in _integers(rng, bits, d):
+        product *= (value + 1) * cell
+    pairs, top = (d + 1) // 2, mpz(1) << bits
+    cuts = [mpz(0), *sorted(_integers(rng, bits, pairs - 1)), top]
+    vector: list[gmpy2.mpfr] = []  # of squared length top, with the coordinate that an odd d leaves out
+    for (low, high), (a, b, r2) in zip(pairwise(cuts), _points(rng, bits, pairs), strict=True):
+        stretch = gmpy2.sqrt(one * (high - low) / r2)
+        vector += [a * stretch, b * stretch]
+    square = top if d % 2 == 0 else cuts[-2] + vector[d - 1] * vector[d - 1]
+    factor = -gmpy2.log(product) * gmpy2.mpq(ratio.numerator, ratio.denominator) / gmpy2.sqrt(square)
+    return [factor * x for x in vector[:d]]
+
+
+def _points(rng: Rng, bits: int, count: int) -> list[tuple[mpz, mpz, mpz]]:
+    """Return points (a, b) uniform on the odd coordinates within the disc of radius 2^bits, and a^2 + b^2."""
+    top, limit = mpz(1) << bits, mpz(1) << 2 * bits
+    points: list[tuple[mpz, mpz, mpz]] = []
+    while missing := count - len(points):
+        values = [2 * value + 1 - top for value in _integers(rng, bits, 2 * missing)]
+        pairs = zip(values[::2], values[1::2], strict=True)
+        points += [(a, b, r2) for a, b in pairs if (r2 := a * a + b * b) < limit]
+    return points
+
+
+def _integers(rng: Rng, bits: int, count: int) -> list[mpz]:
+    """Return ``count`` integers uniform in [0, 2^bits), for ``bits`` a multiple of 8."""
+    if not count:
+        return []
+    mark = b""  # on top: an unpacking starts at the highest bit that is set
+    return list(gmpy2.unpack(mpz.from_bytes(mark + rng.bytes(count * bits // 8), "big"), bits)[:-1])
 
 
 def gaussian(rng: Rng, sigma: Fraction, size: int, scale: Fraction) -> list[int]:
@@ -226,11 +283,11 @@ def _spread(sigma: Fraction, size: int, scale: Fraction) -> gmpy2.mpq:
     return gmpy2.mpq(spread.numerator, spread.denominator)
 
 
-def _normals(source: _Bits, count: int, bits: int = _UNIFORM_BITS) -> list[gmpy2.mpfr]:
+def _normals(source: _Bits, count: int) -> list[gmpy2.mpfr]:
     """Return independent standard normals by the method of Box and Muller, in the precision of the context."""
     normals: list[gmpy2.mpfr] = []
     turn = 2 * gmpy2.const_pi()
-    uniforms = _uniforms(source, bits, count + count % 2)
+    uniforms = _uniforms(source, _UNIFORM_BITS, count + count % 2)
     for u, v in zip(uniforms[::2], uniforms[1::2], strict=True):
         radius = gmpy2.sqrt(-2 * gmpy2.log(u))
         sine, cosine = gmpy2.sin_cos(turn * v)
@@ -281,12 +338,10 @@ def l2_tail_bound(beta: Fraction, d: int, scale: Fraction, bits: int = TAIL_BITS
     _check_positive(scale)
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
         limit = gmpy2.mpfr(1) / (1 << bits)
-        low, high = 0, d + bits
-        while _gamma_tail(d, high) > limit:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if _gamma_tail(d, middle) > limit else (low, middle)
+        guess = int(gammainccinv(d, float(limit))) if limit > _SMALLEST_FLOAT else d + bits
+        high = smallest(lambda x: bool(_gamma_tail(d, x) <= limit), guess, least=1, most=64 * (d + bits))
+    if high is None:
+        raise LocalProtocolError(f"no bound on the noise holds with a chance of 2^-{bits}")
     bound = high * scale / beta
     return -(-bound.numerator // bound.denominator) + 1
 
