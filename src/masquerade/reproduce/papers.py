@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from masquerade.reproduce.bands import Report
+from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade_core.errors import BadInput
 
@@ -38,6 +39,7 @@ class Figure:
 
 PAPERS: dict[str, dict[str, Figure]] = {
     "rajkumar-2012": {"1": Figure(lambda draws, seed, progress, _: figure_1(draws, seed, progress), 20, 2012)},
+    "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
 }
 """By paper and figure."""
 

@@ -1,0 +1,236 @@
+"""Hamm, Cao and Belkin's figure 2 on made-up records: the aggregates, the bounds, and noise of the right length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from masquerade.reproduce import Report, Row, hamm, hamm_runs, reproduce
+from masquerade.reproduce.hamm_runs import (
+    accuracies,
+    aggregate,
+    draw_noise,
+    draw_norms,
+    principal_components,
+    published_sensitivity,
+    radius,
+    shuffled,
+    tight_sensitivity,
+)
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+from masquerade_protocols.baselines import average_rate
+from tests.paper_data import study_of
+
+_Array = NDArray[np.float64]
+
+WIDENED = 4.0  # standard errors
+C, FEATURES = 6, 12
+_FALLING = (0.8, 0.7, 0.6, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2)
+
+
+def _records(n: int, seed: int = 0) -> tuple[_Array, NDArray[np.intp]]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, FEATURES)) + 0.2
+    centres = np.random.default_rng(9).normal(size=(FEATURES, C))
+    y = np.argmax(X @ centres + 0.3 * rng.normal(size=(n, C)), axis=1)
+    y[:C] = np.arange(C)
+    return X, y
+
+
+# --- What is computed -----------------------------------------------------------------------------
+
+
+def test_principal_components_are_not_centred_and_rows_are_clipped() -> None:
+    X, _ = _records(200)
+    other, _ = _records(50, seed=1)
+    _, _, rows = np.linalg.svd(X, full_matrices=False)
+    train, test = principal_components(X, other, 4)
+    for ours, raw in ((train, X @ rows[:4].T), (test, other @ rows[:4].T)):
+        expected = raw / np.maximum(1, np.linalg.norm(raw, axis=1))[:, None]
+        np.testing.assert_allclose(np.abs(ours), np.abs(expected), atol=1e-9)  # a direction's sign is nobody's choice
+        assert (np.linalg.norm(ours, axis=1) <= 1 + 1e-12).all()
+        assert (np.linalg.norm(raw, axis=1) > 1).any()
+
+
+def _fitted(X: _Array, y: NDArray[np.intp], Lambda: float, weights: _Array | None = None) -> LogisticRegression:
+    n = len(X) if weights is None else weights.sum()
+    model = LogisticRegression(C=1 / (n * Lambda), fit_intercept=False, tol=1e-12, solver="newton-cg", max_iter=2000)
+    return model.fit(X, y, sample_weight=weights)
+
+
+def test_the_aggregates_are_what_another_library_makes_of_the_same_votes() -> None:
+    X, y = _records(400)
+    X, _ = principal_components(X, X, 5)
+    Lambda = 1e-2
+    # Each party has each class, for scikit-learn cannot name classes that it does not see.
+    parts = np.array([[np.flatnonzero(y == k)[j] for k in range(C)] for j in range(7)])
+    aux = np.flatnonzero(~np.isin(np.arange(400), parts))
+    trial = aggregate(X, y, C, Lambda, parts, aux)
+
+    own = [_fitted(X[part], y[part], Lambda) for part in parts]
+    np.testing.assert_allclose(trial.own, [model.coef_ for model in own], atol=1e-6)
+    counts = np.stack([np.bincount(votes, minlength=C) for votes in np.array([m.predict(X[aux]) for m in own]).T])
+    majority = counts.argmax(axis=1)
+    assert 0.02 < np.mean(np.sort(counts, axis=1)[:, -1] == np.sort(counts, axis=1)[:, -2]) < 0.5  # ties are among them
+    everybody = parts.ravel()
+    expected = {
+        "batch": _fitted(X[everybody], y[everybody], Lambda),
+        "vote": _fitted(X[aux], majority, Lambda),
+        "soft": _fitted(np.repeat(X[aux], C, axis=0), np.tile(np.arange(C), len(aux)), Lambda, counts.ravel() / 7),
+    }
+    for name, model in expected.items():
+        np.testing.assert_allclose(trial.W[name], model.coef_, atol=1e-6)
+    np.testing.assert_allclose(trial.W["avg"], np.mean([model.coef_ for model in own], axis=0), atol=1e-6)
+
+    noise = np.random.default_rng(1).normal(size=(3, C * 5))
+    found = accuracies(X, y, trial.W["soft"], noise)
+    for value, eta in zip(found, noise, strict=True):
+        assert value == np.mean(np.argmax(X @ (trial.W["soft"] + eta.reshape(C, 5)).T, axis=1) == y)
+
+
+def test_records_are_dealt_by_seed() -> None:
+    order = shuffled("a", 500)
+    assert sorted(order) == list(range(500))
+    np.testing.assert_array_equal(order, shuffled("a", 500))
+    assert stats.kendalltau(order, np.arange(500)).pvalue > 1e-6
+    assert stats.kendalltau(order, shuffled("b", 500)).pvalue > 1e-6
+
+
+# --- Sensitivities --------------------------------------------------------------------------------
+
+
+def test_the_sensitivities_are_those_of_appendix_b() -> None:
+    found = {method: published_sensitivity(method, 1000, 1e-4) for method in ("vote", "soft", "avg")}
+    assert found == pytest.approx({"vote": 14142.1356, "soft": 14.1421356, "avg": 28.2842712})
+    text = study_of("average", Lambda=1e-4, epsilon=0.5).to_toml().replace('positive = "1"', 'classes = ["a", "b"]')
+    rate = average_rate(Study.parse(text, in_memory=True))  # of five parties
+    assert 0.5 / float(rate) == pytest.approx(published_sensitivity("avg", 5, 1e-4))
+    tight = {method: tight_sensitivity(method, 1000, 1e-4, 6) for method in ("vote", "soft", "avg")}
+    assert tight == pytest.approx({"vote": 180.5, "soft": 14.1421356, "avg": 0.1805}, rel=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6, 20])
+def test_the_radius_is_the_largest_pull_on_a_record_over_all_margins(classes: int) -> None:
+    """With margins m_l it is sum_l P_l m_l = lambda ||w||^2; the largest value by a general-purpose search."""
+
+    def pull(m: _Array) -> float:
+        return -float(np.sum(m * np.exp(-m)) / (1 + np.sum(np.exp(-m))))
+
+    starts = np.random.default_rng(classes).normal(size=(20, classes - 1))
+    most = max(-minimize(pull, start).fun for start in starts)
+    assert radius(classes, 0.25) == pytest.approx(np.sqrt(most / 0.25), rel=1e-5)
+    assert radius(6, 1e-4) == pytest.approx(90.25, abs=0.01)
+
+
+# --- Noise ----------------------------------------------------------------------------------------
+
+
+def test_the_noise_has_the_norm_and_the_direction_of_its_density() -> None:
+    d, scale = 40, 3.0
+    eta = draw_noise("test", scale, d, 300)
+    norms = np.linalg.norm(eta, axis=1)
+    assert stats.kstest(norms, stats.gamma(d, scale=scale).cdf).pvalue > 1e-6
+    assert stats.kstest(norms, stats.expon(scale=scale).cdf).pvalue < 1e-20
+    assert stats.kstest(norms, stats.gamma(d, scale=scale * 1.1).cdf).pvalue < 1e-6
+    u = (1 + eta / norms[:, None]) / 2
+    assert stats.kstest(u.ravel(), stats.beta((d - 1) / 2, (d - 1) / 2).cdf).pvalue > 1e-6
+    assert ((eta * 2**32) % 1 == 0).all()
+    wrong = draw_norms("test", scale, 2000)
+    assert stats.kstest(wrong, stats.expon(scale=scale).cdf).pvalue > 1e-6
+
+
+# --- The figure -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    settings = {
+        "_TRIALS": 3,
+        "_PARTIES": 30,
+        "_RECORDS": 6,
+        "_AUXILIARY": 80,
+        "_TIME_DOMAIN": 10,
+        "_D": 8,
+        "_POOL": 100,
+    }
+    for name, value in settings.items():
+        monkeypatch.setattr(hamm, name, value)
+    X, y = _records(300)
+    X_test, y_test = _records(100, seed=1)
+    np.savez(tmp_path / "har.npz", X_train=X, y_train=y + 1, X_test=X_test, y_test=y_test + 1)
+    return tmp_path
+
+
+def _named(report: Report, table: str, name: str = "") -> list[Row]:
+    return [row for row in report.rows if row.table == table and name in row.name]
+
+
+def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) -> None:
+    report = reproduce("hamm-2016", "2", data=small, draws=3)
+    assert [row.name for row in _named(report, hamm._WITHOUT)][:5] == ["batch", "indiv", "vote", "soft", "avg"]
+    (norm,) = _named(report, hamm._LAW)
+    assert norm.inside(WIDENED)
+    assert norm.error is not None
+    assert 0 < norm.error < 0.02
+    (wrong,) = _named(report, hamm._BROKEN_LAW)
+    assert wrong.broken
+    assert not wrong.inside(WIDENED)
+    assert wrong.value == pytest.approx(1 / (C * 8), rel=0.3)
+    assert len(_named(report, hamm._NOISE)) == 6
+    assert len(_named(report, hamm._BROKEN)) == 3
+    assert [len(_named(report, table)) for table in hamm._CURVES.values()] == [27, 18, 27]
+    assert {row.table for row in report.rows if row.banded} == {
+        *(hamm._WITHOUT, hamm._ORDER, hamm._LAW, hamm._BROKEN_LAW, hamm._NOISE, hamm._BROKEN)
+    }
+    # Far noise leaves what a classifier that never saw a record has; hardly any leaves what there is without.
+    (near,) = _named(report, hamm._CURVES["exp"], "soft, 1/eps = 0.001")
+    (without,) = _named(report, hamm._WITHOUT, "soft")
+    assert near.value == pytest.approx(without.value, abs=0.05)
+    (far,) = _named(report, hamm._CURVES["published"], "vote, 1/eps = 10")
+    assert far.value < 0.35 < without.value
+    assert reproduce("hamm-2016", "2", data=small, draws=3).to_json() == report.to_json()
+    assert reproduce("hamm-2016", "2", data=small, draws=3, seed=1).to_json() != report.to_json()
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.95])
+def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_noticed(
+    small: Path, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    right = hamm_runs.draw_noise
+
+    def wrong(seed: str, scale: float, dimension: int, count: int) -> _Array:
+        eta = factor * right(seed, scale, dimension, count)
+        norms = draw_norms(seed, scale, count) / np.linalg.norm(eta, axis=1) if factor == 1 else np.ones(count)
+        return eta * norms[:, None]
+
+    monkeypatch.setattr(hamm, "draw_noise", wrong)
+    report = reproduce("hamm-2016", "2", data=small, draws=1)
+    (norm,) = _named(report, hamm._LAW)
+    assert norm in report.failed
+    assert not norm.inside(2)
+
+
+def test_where_a_curve_falls_to_a_level_is_between_its_points() -> None:
+    curve = {
+        ("soft", "exp", inverse): [np.array([value])] for inverse, value in zip(hamm._INVERSES, _FALLING, strict=True)
+    }
+    found = hamm._Found({}, curve, [], [])
+    assert hamm._crossing(found, "soft", "exp", 0.6) == pytest.approx(0.01)
+    assert hamm._crossing(found, "soft", "exp", 0.55) == pytest.approx(np.sqrt(0.01 * 0.03))
+
+
+def test_too_few_records_or_none_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hamm, "_PARTIES", 40)
+    with pytest.raises(BadInput, match="300 records of 12 features; at least 320 of 10"):
+        reproduce("hamm-2016", "2", data=small)
+    with pytest.raises(BadInput, match="real data"):
+        reproduce("hamm-2016", "2")
+    with pytest.raises(BadInput, match="UCI Human Activity"):
+        reproduce("hamm-2016", "2", data=small / "nowhere")
