@@ -4,12 +4,17 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import Study, check_section
 from masquerade_protocols.baselines import BASELINES
 from masquerade_protocols.catalogue.gradients import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
+from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
 from masquerade_protocols.catalogue.local_aggregation import LOCAL_AGGREGATION
+from masquerade_protocols.catalogue.voting import SOFT, VOTE
+from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
 from masquerade_protocols.protocol import Protocol
 
 __all__ = ["PROTOCOLS", "protocol_of", "section_of"]
 
-PROTOCOLS: dict[str, Protocol] = {p.name: p for p in (LOCAL_AGGREGATION, PSGD, NOISY_GRADIENT, DECAYING_BUDGET)}
+PROTOCOLS: dict[str, Protocol] = {
+    p.name: p for p in (LOCAL_AGGREGATION, PSGD, NOISY_GRADIENT, DECAYING_BUDGET, INPUT_NOISE, WEIGHTED_DP, VOTE, SOFT)
+}
 
 
 def _named(name: str) -> Protocol:

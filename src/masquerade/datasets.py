@@ -5,7 +5,7 @@ machine, so that two demonstrations differ by their noise alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 SEED = 2010
+_MOST_AUXILIARY = 1_000
 
 _Array = NDArray[np.float64]
 
@@ -65,6 +66,8 @@ class Cohort:
         Where the records come from, in a few words.
     simulated : bool
         Whether nobody stands behind them.
+    auxiliary : Records or None
+        Public records without labels, where the protocol learns from such.
     """
 
     parties: dict[str, Records]
@@ -76,6 +79,13 @@ class Cohort:
     intercept: bool
     origin: str
     simulated: bool = False
+    auxiliary: Records | None = None
+
+    def with_auxiliary(self) -> "Cohort":
+        """Return the same with half of the test set, 1,000 records at most, as auxiliary records without labels."""
+        count = min(_MOST_AUXILIARY, len(self.test.rows) // 2)
+        without = Records(self.test.columns[:-1], [row[:-1] for row in self.test.rows[:count]])
+        return replace(self, auxiliary=without, test=Records(self.test.columns, self.test.rows[count:]))
 
 
 def party_names(K: int) -> tuple[str, ...]:

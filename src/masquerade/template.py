@@ -15,7 +15,7 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
 from masquerade_protocols import BASELINES, PROTOCOLS, baseline_of, protocol_of, section_of
 
-__all__ = ["Draft", "auxiliary_file", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
+__all__ = ["Draft", "auxiliary_file", "needs_auxiliary", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
@@ -93,6 +93,11 @@ def parse_label(text: str) -> Label:
             f"--label {text!r} is neither NAME:POSITIVE nor NAME:CLASS,CLASS,...",
             "write for example --label outcome:yes, or --label stage:i,ii,iii",
         ) from error
+
+
+def needs_auxiliary(protocol: str) -> bool:
+    """Whether a protocol of this name learns from auxiliary records."""
+    return protocol in PROTOCOLS and "auxiliary" in PROTOCOLS[protocol].parameters.model_fields
 
 
 def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
@@ -197,7 +202,7 @@ class Draft:
         return changed
 
     def _auxiliary_section(self) -> str:
-        if "auxiliary" not in PROTOCOLS[self.protocol].parameters.model_fields:
+        if not needs_auxiliary(self.protocol):
             if self.auxiliary is not None:
                 raise BadInput(f"{self.protocol} learns from no auxiliary records", "leave --auxiliary out")
             return ""

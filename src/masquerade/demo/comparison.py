@@ -3,7 +3,7 @@
 These figures are read off everybody's records. A real run computes none of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.datasets import Cohort, Records
+from masquerade.demo.clear import by_noisy_examples, by_votes, by_walks
 from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio, rounds_of, with_epsilon, without_noise
+from masquerade.demo.plan import classifiers
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.calibration import SMALL_NOISE, eps_where_noise_is_small, paper_noise_norm
@@ -67,8 +69,16 @@ class Comparison:
         return {"warning": WARNING, **asdict(self)}
 
 
-def compare(study: Study, cohort: Cohort) -> Comparison:
-    """Train what a demonstration compares the released model with."""
+def compare(study: Study, cohort: Cohort, released: Sequence[float] = ()) -> Comparison:
+    """Train what a demonstration compares the released model with.
+
+    Parameters
+    ----------
+    study : Study
+    cohort : Cohort
+    released : sequence of float
+        The released model's weights, for a protocol whose noise is judged by what it did.
+    """
     encoder, model = Encoder.from_study(study), study.model
     data = {name: _encoded(records, encoder, study) for name, records in cohort.parties.items()}
     test = _encoded(cohort.test, encoder, study)
@@ -78,8 +88,10 @@ def compare(study: Study, cohort: Cohort) -> Comparison:
     singles = [error_rate(test.X, test.y, w) for w in own]
     if is_descent(study):
         clean, noiseless, ratio, enough, advice = _of_descent(study, together)
-    else:
+    elif study.study.protocol == "local-aggregation":
         clean, noiseless, ratio, enough, advice = _of_average(study, own, [len(part.y) for part in data.values()])
+    else:
+        clean, noiseless, ratio, enough, advice = _by_its_effect(study, data, np.array(released))
     return Comparison(
         pooled=error_rate(test.X, test.y, pooled),
         best_single=min(singles),
@@ -146,6 +158,32 @@ def _of_descent(study: Study, together: Dataset) -> _Judged:
     else:
         advice = ""
     return clean, f"{rounds} rounds on exact gradients", ratio, enough, advice
+
+
+def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array) -> _Judged:
+    """Judge by how far the released model is from what it would be without noise."""
+    name, wish = study.study.protocol, study.privacy.epsilon
+    if name == "weighted-dp":
+        clean, noiseless = by_walks(study, data), "the parties' average after exact steps"
+    elif name == "input-noise":
+        clean, noiseless = by_noisy_examples(study, data), "the parties' average on exact examples"
+    else:
+        clean, noiseless = by_votes(study, data, classifiers(study)), "learned from the same votes"
+    ratio = float(np.linalg.norm(released - clean) / np.linalg.norm(clean))
+    if ratio <= SMALL_NOISE:
+        return clean, noiseless, ratio, wish, ""
+    moved = f"The noise moved the classifier by {_times(ratio)} its length"
+    if name == "input-noise":
+        alpha = study.protocol["alpha"]
+        advice = f"{moved}. Every example carries noise of the scale 1/alpha = {1 / alpha:.3g}, beside a length of 1."
+        return clean, noiseless, ratio, None, advice
+    enough = wish * ratio / SMALL_NOISE
+    cure = f"epsilon = {_two_digits(enough)} or so would do"
+    if name == "weighted-dp":
+        advice = f"{moved}; {cure}, or as many times more records than these as that is larger."
+    else:
+        advice = f"{moved}; {cure}, or many more parties: this noise hides all that a party has, and {study.K} are few."
+    return clean, noiseless, ratio, enough, advice
 
 
 def _smallest_epsilon(ratio_at: Callable[[float], float], wish: float) -> float | None:

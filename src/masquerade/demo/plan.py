@@ -4,16 +4,21 @@ import shutil
 import socket
 import time
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from masquerade.datasets import Cohort
-from masquerade.template import Draft
+from masquerade.template import Draft, auxiliary_file, needs_auxiliary
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.keyfiles import make_keys
+from masquerade_protocols import protocol_of
 
-__all__ = ["Plan", "discard", "prepare"]
+__all__ = ["Plan", "classifiers", "discard", "prepare"]
 
+AUXILIARY = "auxiliary.csv"
 _LOOPBACK = "127.0.0.1"
 _DEADLINE_SECONDS = 120.0
 
@@ -38,6 +43,11 @@ class Plan:
     def study_file(self) -> Path:
         """The study."""
         return self.directory / "study.toml"
+
+    @property
+    def auxiliary_file(self) -> Path:
+        """The public records without labels, where there are any."""
+        return self.directory / AUXILIARY
 
     @property
     def test_file(self) -> Path:
@@ -85,6 +95,8 @@ def prepare(
         )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
+    if needs_auxiliary(protocol):
+        cohort = cohort.with_auxiliary()
     try:
         return _fill(where, cohort, epsilon, protocol, rounds)
     except BaseException:
@@ -97,12 +109,17 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
     for who in (CHARLIE, *names):
         (where / who).mkdir(mode=0o700)
     keys = {who: make_keys(where / who / f"{who}.key").public for who in (CHARLIE, *names)}
+    auxiliary = None
+    if cohort.auxiliary is not None:
+        (where / AUXILIARY).write_text(cohort.auxiliary.to_csv(), encoding="utf-8")
+        auxiliary = auxiliary_file(where / AUXILIARY, cohort.features)
     draft = Draft(
         parties=[(name, keys[name]) for name in names],
         curator_key=keys[CHARLIE],
         name="demo",
         protocol=protocol,
         rounds=rounds,
+        auxiliary=auxiliary,
         address=f"tcp://{_LOOPBACK}:{_free_port()}",
         features=cohort.features,
         label=cohort.label,
@@ -112,11 +129,18 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         regularization=cohort.regularization,
         intercept=cohort.intercept,
     )
-    plan = Plan(where, Study.parse(draft.write(where / "study.toml"), "the demo's study"), cohort)
+    draft.write(where / "study.toml")
+    plan = Plan(where, load_study(where / "study.toml"), cohort)
     for name, records in cohort.parties.items():
         plan.data_file(name).write_text(records.to_csv(), encoding="utf-8")
     plan.test_file.write_text(cohort.test.to_csv(), encoding="utf-8")
     return plan
+
+
+def classifiers(study: Study) -> dict[str, str]:
+    """Return what the parties vote with, in a protocol of votes: a kind for each in turn, to show that all will do."""
+    kinds = SHORT_NAMES if protocol_of(study).classifiers else ()
+    return dict(zip(study.names, cycle(kinds), strict=False))
 
 
 def discard(directory: Path, *, ours: bool) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from masquerade.demo.comparison import Comparison, compare
-from masquerade.demo.plan import Plan
+from masquerade.demo.plan import Plan, classifiers
 from masquerade.demo.processes import Event, Participants, error_from
 from masquerade.demo.view import View
+from masquerade.prediction import load_model
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.study import CHARLIE
 
@@ -51,7 +52,8 @@ def play(plan: Plan, view: View) -> Played:
             _watch(participants, view)
         seconds = time.monotonic() - began
     result = json.loads((plan.home(CHARLIE) / "result.json").read_text(encoding="utf-8"))
-    return Played(result, compare(plan.study, plan.cohort), seconds)
+    released = load_model(plan.home(CHARLIE) / "model.json").weights
+    return Played(result, compare(plan.study, plan.cohort, released), seconds)
 
 
 def _start(plan: Plan, participants: Participants) -> None:
@@ -59,8 +61,11 @@ def _start(plan: Plan, participants: Participants) -> None:
         return [str(plan.study_file), "--key", str(plan.key_file(who)), "--out", str(plan.home(who)), "--progress=json"]
 
     participants.start(CHARLIE, "masquerade_curator", [*common(CHARLIE), "--test", str(plan.test_file)])
+    chosen = classifiers(plan.study)
     for name in plan.study.names:
-        participants.start(name, "masquerade_party", [*common(name), "--data", str(plan.data_file(name)), "--yes"])
+        own = ["--classifier", chosen[name]] if name in chosen else []
+        records = ["--data", str(plan.data_file(name)), "--yes"]
+        participants.start(name, "masquerade_party", [*common(name), *records, *own])
 
 
 def _watch(participants: Participants, view: View) -> None:
