@@ -1,0 +1,387 @@
+"""Noisy local descent: it is gradient descent at every party, its noise is the paper's, and sizes stay hidden."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.crypto.paillier import SecretKey
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.model import Model
+from masquerade_core.privacy.gaussian_dp import delta_of
+from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound
+from masquerade_core.privacy.weighted_claims import descent_sigma, exact_mu
+from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.seat import Send
+from masquerade_core.study import CHARLIE, Study, check_section
+from masquerade_core.table import Entry, Table, replay
+from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols import baselines, central_dp
+from masquerade_protocols import secure_sum as ss
+from masquerade_protocols import weighted_dp as wd
+from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
+from tests.protocol_helpers import SMALL_BITS, make_data
+from tests.sum_helpers import descent_study, drawn, sent
+
+F = 1 << wd.FRACTION_BITS
+
+_Array = NDArray[np.float64]
+
+UNEVEN = {2: (3, 197), 5: (11, 50, 24, 75, 40), 20: (5, 15, *(10,) * 16, 2, 18)}
+
+
+def _study(section: str = "c = 16.0\nrounds = 30", K: int = 3, d: int = 4, **kw: Any) -> Study:
+    return descent_study("weighted-dp", K=K, d=d, section=section, **{"epsilon": 5.0, "delta": 1e-3, **kw})
+
+
+@dataclass(frozen=True)
+class Walked:
+    """One run at the table."""
+
+    study: Study
+    table: Table
+    results: Mapping[str, Model]
+
+    @property
+    def w(self) -> _Array:
+        return np.array(self.results[CHARLIE].weights)
+
+
+def _run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Walked:
+    table = Table(study.names, rngs)
+    roles: dict[str, Any] = {name: wd.party(table.seat(name), study, data[name]) for name in study.names}
+    return Walked(study, table, table.run({**roles, CHARLIE: wd.charlie(table.seat(CHARLIE), study)}))
+
+
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wd, "gaussian", lambda _rng, _sigma, size, _unit: [0] * size)
+
+
+# --- The same in the clear, written down a second time ----------------------------------------------
+
+
+def _slope(loss: str, m: _Array) -> _Array:
+    """Each phi' from its definition."""
+    if loss == "logistic":
+        return np.asarray(-1 / (1 + np.exp(m)))
+    return np.asarray(-np.exp(m) / (1 + np.exp(m)) ** 2)
+
+
+def _descend(study: Study, part: Dataset, T: int, eta: float = 0.5, noise: _Array | None = None) -> _Array:
+    """Lines 4 to 6 for one party; ``noise`` holds z_t in its rows."""
+    theta = np.zeros(study.d)
+    for t in range(T):
+        gradient = np.zeros(study.d)
+        for x, label in zip(part.X, part.y, strict=True):
+            gradient += _slope(study.model.loss, label * (x @ theta)) * label * x
+        z = 0.0 if noise is None else noise[t]
+        theta = theta - eta * (gradient / len(part.y) + study.model.regularization * theta + z)
+    return theta
+
+
+def _average(study: Study, data: Mapping[str, Dataset], T: int, *, by_size: bool = True) -> _Array:
+    weights = [len(data[name].y) if by_size else 1 for name in study.names]
+    return np.average([_descend(study, data[name], T) for name in study.names], axis=0, weights=weights)
+
+
+# --- Right -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["logistic", "sigmoid"])
+@pytest.mark.parametrize("K", UNEVEN)
+def test_without_noise_it_is_the_average_by_size_of_local_descents(
+    K: int, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _quiet(monkeypatch)
+    study = _study("c = 16.0\nrounds = 40", K=K, loss=loss, Lambda=0.0)
+    wd.check(study)
+    data = make_data(study, UNEVEN[K])
+    r = _run(study, data)
+    assert len({model.weights for model in r.results.values()}) == 1
+    expected = _average(study, data, 40)
+    np.testing.assert_allclose(r.w, expected, rtol=0, atol=2.0**-20)
+    # The test can fail: a round less, and weights that are all the same.
+    assert np.abs(_average(study, data, 39) - expected).max() > 2.0**-12
+    assert np.abs(_average(study, data, 40, by_size=False) - expected).max() > 2.0**-12
+
+
+def test_a_regulariser_is_in_every_step_and_weights_may_be_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    _quiet(monkeypatch)
+    study = _study('c = 16.0\nrounds = 30\nweights = "uniform"', Lambda=0.2)
+    data = make_data(study, (11, 70, 29))
+    r = _run(study, data)
+    np.testing.assert_allclose(r.w, _average(study, data, 30, by_size=False), rtol=0, atol=2.0**-20)
+    assert np.abs(r.w - _average(study, data, 30)).max() > 2.0**-12
+    # No sum of sizes is opened.
+    assert len(sent(r.table, "p1", ss.Contribution)) == 1
+
+
+def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, seen = _study(), []
+
+    def noted(rng: Rng, sigma: Fraction, size: int, unit: Fraction) -> list[int]:
+        seen.append(gaussian(rng, sigma, size, unit))
+        return seen[-1]
+
+    monkeypatch.setattr(wd, "gaussian", noted)
+    monkeypatch.setattr(wd, "_NORMALS", 28)  # seven rounds of four coordinates at a time
+    sizes = (20, 100, 40)
+    data = make_data(study, sizes)
+    r = _run(study, data)
+    assert len(seen) == 3 * wd.draws(30, 4) == 15
+    walks = [
+        _descend(study, data[name], 30, noise=np.concatenate(seen[5 * j : 5 * j + 5]).reshape(30, 4) / F / sizes[j])
+        for j, name in enumerate(study.names)
+    ]
+    np.testing.assert_allclose(r.w, np.average(walks, axis=0, weights=sizes), rtol=0, atol=2.0**-20)
+
+
+# --- The noise is the noise ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("weights", "records"), [("sizes", 900), ("uniform", 30)])
+def test_a_step_s_noise_is_equation_3_s_and_30_per_cent_more_or_less_is_not(weights: str, records: int) -> None:
+    """One round, no gradient: theta_1 = -eta z_0. For "uniform", n is m times the public min_records, 10."""
+    K, d, epsilon, delta, c = 3, 3000, 0.5, 1e-3, 7.0
+    study = _study(f'c = {c}\nrounds = 1\nweights = "{weights}"', K=K, d=d, epsilon=epsilon, delta=delta)
+    data = Dataset(np.zeros((17, d)), np.ones(17))
+    plan = wd.plan(study, 900)
+    theta = wd.walk(study, plan.T, float(plan.eta), plan.sigma, data, SimulationRng(3, "law"))
+    sigma = math.sqrt(c * math.log(1 / delta)) / (records * epsilon)
+    unit = -theta / 0.5 / sigma
+    assert stats.kstest(unit, stats.norm.cdf).pvalue > 1e-6
+    law = stats.chi2(d)
+    for factor, ends in ((1.0, True), (0.7, False), (1.3, False)):
+        assert (1e-6 < law.cdf(factor**2 * float(unit @ unit)) < 1 - 1e-6) == ends
+
+
+def test_noise_is_new_in_every_round_and_at_every_party(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def noted(*args: Any) -> list[int]:
+        values = gaussian(*args)
+        seen.extend(values)
+        return values
+
+    monkeypatch.setattr(wd, "gaussian", noted)
+    study = _study()
+    _run(study, make_data(study, (20, 30, 40)))
+    assert len(seen) == len(set(seen)) == 3 * 30 * 4
+
+
+def test_sigma_is_equation_3_rounded_up_and_the_same_for_every_n_times_n() -> None:
+    for c, T, eps, delta, n in ((16.0, 1000, 0.1, 1e-3, 45222), (1.0, 1, 3.0, 1e-9, 2), (2.5, 77, 1e-3, 0.9, 10**6)):
+        sigma = descent_sigma(c, Fraction(1, 4), T, eps, delta, n)
+        paper = math.sqrt(c * T * math.log(1 / delta)) / (4 * n * eps)
+        assert float(sigma) == pytest.approx(paper, rel=1e-12)
+        assert sigma >= Fraction(paper) * (1 - Fraction(1, 10**14))
+
+
+# --- Private in form -------------------------------------------------------------------------------
+
+
+def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the test can fail: without the masks the lead's key opens what a party put in."""
+    study = _study("c = 16.0\nrounds = 3")
+    forms: set[Any] = set()
+    for masked in (True, True, False):
+        sizes = (1009, 2003, 3001) if len(forms) == 0 else (10, 11, 5992)
+        if not masked:
+            monkeypatch.setattr(ss, "mask", lambda _key, _label, _n, count: [0] * count)
+        r = _run(study, make_data(study, sizes))
+        if masked:
+            forms.add(tuple(r.table.passed))
+        secret = SecretKey(*drawn(r.table, study.lead, "key xi"))
+        layout = wd._count_layout(study)
+        for name, size in zip(study.names, sizes, strict=True):
+            count, model = (c.terms for c in sent(r.table, name, ss.Contribution))
+            assert (_bare(layout, secret, count) == (size,)) == (not masked)
+            slots = wd._layout(study, wd.plan(study, sum(sizes)))
+            assert (_bare(slots, secret, model) == drawn(r.table, name, "walk")) == (not masked)
+            said = {v for kind in r.table.journal(name) for v in _numbers_said(kind)}
+            assert not said & set(sizes)
+    assert len(forms) == 1
+
+
+def _bare(layout: Packing, secret: SecretKey, terms: Ciphertexts) -> tuple[int, ...] | None:
+    """Read one contribution with the lead's key, if it is not masked."""
+    try:
+        plain = [secret.decrypt(c) for c in terms.read(secret.public, layout.count, "p0")]
+        return layout.unpack(plain, secret.public.n, contributors=1)
+    except RunFailed:
+        return None
+
+
+def _numbers_said(entry: Entry) -> set[int]:
+    if not isinstance(entry.effect, Send) or entry.effect.kind != "message":
+        return set()
+    return {v for body in entry.effect.bodies for v in msgpack.unpackb(body).values() if isinstance(v, int)}
+
+
+def test_every_role_repeats_from_its_journal() -> None:
+    study = _study("c = 16.0\nrounds = 5")
+    data = make_data(study, (20, 30, 40))
+    r = _run(study, data)
+    for name in study.names:
+        again = replay(wd.party(r.table.seat(name), study, data[name]), r.table.journal(name))
+        assert again.result == r.results[name]
+    assert replay(wd.charlie(r.table.seat(CHARLIE), study), r.table.journal(CHARLIE)).result == r.results[CHARLIE]
+    assert [name for name, _ in r.table.releases] == list(study.names)
+
+
+def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All records alike and noise at its bound, always down: each theta_T is as far out as it can be, or further."""
+    study = _study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0)
+    data = {name: Dataset(np.ones((50, 1)), np.ones(50)) for name in study.names}
+    plan = wd.plan(study, 100)
+    for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
+        far = -factor * 50 * gaussian_tail_bound(plan.sigma, 20, Fraction(F))
+        monkeypatch.setattr(wd, "gaussian", lambda _rng, _s, size, _u, far=far: [far] * size)
+        assert np.isfinite(_run(study, data).w).all()
+
+
+# --- Bad input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "kw", "said"),
+    [
+        ("", {}, "c is missing.*proof needs c >= 16"),
+        ("c = 0.0", {}, "c is 0.0, but must be greater than 0"),
+        ("c = inf", {}, "finite"),
+        ("c = 16.0\nrounds = 0", {}, "rounds is 0, but must be at least 1"),
+        ("c = 16.0\nrounds = 10001", {}, "rounds is 10001, but must be at most 10000"),
+        ("c = 16.0\nlearning_rate = 0.0", {}, "learning_rate is 0.0"),
+        ("c = 16.0\nlearning_rate = 8.0", {}, "steps of 5.714 or more diverge"),
+        ("c = 16.0\nlearning_rate = 8.0", {"Lambda": 0.0}, "steps of 8 or more diverge"),
+        ('c = 16.0\nweights = "size"', {}, "weights"),
+        ("c = 16.0\nround = 3", {}, "did you mean 'rounds'"),
+        ("c = 16.0", {"delta": 0.0}, "delta is 0, but Gaussian noise needs"),
+        ("c = 16.0", {"epsilon": 1e-13}, "epsilon is 1e-13, too small"),
+        ("c = 16.0\nlearning_rate = 1e300", {"Lambda": 0.0}, "diverge"),
+    ],
+)
+def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        _checked(_study(section, **kw))
+
+
+def _checked(study: Study) -> None:
+    check_section(wd.Parameters, study.protocol, "protocol")
+    wd.check(study)
+
+
+def test_a_sum_that_fits_no_plaintext_is_refused_and_what_is_let_pass_has_room() -> None:
+    def at(bits: int, **kw: Any) -> Study:
+        text = _study("c = 16.0", K=3, d=2, **kw).to_toml()
+        return Study.parse(text.replace(f"key_bits = {SMALL_BITS}", f"key_bits = {bits}"), in_memory=True)
+
+    _checked(at(512, epsilon=1e-12))
+    crowded = wd.Plan(10_000, Fraction(10) ** 130, Fraction(1), True, 100)
+    with pytest.raises(BadInput, match="no room"):
+        wd._layout(at(512), crowded)
+    with pytest.raises(BadInput, match="at most 500"):
+        wd._layout(at(2048), wd.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, 100))
+
+
+def test_the_new_study_s_section_is_one_that_works() -> None:
+    _checked(_study(WEIGHTED_DP.section))
+    assert "c = 16.0" in WEIGHTED_DP.section
+
+
+# --- What is proved --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("part", "epsilon"), [(1 / 32, 1.713), (200 / 45222, 21.79)])
+def test_the_proved_epsilon_of_the_paper_s_own_setting(part: float, epsilon: float) -> None:
+    """With m = 32, n = 45222, T = 1000, delta = 1e-3 and c = 16 where .1 is claimed: an even split, and 200 records."""
+    n, T, delta = 45222, 1000, 1e-3
+    mu = exact_mu(c=16.0, epsilon=0.1, delta=delta, part=part)
+    sigma = float(descent_sigma(16.0, Fraction(1), T, 0.1, delta, n))
+    assert mu == pytest.approx(2 * math.sqrt(T) / (part * n * sigma), rel=1e-9)
+    assert delta_of(mu, epsilon * 1.0005) < delta < delta_of(mu, epsilon * 0.9995)
+
+
+def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> None:
+    study = _study("c = 16.0", K=32, d=10, epsilon=0.1)
+    rows = WEIGHTED_DP.statement(study)
+    views = [row.view for row in rows]
+    assert views == [
+        "released model",
+        "Charlie",
+        "one party",
+        "Charlie with the lead",
+        "Charlie with 1 party",
+        views[-1],
+    ]
+    for row in rows[:-1]:
+        assert row.epsilon == pytest.approx(1.7132, rel=1e-3)
+        assert row.delta == pytest.approx(1e-3)
+        assert row.provable == "epsilon = 1.714, delta = 1.0e-03, for a party with 1/32 of all records"
+    assert "epsilon = 0.1" in rows[0].claimed
+    assert "fewer records has less privacy" in rows[0].text
+    assert rows[-1].epsilon is None
+    small = WEIGHTED_DP.statement(_study("c = 2.0", K=32, epsilon=0.1))
+    assert "proof needs c >= 16, and c is 2" in small[0].claimed
+    assert small[0].epsilon is not None
+    assert rows[0].epsilon is not None
+    assert small[0].epsilon > rows[0].epsilon
+    uniform = WEIGHTED_DP.statement(_study('c = 16.0\nweights = "uniform"', K=32, d=10, epsilon=0.1))
+    assert uniform[0].epsilon == rows[0].epsilon
+    assert "for every party" in uniform[0].provable
+    none = WEIGHTED_DP.statement(_study("c = 1.0", K=32, epsilon=50.0))
+    assert none[0].provable == "none"
+    assert none[0].epsilon is None
+
+
+@pytest.mark.parametrize("weights", ["sizes", "uniform"])
+def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights: str) -> None:
+    study = _study(f'c = 16.0\nrounds = 70\nweights = "{weights}"', K=4)
+    told = WEIGHTED_DP.explain(study)
+    text = " ".join((*told.leaves, *told.collusion, *told.cost))
+    assert "70 steps" in text
+    assert "not proved" in text
+    assert "{" not in text
+    assert "\n" not in text
+    assert ("number of your records" in text) == (weights == "sizes")
+
+
+# --- The central baseline ----------------------------------------------------------------------------
+
+
+def test_central_dp_is_one_walk_down_everybody_s_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = descent_study("central-dp", K=3, d=4, section="c = 16.0\nrounds = 25", Lambda=0.0, delta=1e-3)
+    data = make_data(study, (20, 30, 50))
+    pooled = baselines.pool(study, data)
+    seen: list[tuple[Fraction, list[int]]] = []
+
+    def noted(rng: Rng, sigma: Fraction, size: int, unit: Fraction) -> list[int]:
+        seen.append((sigma, gaussian(rng, sigma, size, unit)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(wd, "gaussian", noted)
+    w = baselines.baseline_of(study).run(study, data, SimulationRng(1, "central"))
+    ((sd, noise),) = seen
+    assert float(sd) == pytest.approx(math.sqrt(16 * 25 * math.log(1000)) / study.privacy.epsilon, rel=1e-12)
+    expected = _descend(study, pooled, 25, noise=np.array(noise).reshape(25, 4) / F / 100)
+    np.testing.assert_allclose(np.asarray(w), expected, rtol=0, atol=2.0**-20)
+
+
+def test_central_dp_refuses_what_weighted_dp_does() -> None:
+    with pytest.raises(BadInput, match="diverge"):
+        central_dp.check(descent_study("central-dp", K=2, section="c = 16.0\nlearning_rate = 9.0"))
+    with pytest.raises(BadInput, match="delta"):
+        central_dp.check(descent_study("central-dp", K=2, section="c = 16.0", delta=0.0))
+    with pytest.raises(BadInput, match="c is missing"):
+        baselines.baseline_of(descent_study("central-dp", K=2, section="rounds = 3"))
