@@ -3,7 +3,7 @@
 They say what a protocol's privacy and its cryptography cost, and go through the same losses, the same minimiser and
 the same data as the protocols do. ``gop`` is what ``psgd`` approaches; ``pooled``, or ``batch``, is that without
 privacy; ``individual`` is what each party has without the others; ``average`` is what ``vote`` and ``soft`` are to
-surpass. All but ``gop`` take named classes, by softmax regression.
+surpass. All but ``gop`` and ``central-dp`` take named classes, by softmax regression.
 """
 
 import math
@@ -24,6 +24,7 @@ from masquerade_core.privacy.mechanisms import gaussian, l2_laplace
 from masquerade_core.privacy.objective import compute_slack, noise_sigma
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study, as_fraction, check_section
+from masquerade_protocols import central_dp
 
 __all__ = [
     "BASELINES",
@@ -163,6 +164,13 @@ def _check_gop(study: Study) -> None:
     noise_sigma(study.d, slack.epsilon, study.privacy.delta)
 
 
+# --- Noisy gradient descent --------------------------------------------------------
+
+
+def _central(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
+    return central_dp.central_dp(study, pool(study, data), rng)
+
+
 # --- Without privacy -------------------------------------------------------------
 
 
@@ -239,6 +247,7 @@ BASELINES: dict[str, Baseline] = {
     b.name: b
     for b in (
         Baseline("gop", "Rajkumar and Agarwal 2012, Algorithm 4", _gop, GopParameters, _check_gop),
+        Baseline("central-dp", "Kang, Liu and Wang, Theorem 1", _central, central_dp.Parameters, central_dp.check),
         Baseline("pooled", "all: one classifier for everybody's records", _pooled, PooledParameters, _minimiser),
         Baseline("individual", "all: a classifier for each party's", _individual, IndividualParameters, _minimiser),
         Baseline("batch", "Hamm, Cao and Belkin 2016, section 6: pooled", _pooled, PooledParameters, _minimiser),
