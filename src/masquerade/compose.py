@@ -25,8 +25,10 @@ from typing import TypeVar
 from rich.console import Console
 
 from masquerade.datasets import simulated
+from masquerade.demo.plan import AUXILIARY, classifiers
 from masquerade.report import result_report
-from masquerade.template import Draft
+from masquerade.template import Draft, auxiliary_file, needs_auxiliary
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import Study
@@ -74,7 +76,7 @@ def _await(look: Callable[[], T | None], what: str) -> T:
     return found
 
 
-def curator(parties: int, runs: Path, progress: Progress) -> None:
+def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None:
     """Be Charlie: gather the keys, write the study, run, and report."""
     keys = _keys()
     folder = MEETING / "keys"
@@ -91,12 +93,22 @@ def curator(parties: int, runs: Path, progress: Progress) -> None:
             f"{len(halves)} parties came, but {parties} were asked for", "run: docker compose down --volumes"
         )
     cohort = simulated(parties)
+    if needs_auxiliary(protocol):
+        cohort = cohort.with_auxiliary()
     study = SCRATCH / "study.toml"
     study.unlink(missing_ok=True)
+    auxiliary = None
+    if cohort.auxiliary is not None:
+        records = cohort.auxiliary.to_csv()
+        for place in (SCRATCH, MEETING):
+            _publish(place / AUXILIARY, records)
+        auxiliary = auxiliary_file(SCRATCH / AUXILIARY, cohort.features)
     draft = Draft(
         parties=list(zip(cohort.parties, halves, strict=True)),
         curator_key=keys.public,
         name="compose",
+        protocol=protocol,
+        auxiliary=auxiliary,
         address=f"tcp://curator:{PORT}",
         features=cohort.features,
         label=cohort.label,
@@ -124,7 +136,7 @@ def party(progress: Progress) -> None:
     def study_with_me() -> Study | None:
         path = MEETING / "study.toml"
         # A study of an earlier start may still lie there; this container's turn is the one with its key.
-        study = Study.load(path) if path.exists() else None
+        study = load_study(path) if path.exists() else None
         return study if study and any(p.key == keys.public for p in study.parties) else None
 
     study = _await(study_with_me, "the study")
@@ -132,14 +144,16 @@ def party(progress: Progress) -> None:
     cohort = simulated(study.K)
     data = SCRATCH / "records.csv"
     data.write_text(cohort.parties[me].to_csv(), encoding="utf-8")
-    out = SCRATCH / f"run-{time.time_ns()}"
-    run_party(MEETING / "study.toml", data, KEY, out=out, approve=no_questions, observe=progress)
+    out, own = SCRATCH / f"run-{time.time_ns()}", classifiers(study).get(me)
+    run_party(MEETING / "study.toml", data, KEY, classifier=own, out=out, approve=no_questions, observe=progress)
 
 
 def _start(arguments: list[str], progress: Progress) -> None:
     match arguments:
         case ["curator"]:
-            curator(int(os.environ["MASQUERADE_PARTIES"]), Path(os.environ["MASQUERADE_RUNS"]), progress)
+            settings = os.environ
+            protocol = settings["MASQUERADE_PROTOCOL"]
+            curator(int(settings["MASQUERADE_PARTIES"]), protocol, Path(settings["MASQUERADE_RUNS"]), progress)
         case ["party"]:
             party(progress)
         case _:
