@@ -21,11 +21,12 @@ afterwards (:func:`~masquerade_protocols.secure_sum.blame`).
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
 from math import ceil
+from operator import add
 from typing import Annotated
 
 import numpy as np
@@ -183,6 +184,15 @@ def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
     return slots
 
 
+def _layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[Packing]:
+    """Lay out every round: anew only where beta_t is another one."""
+    beta, slots = schedule.beta(0), layout(study, schedule, N, 0)
+    for t in range(rounds):
+        if schedule.beta(t) != beta:
+            beta, slots = schedule.beta(t), layout(study, schedule, N, t)
+        yield slots
+
+
 @cache
 def _largest_noise(beta: Fraction, sigma: Fraction, K: int, d: int) -> int:
     """One party's noise of one round, in units of 2^-F."""
@@ -195,7 +205,7 @@ def _encode_gradient(gradient: _Array, n: int, L: Fraction) -> tuple[int, ...]:
     """Clip to norm n L, which only rounding could exceed, and round to the grid of 2^-F."""
     norm = float(np.linalg.norm(gradient))
     clipped = gradient * min(1.0, float(n * L) / norm) if norm > 0 else gradient
-    return tuple(round(v * 2**FRACTION_BITS) for v in clipped.tolist())
+    return tuple(map(int, np.rint(clipped * 2**FRACTION_BITS).tolist()))
 
 
 def _fingerprint(w: _Array) -> bytes:
@@ -216,7 +226,7 @@ class _Descent:
 
     def step(self, t: int, sums: tuple[int, ...]) -> None:
         """w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t)."""
-        gradient = np.array([v / (1 << FRACTION_BITS) for v in sums]) / self._N
+        gradient = np.array(sums, dtype=np.float64) / 2**FRACTION_BITS / self._N
         self.w = self.w - self._z(t) * (gradient + self._curvature * self.w)
 
     def model(self) -> Model:
@@ -246,7 +256,7 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
 
     # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
     await seat.stage("noise")
-    T, slots = descent.rounds, [layout(study, descent.schedule, N, t) for t in range(descent.rounds)]
+    T, slots = descent.rounds, list(_layouts(study, descent.schedule, N, descent.rounds))
     noise = await _draw_noise(seat, study, descent.schedule, T)
     await adder.fill(sum(s.count for s in slots))
 
@@ -254,7 +264,7 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
     for t in range(T):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w))
-        noisy_gradient = [g + v for g, v in zip(gradient, noise[t], strict=True)]
+        noisy_gradient = list(map(add, gradient, noise[t]))
         descent.step(t, await adder.open_sum(slots[t], noisy_gradient, _fingerprint(descent.w)))
         await seat.progress(t + 1, T)
     return descent.model()
@@ -278,7 +288,7 @@ async def _draw_noise(seat: Seat, study: Study, schedule: Schedule, T: int) -> _
 
     eta = await seat.once("eta", draw_eta) if schedule.sigma else (0,) * study.d
     rho = await seat.once("rho", draw_rho)
-    return tuple(tuple(r + e for r, e in zip(rho_t, eta, strict=True)) for rho_t in rho)
+    return tuple(tuple(map(add, rho_t, eta)) for rho_t in rho)
 
 
 # --- Charlie ------------------------------------------------------------------------
@@ -302,8 +312,7 @@ async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
         raise LocalProtocolError("the sum of sizes is smaller than the number of parties")
     descent = _Descent(study, N, variant)
     await seat.stage("rounds")
-    for t in range(descent.rounds):
-        slots = layout(study, descent.schedule, N, t)
+    for t, slots in enumerate(_layouts(study, descent.schedule, N, descent.rounds)):
         descent.step(t, await add_up(seat, study, key, slots, t + 1))
         await seat.progress(t + 1, descent.rounds, tuple(descent.w.tolist()))
     return descent.model()

@@ -183,7 +183,7 @@ def test_a_contribution_opened_with_the_leads_key_is_uniform(monkeypatch: pytest
         n, hits = run.secret.public.n, 0
         for name in study.names:
             for t, layout in enumerate(layouts):
-                offsets = layout._offset(layout._empty()[0])
+                offsets = layout._offsets[0]
                 slots = [
                     ((v + offsets) % n >> (layout.width * i)) % (1 << layout.width) - layout.offset
                     for v in run.opened(name, t)

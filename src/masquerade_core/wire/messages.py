@@ -80,15 +80,15 @@ class Ciphertexts:
         ProtocolViolation
             A sender's fault: a wrong number of bytes, or a value outside Z*_{N^2}.
         """
-        width, products = key.ciphertext_bytes, [mpz(1)] * count
-        for peer, vector in received.items():
-            values = vector.residues(key, count, peer)
-            products = [product * value % key.mod_n2 for product, value in zip(products, values, strict=True)]
+        width, modulus = key.ciphertext_bytes, key.mod_n2
+        products, *others = (vector.residues(key, count, peer) for peer, vector in received.items())
+        for values in others:
+            products = tuple(product * value % modulus for product, value in zip(products, values, strict=True))
         # A product is a unit if all its factors are.
         if gcd(reduce(lambda a, b: a * b % key.mod_n, products, mpz(1)), key.mod_n) != 1:
             for peer, vector in received.items():
                 vector.read(key, count, peer)  # raises for the one whose value shares a factor with N
-        return cls(b"".join(int(p).to_bytes(width, "big") for p in products), recipient, key)
+        return cls(b"".join(p.to_bytes(width, "big") for p in products), recipient, key)
 
     def take(self, recipient: str) -> bytes:
         """Hand over the bytes, once, for a send to ``recipient``.
@@ -121,7 +121,7 @@ class Ciphertexts:
             msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts where {count} of {width} bytes belong"
             raise ProtocolViolation(msg, peer=peer)
         values = tuple(mpz.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
-        if not all(0 < value < key.mod_n2 for value in values):
+        if not (min(values) > 0 and max(values) < key.mod_n2):
             msg = f"{peer} sent a number that is no ciphertext under this key"
             raise ProtocolViolation(msg, peer=peer)
         return values
