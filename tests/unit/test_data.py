@@ -2,11 +2,17 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from time import process_time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from masquerade.template import Draft, parse_feature
@@ -353,3 +359,172 @@ def test_a_feature_on_the_command_line_may_have_edges() -> None:
     for text in ("age:edges:", "age:edges:2,1", "age:edges:a", "age:edges:inf"):
         with pytest.raises(BadInput, match="edges must be numbers that grow"):
             parse_feature(text)
+
+
+# A column with the values of each Arrow type, and the cells of a CSV file that say the same.
+KINDS: list[tuple[str, pa.Array, list[str]]] = [
+    ("float64", pa.array([0.1, 1 / 3, 40.0, 5e-324]), ["0.1", repr(1 / 3), "40", "5e-324"]),
+    ("float32", pa.array([0.1, 1, 2, 3], pa.float32()), [repr(float(np.float32(0.1))), "1", "2", "3"]),
+    ("float16", pa.array(np.array([0.5, 1, 2, 3], np.float16)), ["0.5", "1", "2", "3"]),
+    ("int8", pa.array([0, 1, 2, 40], pa.int8()), ["0", "1", "2", "40"]),
+    ("uint64", pa.array([0, 1, 2, 40], pa.uint64()), ["0", "1", "2", "40"]),
+    ("decimal", pa.array([Decimal("0.10"), Decimal(1), Decimal(2), Decimal(3)]), ["0.10", "1", "2", "3"]),
+    ("text", pa.array(["0.1", "1e1", " 2", "3"]), ["0.1", "1e1", " 2", "3"]),
+    ("large text", pa.array(["0.1", "1", "2", "3"], pa.large_string()), ["0.1", "1", "2", "3"]),
+    ("a dictionary", pa.array(["7", "1", "7", "3"]).dictionary_encode(), ["7", "1", "7", "3"]),
+]
+REST = {
+    "sex": pa.array(["f", "m", "m", "f"]),
+    "diagnosis": pa.array(["malignant", "benign", "benign", "malignant"]),
+    "other": pa.array([b"\x00", b"", None, b"x"]),  # no column of the study: of any type
+}
+
+
+def parquet(path: Path, **columns: pa.Array) -> Path:
+    pq.write_table(pa.table(columns), path, row_group_size=3)
+    return path
+
+
+@pytest.mark.parametrize(("radius", "cells"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+@pytest.mark.parametrize("ending", ["parquet", "pq", "PARQUET"])
+def test_parquet_gives_what_csv_gives_to_the_bit(
+    radius: pa.Array, cells: list[str], ending: str, study: Study, tmp_path: Path, write: Callable[[str], Path]
+) -> None:
+    path = parquet(tmp_path / f"data.{ending}", radius=radius, **REST)
+    rows = zip(cells, *(REST[name].to_pylist() for name in ("sex", "diagnosis")), strict=True)
+    same = write("radius,sex,diagnosis\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    one, two = load_csv(path, study), load_csv(same, study)
+    assert one.X.tobytes() == two.X.tobytes()
+    assert one.y.tobytes() == two.y.tobytes()
+    encoder = Encoder.from_study(study)
+    assert load_records(path, encoder).tobytes() == load_records(same, encoder).tobytes()
+
+
+def test_parquet_is_read_in_batches_and_grouped_as_csv_is(study: Study, tmp_path: Path) -> None:
+    n = 70_000  # more than a batch
+    rng = np.random.default_rng(5)
+    columns = {
+        "radius": pa.array(rng.uniform(0, 40, n)),
+        "sex": pa.array(rng.choice(["f", "m"], n)),
+        "diagnosis": pa.array(rng.choice(["malignant", "benign"], n)),
+        "site": pa.array(rng.integers(0, 2, n)),
+    }
+    path = parquet(tmp_path / "all.parquet", **columns)
+    lines = zip(*(map(str, column.to_pylist()) for column in columns.values()), strict=True)
+    same = tmp_path / "all.csv"
+    same.write_text("radius,sex,diagnosis,site\n" + "\n".join(map(",".join, lines)), encoding="utf-8")
+    one, two = load_grouped(path, study, "site"), load_grouped(same, study, "site")
+    assert list(one) == list(two)
+    assert all(one[name].X.tobytes() == two[name].X.tobytes() for name in one)
+    assert all(one[name].y.tobytes() == two[name].y.tobytes() for name in one)
+
+
+def test_truth_values_and_whole_numbers_are_levels_and_labels_by_their_text(tmp_path: Path) -> None:
+    text = STUDY.replace('["f", "m"]', '["false", "true"]').replace('"malignant"', '"4"')
+    columns = {
+        "radius": pa.array([1, 2, 3]),
+        "sex": pa.array([True, False, True]),
+        "diagnosis": pa.array([2, 4, 2]),
+    }
+    data = load_csv(parquet(tmp_path / "d.parquet", **columns), Study.parse(text))
+    assert list(data.y) == [-1, 1, -1]
+    assert list(data.X[:, 2] > 0) == [True, False, True]
+
+
+def test_names_with_full_stops_are_plain_columns_in_parquet(tmp_path: Path) -> None:
+    encoder = Encoder((Feature(name="emp.var.rate", min=0, max=2), Feature(name="emp", min=0, max=2)), intercept=False)
+    path = parquet(
+        tmp_path / "d.parquet", emp=pa.array([1.0, 1.0]), **{"emp.var.rate": pa.array([2.0, 0.0]), "x": REST["sex"][:2]}
+    )
+    np.testing.assert_array_equal(load_records(path, encoder), [[1, 0], [-1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "said"),
+    [
+        ("radius", pa.array([1.0, None, 2.0, 3.0]), "record 2: column 'radius' is empty or missing"),
+        ("radius", pa.array([1.0, 2.0, float("nan"), 3.0]), "record 3: column 'radius' is empty or missing"),
+        ("radius", pa.array([1.0, 2.0, float("inf"), 3.0]), "record 3: column 'radius' holds an infinite value"),
+        ("radius", pa.array([1.0, 2.0, 3.0, 86753.09172]), "record 4: column 'radius' has a value outside"),
+        ("radius", pa.array(["1", "2", "3", CANARY + "x"]), "record 4: column 'radius' holds text"),
+        ("radius", pa.nulls(4), "record 1: column 'radius' is empty or missing"),
+        ("radius", pa.array([True] * 4), "record 1: column 'radius' holds text"),
+        ("sex", pa.array(["f", None, "m", "m"]), "record 2: column 'sex' .*none of the study's levels"),
+        ("sex", pa.array(["f", CANARY, "m", "m"]), "record 2: column 'sex' .*none of the study's levels"),
+        ("diagnosis", pa.array(["malignant", "benign", None, "benign"]), "record 3: the label 'diagnosis' is empty"),
+        ("diagnosis", pa.array(["malignant", "benign", CANARY, "benign"]), "more than two different values"),
+        ("radius", pa.array([[1.0]] * 4), "column 'radius' holds neither numbers, text nor"),
+        ("radius", pa.array([{"a": 1.0}] * 4), "column 'radius' holds neither numbers, text nor"),
+        ("radius", pa.array([b"1"] * 4), "column 'radius' holds neither numbers, text nor"),
+        ("radius", pa.array([b"1"] * 4).dictionary_encode(), "column 'radius' holds neither numbers, text nor"),
+        ("radius", pa.array([date(2026, 1, 1)] * 4), "column 'radius' holds neither numbers, text nor"),
+        ("radius", pa.array([1, 2, 3, 4], pa.duration("s")), "column 'radius' holds neither numbers, text nor"),
+    ],
+)
+def test_what_is_wrong_in_parquet_is_said_with_column_and_record_and_without_the_cell(
+    name: str, column: pa.Array, said: str, study: Study, tmp_path: Path
+) -> None:
+    columns = {"radius": pa.array([1.0, 2.0, 3.0, 4.0]), **REST, name: column}
+    with pytest.raises(BadInput, match=said) as caught:
+        load_csv(parquet(tmp_path / "d.parquet", **columns), study)
+    assert CANARY not in said_in_all(caught.value)
+
+
+def said_in_all(error: BaseException | None) -> str:
+    """Everything that a log could show of an error: its own words and those of the errors before it."""
+    texts = []
+    while error is not None:
+        texts += [repr(error), str(error), getattr(error, "hint", "")]
+        error = error.__cause__ or error.__context__
+    return "\n".join(texts)
+
+
+def test_parquet_lacks_a_column_or_has_it_twice_or_holds_nothing(study: Study, tmp_path: Path) -> None:
+    good = {"radius": pa.array([1.0, 2.0, 3.0, 4.0]), **REST}
+    with pytest.raises(BadInput, match="has no column 'radius'") as caught:
+        load_csv(parquet(tmp_path / "d.parquet", **{**REST, "radiuss": good["radius"]}), study)
+    assert caught.value.hint == "did you mean the column 'radiuss'?"
+    with pytest.raises(BadInput, match="has no column 'radius'") as caught:
+        load_csv(parquet(tmp_path / "d.parquet", **REST), study)
+    assert caught.value.hint == "the file's own schema names the columns"
+    twice = pa.table([*good.values(), good["radius"]], names=[*good, "radius"])
+    pq.write_table(twice, tmp_path / "d.parquet")
+    with pytest.raises(BadInput, match="has the column 'radius' twice"):
+        load_csv(tmp_path / "d.parquet", study)
+    with pytest.raises(BadInput, match="has column names and no records"):
+        load_csv(parquet(tmp_path / "d.parquet", **{name: column[:0] for name, column in good.items()}), study)
+
+
+def test_a_damaged_parquet_file_is_said_to_be_one(study: Study, tmp_path: Path) -> None:
+    path = parquet(tmp_path / "d.parquet", radius=pa.array(["1", "2", "3", CANARY]), **REST)
+    whole = path.read_bytes()
+    middle = whole.index(CANARY.encode())
+    for damaged in (
+        b"",
+        b"PAR1",
+        GOOD.encode(),
+        whole[:-9],
+        whole[: middle - 30] + b"\xff" * 60 + whole[middle + 30 :],
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(BadInput, match="is not Parquet, or damaged") as caught:
+            load_csv(path, study)
+        assert caught.value.__context__ is None
+    with pytest.raises(BadInput, match="there is no file"):
+        load_csv(tmp_path / "none.parquet", study)
+
+
+def test_without_pyarrow_the_error_says_what_to_install(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = parquet(tmp_path / "d.parquet", radius=pa.array([1.0, 2.0, 3.0, 4.0]), **REST)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadInput, match=r"d.parquet is a Parquet file, and pyarrow") as caught:
+        load_csv(path, study)
+    assert "pip install pyarrow" in caught.value.hint
+    assert "CSV" in caught.value.hint
+
+
+def test_a_run_without_parquet_never_loads_pyarrow() -> None:
+    code = "import sys, masquerade_core.data, masquerade.cli; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,32 +1,21 @@
-"""Reading records from a CSV file: UTF-8, commas, one line of column names.
+"""Records from a file, CSV or Parquet, as a study describes them.
 
-Whatever is wrong is said with column and line, and never with a cell's content or with how many records there are, for
-errors end in logs. Column names of the file are shown only where they are nearly a name of the study, since the first
-line of a file without headings is a record.
+Whatever is wrong is said with the column and the place of the record, and never with a cell's content or with how many
+records there are, for errors end in logs.
 """
 
-import csv
-import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.data.tables import TextTable, read_table
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
 __all__ = ["load_csv", "load_grouped", "load_records"]
-
-
-@dataclass(frozen=True, repr=False)
-class _Table:
-    columns: dict[str, Sequence[str]]
-    lines: Sequence[int]
-    source: str
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -35,7 +24,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     Parameters
     ----------
     path : path
-        A CSV file; columns beyond the study's are ignored, the order is free.
+        A CSV or Parquet file; columns beyond the study's are ignored, the order is free.
     study : Study
         Gives features, bounds, levels, label and the fewest records.
     need_label : bool
@@ -49,7 +38,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
         There are fewer records than the study's ``min_records``.
     """
     encoder = Encoder.from_study(study)
-    table = _read(path, (*encoder.columns, study.label.name))
+    table = read_table(path, (*encoder.columns, study.label.name))
     dataset = _dataset(table, study, encoder, both_classes=need_label)
     if need_label:
         _check_size(dataset, study, table.source)
@@ -64,8 +53,8 @@ def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
     BadInput
         The file cannot be used as it is.
     """
-    table = _read(path, encoder.columns)
-    return encoder.encode(table.columns, lines=table.lines, source=table.source)
+    table = read_table(path, encoder.columns)
+    return encoder.encode(table.columns, at=table.at)
 
 
 def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
@@ -84,13 +73,13 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
         A group has fewer records than the study's ``min_records``.
     """
     encoder = Encoder.from_study(study)
-    table = _read(path, (*encoder.columns, study.label.name, column))
+    table = read_table(path, (*encoder.columns, study.label.name, column))
     groups: dict[str, list[int]] = {}
     for row, value in enumerate(table.columns[column]):
         groups.setdefault(value, []).append(row)
     if "" in groups:
-        raise BadInput(f"{table.source}, line {table.lines[groups[''][0]]}: column {column!r} is empty")
-    X = encoder.encode(table.columns, lines=table.lines, source=table.source)
+        raise BadInput(f"{table.at(groups[''][0])}: column {column!r} is empty")
+    X = encoder.encode(table.columns, at=table.at)
     y = _labels(table, study, both_classes=True)
     datasets = {}
     for value, rows in groups.items():
@@ -103,8 +92,8 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     return datasets
 
 
-def _dataset(table: _Table, study: Study, encoder: Encoder, *, both_classes: bool) -> Dataset:
-    X = encoder.encode(table.columns, lines=table.lines, source=table.source)
+def _dataset(table: TextTable, study: Study, encoder: Encoder, *, both_classes: bool) -> Dataset:
+    X = encoder.encode(table.columns, at=table.at)
     return Dataset(X, _labels(table, study, both_classes=both_classes), study.classes)
 
 
@@ -119,10 +108,10 @@ def _check_size(dataset: Dataset, study: Study, source: str) -> None:
         raise BadInput(f"{source} has more records than a study of {study.K} parties can count, {study.max_records}")
 
 
-def _labels(table: _Table, study: Study, *, both_classes: bool) -> NDArray[np.float64]:
+def _labels(table: TextTable, study: Study, *, both_classes: bool) -> NDArray[np.float64]:
     name, cells = study.label.name, table.columns[study.label.name]
     if "" in cells:
-        raise BadInput(f"{table.source}, line {table.lines[cells.index('')]}: the label {name!r} is empty")
+        raise BadInput(f"{table.at(cells.index(''))}: the label {name!r} is empty")
     if study.label.classes is not None:
         return _class_numbers(table, name, study.label.classes)
     positive, values = study.label.positive, set(cells)
@@ -138,12 +127,12 @@ def _labels(table: _Table, study: Study, *, both_classes: bool) -> NDArray[np.fl
     return np.where(np.fromiter((cell == positive for cell in cells), dtype=bool, count=len(cells)), 1.0, -1.0)
 
 
-def _class_numbers(table: _Table, name: str, classes: Sequence[str]) -> NDArray[np.float64]:
+def _class_numbers(table: TextTable, name: str, classes: Sequence[str]) -> NDArray[np.float64]:
     number = {label: float(i) for i, label in enumerate(classes)}
-    for cell, line in zip(cells := table.columns[name], table.lines, strict=True):
+    for row, cell in enumerate(cells := table.columns[name]):
         if cell not in number:
             raise BadInput(
-                f"{table.source}, line {line}: the label {name!r} is none of the study's classes",
+                f"{table.at(row)}: the label {name!r} is none of the study's classes",
                 f"the classes are {', '.join(map(repr, classes))}; blanks and capitals count",
             )
     return np.fromiter((number[cell] for cell in cells), dtype=np.float64, count=len(cells))
@@ -158,60 +147,3 @@ def _one_class(source: str, study: Study) -> BadInput:
         if known is None
         else f"a classifier is learned from records of two classes or more, {which}",
     )
-
-
-def _read(path: Path | str, wanted: Sequence[str]) -> _Table:
-    path = Path(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _parse(file, wanted, path.name)
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}") from error
-    except UnicodeDecodeError:
-        raise BadInput(f"{path.name} is not UTF-8 text", "save the table as CSV in UTF-8") from None
-    except OSError as error:
-        raise BadInput(f"{path.name} cannot be read: {error.strerror}") from error
-
-
-def _parse(file: TextIO, wanted: Sequence[str], source: str) -> _Table:
-    reader = csv.reader(file, strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    header: list[str] | None = None
-    picks: dict[str, int] = {}
-    try:
-        for row in reader:
-            if header is None:
-                header = row
-                picks = _find(header, wanted, source)
-            elif row:  # a blank line is no record
-                if len(row) != len(header):
-                    raise BadInput(
-                        f"{source}, line {reader.line_num}: {len(row)} columns, but {len(header)} in the first line",
-                        "each record has one cell for each column; quote cells that hold a comma",
-                    )
-                rows.append(row)
-                lines.append(reader.line_num)
-    except csv.Error:
-        raise BadInput(f"{source}, line {reader.line_num}: this is not CSV; a quote may be open") from None
-    if header is None:
-        raise BadInput(f"{source} is empty", "the first line names the columns, each further line is a record")
-    if not rows:
-        raise BadInput(f"{source} has column names and no records")
-    cells = list(zip(*rows, strict=True))
-    return _Table({name: cells[i] for name, i in picks.items()}, lines, source)
-
-
-def _find(header: Sequence[str], wanted: Iterable[str], source: str) -> dict[str, int]:
-    picks: dict[str, int] = {}
-    for name in wanted:
-        if name not in header:
-            near = difflib.get_close_matches(name, header, n=1, cutoff=0.75)
-            hint = f"did you mean the column {near[0]!r}?" if near else "the first line of the file names the columns"
-            if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-                hint = "columns are separated by commas, not by semicolons or tabs"
-            raise BadInput(f"{source} has no column {name!r}", hint)
-        if header.count(name) > 1:
-            raise BadInput(f"{source} has the column {name!r} twice", "rename or remove one of them")
-        picks[name] = header.index(name)
-    return picks

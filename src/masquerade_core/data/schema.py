@@ -6,7 +6,7 @@ every record is clipped, x / max(1, ||x||_2): all sensitivity bounds need ||x||_
 centred, scaled or binned by what the data hold, for that would be a release of its own that no theorem accounts for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -79,6 +79,10 @@ class Dataset:
         return "<Dataset: secret>"
 
 
+def _in_memory(row: int) -> str:
+    return f"the data, record {row + 1}"
+
+
 @dataclass(frozen=True)
 class Encoder:
     """How a record becomes a vector; it follows from the study and travels with the model.
@@ -139,7 +143,7 @@ class Encoder:
         return cls(features, intercept)
 
     def encode(
-        self, columns: Mapping[str, Sequence[str]], *, lines: Sequence[int] | None = None, source: str = "the data"
+        self, columns: Mapping[str, Sequence[str]], *, at: Callable[[int], str] = _in_memory
     ) -> NDArray[np.float64]:
         """Encode and clip records.
 
@@ -147,10 +151,8 @@ class Encoder:
         ----------
         columns : mapping of str to sequence of str
             The cells of each feature's column; others are ignored. All have one length n.
-        lines : sequence of int
-            Where each record stands in its file; by default below one line of headings.
-        source : str
-            Names the file in errors.
+        at : callable
+            Names a record's place in errors, from its number among the cells, which counts from 0.
 
         Returns
         -------
@@ -160,12 +162,11 @@ class Encoder:
         Raises
         ------
         BadInput
-            A cell is no number, outside its public bounds or no public level; the column and the line are named, and
+            A cell is no number, outside its public bounds or no public level; the column and the place are named, and
             the cell is never shown.
         """
         n = len(columns[self.features[0].name])
-        where = lines if lines is not None else range(2, n + 2)
-        blocks = [_encode_column(f, columns[f.name], where, source) for f in self.features]
+        blocks = [_encode_column(f, columns[f.name], at) for f in self.features]
         if self.intercept:
             blocks.append(np.ones((n, 1)))
         X = np.hstack(blocks)
@@ -173,24 +174,22 @@ class Encoder:
         return X
 
 
-def _encode_column(f: Feature, cells: Sequence[str], lines: Sequence[int], source: str) -> NDArray[np.float64]:
+def _encode_column(f: Feature, cells: Sequence[str], at: Callable[[int], str]) -> NDArray[np.float64]:
     if f.levels is not None:
         index = {level: i for i, level in enumerate(f.levels)}
-        try:
-            places = np.fromiter((index[cell] for cell in cells), dtype=np.intp, count=len(cells))
-        except KeyError:
-            line = next(line for cell, line in zip(cells, lines, strict=True) if cell not in index)
+        places = np.fromiter((index.get(cell, -1) for cell in cells), dtype=np.intp, count=len(cells))
+        if (unknown := places < 0).any():
             raise BadInput(
-                f"{source}, line {line}: column {f.name!r} has a value that is none of the study's levels",
+                f"{at(int(unknown.argmax()))}: column {f.name!r} has a value that is none of the study's levels",
                 f"the levels are {', '.join(map(repr, f.levels))}; blanks and capitals count",
-            ) from None
+            )
         return _one_hot(places, len(f.levels))
-    values = _numbers(f.name, cells, lines, source)
+    values = _numbers(f.name, cells, at)
     if f.min is not None and f.max is not None:
         outside = (values < f.min) | (values > f.max)
         if outside.any():
             raise BadInput(
-                f"{source}, line {lines[int(outside.argmax())]}: column {f.name!r} has a value outside its public "
+                f"{at(int(outside.argmax()))}: column {f.name!r} has a value outside its public "
                 f"bounds, {f.min:.17g} to {f.max:.17g}",
                 "correct the value or leave the record out; nothing is clamped in silence",
             )
@@ -207,17 +206,17 @@ def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
     return block
 
 
-def _numbers(name: str, cells: Sequence[str], lines: Sequence[int], source: str) -> NDArray[np.float64]:
+def _numbers(name: str, cells: Sequence[str], at: Callable[[int], str]) -> NDArray[np.float64]:
     try:
         values = np.fromiter((float(cell) for cell in cells), dtype=np.float64, count=len(cells))
         if np.isfinite(values).all() and not any("_" in cell for cell in cells):
             return values
     except ValueError:
         pass
-    line, reason = next((line, r) for cell, line in zip(cells, lines, strict=True) if (r := _why_no_number(cell)))
+    row, reason = next((row, r) for row, cell in enumerate(cells) if (r := _why_no_number(cell)))
     # Raised outside the handler: the original error shows the cell, and must not become this one's context.
     raise BadInput(
-        f"{source}, line {line}: column {name!r} {reason}",
+        f"{at(row)}: column {name!r} {reason}",
         "every record needs a finite number there, with a decimal point; leave incomplete records out",
     )
 
