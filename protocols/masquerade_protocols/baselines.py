@@ -25,6 +25,7 @@ from masquerade_core.privacy.objective import compute_slack, noise_sigma
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study, as_fraction, check_section
 from masquerade_protocols import central_dp
+from masquerade_protocols.weighted_dp import DESCENT_SECTION
 
 __all__ = [
     "BASELINES",
@@ -247,7 +248,14 @@ BASELINES: dict[str, Baseline] = {
     b.name: b
     for b in (
         Baseline("gop", "Rajkumar and Agarwal 2012, Algorithm 4", _gop, GopParameters, _check_gop),
-        Baseline("central-dp", "Kang, Liu and Wang, Theorem 1", _central, central_dp.Parameters, central_dp.check),
+        Baseline(
+            "central-dp",
+            "Kang, Liu and Wang, Theorem 1",
+            _central,
+            central_dp.Parameters,
+            central_dp.check,
+            DESCENT_SECTION,
+        ),
         Baseline("pooled", "all: one classifier for everybody's records", _pooled, PooledParameters, _minimiser),
         Baseline("individual", "all: a classifier for each party's", _individual, IndividualParameters, _minimiser),
         Baseline("batch", "Hamm, Cao and Belkin 2016, section 6: pooled", _pooled, PooledParameters, _minimiser),

@@ -46,6 +46,7 @@ from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.secure_sum import add_up, learn_key, set_up
 
 __all__ = [
+    "DESCENT_SECTION",
     "FRACTION_BITS",
     "DescentParameters",
     "Parameters",
@@ -65,6 +66,15 @@ _RECORDS_BITS = 32  # of a party's n_j
 _WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 _NORMALS = 1 << 16  # drawn at a time
 _DIVERGES = 2.0  # eta times the largest curvature
+
+DESCENT_SECTION = """\
+# How many steps, and how long they are.
+rounds = 1000
+learning_rate = 0.5
+# The noise's variance is proportional to c. The paper leaves c open; its own proof needs 16 or more.
+c = 16.0
+"""
+"""The ``[protocol]`` section of a new study, where somebody descends by noisy steps."""
 
 _Array = NDArray[np.float64]
 

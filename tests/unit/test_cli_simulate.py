@@ -166,6 +166,10 @@ def test_file(tmp_path: Path) -> Path:
 
 def _named(shell: Shell, tmp_path: Path, name: str) -> Path:
     rounds: dict[str, Any] = {"rounds": 12} if name in {"psgd", "noisy-gradient", "decaying-budget"} else {}
+    if name in {"vote", "soft"}:
+        rounds["auxiliary"] = write_csv(tmp_path / "auxiliary.csv", records(50, 11))
+    if name == "weighted-dp":
+        rounds["rounds"] = 12
     return small_study(shell, tmp_path / f"{name}.toml", protocol=name, **rounds)
 
 

@@ -94,15 +94,8 @@ WEIGHTED_DP = Protocol(
     party=weighted_dp.party,
     charlie=weighted_dp.charlie,
     parameters=weighted_dp.Parameters,
-    section=(
-        "# How many steps each party takes by itself, and how long they are.\n"
-        "rounds = 1000\n"
-        "learning_rate = 0.5\n"
-        "# The noise's variance is proportional to c. The paper leaves c open; its own proof needs 16 or more.\n"
-        "c = 16.0\n"
-        '# Or "uniform": every party\'s classifier counts the same.\n'
-        'weights = "sizes"\n'
-    ),
+    section=weighted_dp.DESCENT_SECTION
+    + '# Or "uniform": every party\'s classifier counts the same.\nweights = "sizes"\n',
     stages=("keys", "training", "sum"),
     check=weighted_dp.check,
     statement=_statement,
