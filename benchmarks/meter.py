@@ -7,8 +7,8 @@ counts for exactly one (participant, step), the innermost; the sum is all that t
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from masquerade_core.rng import Rng
@@ -19,6 +19,8 @@ from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Message, Whisper
 
 __all__ = [
+    "ARITHMETIC",
+    "BOXES",
     "COUNTED",
     "EXCLUDED",
     "GRADIENTS",
@@ -37,7 +39,7 @@ M = TypeVar("M", bound=Message)
 
 EXCLUDED = "excluded: key generation, training"
 GRADIENTS = "gradients"
-"""What a party computes from its own records, and would without any protocol: shown, and not counted."""
+"""What a party computes from its own records, and would without any protocol: counted, and shown apart."""
 ROLE, BOXES, FRAMES, TABLE = "role arithmetic", "codec and boxes", "frames, signatures", "queues, journal"
 STEPS = (
     "noise sampling",
@@ -54,9 +56,10 @@ STEPS = (
     GRADIENTS,
     EXCLUDED,
 )
-COUNTED = tuple(step for step in STEPS if step not in (GRADIENTS, EXCLUDED))
+COUNTED = tuple(step for step in STEPS if step != EXCLUDED)
 MESSAGE_STEPS = (BOXES, FRAMES, TABLE)
 """Message handling; everything else that counts is arithmetic."""
+ARITHMETIC = tuple(step for step in COUNTED if step not in MESSAGE_STEPS)
 
 _BY_LABEL = {
     "classifier": EXCLUDED,
@@ -119,16 +122,19 @@ class Meter:
             self.seconds[self._open[-1]] += now - self._since
         self._since = now
 
-    @contextmanager
-    def under(self, participant: str, step: str) -> Iterator[None]:
+    def under(self, participant: str, step: str) -> AbstractContextManager[None]:
         """Charge what happens inside to this key, but for what is charged further inside."""
+        return _Under(self, (participant, step))
+
+    def enter(self, key: tuple[str, str]) -> None:
+        """Charge to ``key`` from here on."""
         self._charge()
-        self._open.append((participant, step))
-        try:
-            yield
-        finally:
-            self._charge()
-            self._open.pop()
+        self._open.append(key)
+
+    def leave(self) -> None:
+        """Charge to what was charged before."""
+        self._charge()
+        self._open.pop()
 
     def mark(self, participant: str, stage: str) -> None:
         """Note that a participant begins a stage."""
@@ -147,6 +153,21 @@ class Meter:
     def total_before(self, stage: str, participants: Collection[str], steps: Collection[str] = COUNTED) -> float:
         """Return the part of :meth:`total` that had been spent when each of these participants began a stage."""
         return sum(self.before[who, stage].get(step, 0.0) for who in participants for step in steps)
+
+
+class _Under(AbstractContextManager[None]):
+    """Lighter than a generator: what the meter itself takes is charged to those who are metered."""
+
+    __slots__ = ("_key", "_meter")
+
+    def __init__(self, meter: Meter, key: tuple[str, str]) -> None:
+        self._meter, self._key = meter, key
+
+    def __enter__(self) -> None:
+        self._meter.enter(self._key)
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.leave()
 
 
 class MeteredRole(Coroutine[Effect, Any, Any]):

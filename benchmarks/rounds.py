@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks import naive, wall
+from benchmarks.alone import charlie_alone
 from benchmarks.measure import COORDINATES, KEY_BITS, Bench, message_sizes
-from benchmarks.meter import BOXES, COUNTED, FRAMES, GRADIENTS, STEPS, TABLE, MeteredTable, ordinary
+from benchmarks.meter import ARITHMETIC, BOXES, FRAMES, GRADIENTS, STEPS, TABLE, MeteredTable, ordinary
 from benchmarks.sums import (
     Ring,
     gradient_layout,
     gradient_study,
     new_key,
-    run_charlie_again,
     run_descent,
     run_ring,
     some_vector,
@@ -28,8 +28,7 @@ GROWTH_D = (10, 30, 100, 300, 1000, 3000, 10_000)  # at K = 5
 _D_FOR_K = 50
 _WALL_ROUNDS = 40  # of a sample
 _FEW, _MANY = 10, 1000
-
-ARITHMETIC = tuple(step for step in COUNTED if step not in (BOXES, FRAMES, TABLE))
+_PROCESSES = 5  # in which Charlie is alone, by turns
 
 Progress = Callable[[str], None]
 
@@ -55,9 +54,12 @@ def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
         progress(f"sample {number} of {samples}: {ROUNDS} rounds of gradient descent")
         table, e = bench.yardstick.around(lambda: run_descent(study))
         _add_rounds(bench, table, study, e)
-        alone, e = bench.yardstick.around(lambda: run_charlie_again(study, table))  # noqa: B023  called at once
-        online = alone.total(steps=ARITHMETIC) - alone.total_before("rounds", [CHARLIE], ARITHMETIC)
-        bench.add("round charlie arithmetic", online / ROUNDS / e)
+        progress(f"sample {number} of {samples}: Charlie alone, in {_PROCESSES} fresh processes")
+        for _ in range(_PROCESSES):
+            alone = charlie_alone(study, table)
+            bench.add("round charlie arithmetic", alone.arithmetic / ROUNDS)
+            bench.add("round charlie arithmetic, set-up alone", alone.set_up / ROUNDS)
+            bench.add("round charlie codec and boxes, alone", alone.codec / ROUNDS)
         if number < samples or samples == 1:
             progress(f"sample {number} of {samples}: one sum with phe as it comes")
             _add_naive(bench, study, keys)
@@ -79,8 +81,11 @@ def _add_rounds(bench: Bench, table: MeteredTable, study: Study, e: float) -> No
         bench.add(f"round {role} online", (total - offline) / each)
         for step in STEPS:
             bench.steps_of_round.setdefault((role, step), []).append(meter.total(names, (step,)) / each)
-    bench.add("round party gradients", meter.total(others, (GRADIENTS,)) / len(others) / unit)
-    bench.add("round charlie arithmetic, set-up and others' traces", meter.total([CHARLIE], ARITHMETIC) / unit)
+        gradients = meter.total(names, (GRADIENTS,))
+        if gradients:
+            bench.add(f"round {role} gradients", gradients / each)
+            bench.add(f"round {role} without gradients", (total - gradients) / each)
+    bench.add("round charlie arithmetic, at the shared table", meter.total([CHARLIE], ARITHMETIC) / unit)
     bench.add("round charlie frames", meter.total([CHARLIE], (FRAMES,)) / unit)
     bench.add("round charlie codec", meter.total([CHARLIE], (BOXES, TABLE)) / unit)
 

@@ -13,7 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks.measure import COORDINATES, KEY_BITS
-from benchmarks.meter import Meter, MeteredRole, MeteredSeat, MeteredTable, ordinary
+from benchmarks.meter import MeteredSeat, MeteredTable, ordinary
 from masquerade_core.crypto.boxes import BoxKey
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey, draw_primes
@@ -22,7 +22,6 @@ from masquerade_core.privacy.mechanisms import l2_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_core.table import replay
 from masquerade_protocols import psgd
 from masquerade_protocols.secure_sum import Adder, add_up, learn_key, set_up
 
@@ -34,7 +33,6 @@ __all__ = [
     "gradient_study",
     "multiplying",
     "new_key",
-    "run_charlie_again",
     "run_descent",
     "run_ring",
     "some_vector",
@@ -106,17 +104,6 @@ def run_descent(study: Study) -> MeteredTable:
     with threadpool_limits(1):  # the threads of numpy's BLAS spin on for a while after a product
         table.run({**roles, CHARLIE: psgd.charlie(table.seat(CHARLIE), study)})
     return table
-
-
-def run_charlie_again(study: Study, table: MeteredTable) -> Meter:
-    """Run Charlie's role once more from what he received, alone, as on a machine of his own."""
-    meter = Meter()
-    with threadpool_limits(1):
-        replay(
-            MeteredRole(psgd.charlie(table.seat(CHARLIE, meter), study), meter, CHARLIE),
-            table.journal(CHARLIE),
-        )
-    return meter
 
 
 # --- Nothing but sums -----------------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from benchmarks import naive, wall
+from benchmarks.alone import charlie_alone
 from benchmarks.measure import Bench, make_data, make_study, run_metered
 from benchmarks.meter import EXCLUDED, MESSAGE_STEPS, Meter, MeteredTable, step_of
 from benchmarks.plot import plot_growth
 from benchmarks.report import GATES
 from benchmarks.rounds import Point
-from benchmarks.sums import Ring, gradient_layout, gradient_study, new_key, run_ring
+from benchmarks.sums import Ring, gradient_layout, gradient_study, new_key, run_descent, run_ring
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
@@ -182,7 +183,8 @@ def test_what_came_before_a_stage_is_told_from_what_came_in_it() -> None:
     with meter.under("p0", "gradients"):
         clock.now += 100
     assert meter.total_before("after 1", ["p0"]) == 1
-    assert meter.total_before("after 10", ["p0"]) == meter.total(["p0"]) == 11
+    assert meter.total_before("after 10", ["p0"]) == 11
+    assert meter.total(["p0"]) == 111  # gradients count
     assert meter.total(["p0"], ["gradients"]) == 100
 
 
@@ -215,3 +217,22 @@ def test_the_curves_of_growth_are_drawn(tmp_path: Path) -> None:
     bench.by_parties, bench.by_length = [Point(5, 50, 2, ring), Point(50, 50, 2, ring)], [Point(5, 10, 1, ring)]
     plot_growth(bench, tmp_path / "growth.svg")
     assert "parties K (d = 50)" in (tmp_path / "growth.svg").read_text()
+
+
+# --- Charlie alone --------------------------------------------------------------------------------------------------
+
+
+def test_charlies_whole_role_is_played_in_a_process_of_its_own() -> None:
+    study = gradient_study(2, 3, 4, bits=2048)
+    table = run_descent(study)
+    alone = charlie_alone(study, table)
+    assert alone.arithmetic > alone.set_up > 0.05  # one test of primality alone takes more
+    assert alone.codec > 0
+
+
+def test_a_role_that_differs_from_the_run_is_no_measurement() -> None:
+    study = gradient_study(2, 3, 4, bits=2048)
+    table = run_descent(study)
+    shorter = gradient_study(2, 3, 3, bits=2048)
+    with pytest.raises(AssertionError, match="replay"):
+        charlie_alone(shorter, table)

@@ -1,0 +1,93 @@
+"""Charlie's whole role once more, alone in a fresh process, as he is deployed.
+
+``python -m benchmarks.alone`` reads what he was answered in a run, from standard input, and plays his role from its
+first step to its last: key check, layout, sigma*, descent and all rounds. Imports and the study's file come before;
+every cache is cold. E is taken right after, in the same process.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from statistics import median
+
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
+
+from benchmarks.measure import KEY_BITS, Yardstick
+from benchmarks.meter import ARITHMETIC, BOXES, Meter, MeteredRole, MeteredSeat, MeteredTable
+from masquerade_core.seat import Once
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Entry, replay
+from masquerade_protocols import psgd
+
+__all__ = ["Alone", "charlie_alone"]
+
+_PATIENCE = 240.0  # seconds
+
+
+@dataclass(frozen=True)
+class Alone:
+    """CPU time of Charlie's role in a process of its own, in E.
+
+    Attributes
+    ----------
+    arithmetic : float
+        Of the whole role, set-up included; without codec, boxes and signatures.
+    set_up : float
+        The part of it that was spent before the first round.
+    codec : float
+        Codec and boxes.
+    """
+
+    arithmetic: float
+    set_up: float
+    codec: float
+
+
+def charlie_alone(study: Study, table: MeteredTable) -> Alone:
+    """Replay Charlie's role in a fresh process.
+
+    Raises
+    ------
+    LocalProtocolError
+        He would ask for or send other bytes than in the run; the process ends with it.
+    """
+    # A computation cannot be pickled, and a replay takes its result from the journal.
+    journal = [
+        Entry(Once(entry.effect.label, _never), entry.answer) if isinstance(entry.effect, Once) else entry
+        for entry in table.journal(CHARLIE)
+    ]
+    data = pickle.dumps((study.to_toml(), table.names, table.run_id, journal))
+    command = [sys.executable, "-m", "benchmarks.alone"]
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run(  # noqa: S603  our own module
+        command, input=data, capture_output=True, timeout=_PATIENCE, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, f"Charlie's replay failed: {done.stderr.decode()}"
+    return Alone(**json.loads(done.stdout))
+
+
+def _never(_rng: object) -> None:
+    raise AssertionError("a replay draws nothing anew")
+
+
+def _play(data: bytes) -> Alone:
+    toml, names, run, journal = pickle.loads(data)  # noqa: S301  from the benchmark that started this process
+    study, meter = Study.parse(toml, in_memory=True), Meter()
+    seat = MeteredSeat(CHARLIE, names, run)
+    seat.meter = meter
+    with threadpool_limits(1):
+        replay(MeteredRole(psgd.charlie(seat, study), meter, CHARLIE), journal)
+    e = median(Yardstick(KEY_BITS).take(10))
+    return Alone(
+        arithmetic=meter.total(steps=ARITHMETIC) / e,
+        set_up=meter.total_before("rounds", [CHARLIE], ARITHMETIC) / e,
+        codec=meter.total(steps=(BOXES,)) / e,
+    )
+
+
+if __name__ == "__main__":
+    alone = _play(sys.stdin.buffer.read())
+    print(json.dumps(alone.__dict__))
