@@ -243,6 +243,14 @@ def test_average_is_the_mean_of_the_parties_classifiers_under_noise_of_the_publi
     assert stats.kstest((eta / norms[:, None]).ravel(), _of_a_direction(size)).pvalue > 1e-6
 
 
+def test_with_hardly_any_noise_average_is_the_mean_and_nothing_else() -> None:
+    study = study_of("average", epsilon=1e9)
+    records, _ = simulated(4)
+    data = _deal(records, study)
+    mean = np.mean([fit(data[name].X, data[name].y, 0.1) for name in study.names], axis=0)
+    np.testing.assert_allclose(_one(baseline_of(study).run(study, data, SystemRng())), mean, atol=1e-6)
+
+
 def _of_a_direction(size: int) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """The distribution of one coordinate u of a uniform direction: (1 + u)/2 is Beta((size - 1)/2, (size - 1)/2)."""
     law = stats.beta((size - 1) / 2, (size - 1) / 2)
