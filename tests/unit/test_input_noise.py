@@ -134,7 +134,8 @@ def test_a_partys_classifier_is_the_descent_on_what_was_drawn(once: bool, monkey
         planted: _Array = rows + [[next(counter) % 5 - 2 for _ in range(3)] for _ in rows]
         return planted
 
-    w, kept = starts[0], noisy(data.X) if once else None
+    w = starts[0]
+    kept = noisy(data.X) if once else None
     for batch in orders:
         X = noisy(data.X[batch]) if kept is None else kept[batch]
         w = _by_hand(w, X, data.y[batch], [range(len(batch))], 0.05, "logistic", 0.1)
@@ -158,8 +159,9 @@ def test_every_order_is_as_likely_as_any_other() -> None:
 
 
 def _noise(law: Any, alpha: str, n: int, d: int) -> _Array:
-    x = np.full((1, d), 0.5 / math.sqrt(d))
-    return learning.perturb(_rng(law), np.repeat(x, n, axis=0), Fraction(alpha), law) - x
+    X: _Array = np.full((n, d), 0.5 / math.sqrt(d))
+    noise: _Array = learning.perturb(_rng(law), X, Fraction(alpha), law) - X
+    return noise
 
 
 def test_gaussian_noise_has_variance_one_over_alpha_squared_and_no_other() -> None:
@@ -420,6 +422,7 @@ def test_randomised_labels_add_their_epsilon_and_accesses_count_unless_copies_ar
     kept = _statement(f'alpha = 0.1\nnoise = "l2"\n{labels}')[0]
     fresh = _statement(f'alpha = 0.1\nnoise = "l2"\nonce = false\n{labels}')[0]
     assert (kept.epsilon, fresh.epsilon) == (pytest.approx(0.35), pytest.approx(1.25))
+    assert input_noise.cost(_study(section=f'alpha = 0.1\nnoise = "l2"\n{labels}')) == (kept.epsilon, kept.delta)
     assert kept.neighbours == "replace one record, all sizes fixed"
     assert "wish is not proved" in fresh.text
     assert fresh.holds_at == "no alpha: the labels alone cost more than the study's epsilon"
