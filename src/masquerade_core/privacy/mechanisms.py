@@ -49,6 +49,7 @@ _LARGEST_BOUND = 2**200  # the tail of a Gaussian of the largest sd is far below
 _SMALLEST_FLOAT = 1e-300
 _UNIFORM_BITS = 384
 _PRECISION = 448
+_BOUND_PRECISION = 256  # a bound has at most 200 bits
 _CHUNK = 512
 
 
@@ -303,7 +304,7 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
     / (sqrt(2) scale sigma)) <= 2^-bits.
     """
     spread = _spread(sigma, size, scale)
-    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
+    with gmpy2.context(gmpy2.get_context(), precision=_BOUND_PRECISION):
         limit = gmpy2.mpfr(1) / (size << bits)
         unit = gmpy2.sqrt(gmpy2.mpfr(2)) * spread
 
@@ -336,7 +337,7 @@ def l2_tail_bound(beta: Fraction, d: int, scale: Fraction, bits: int = TAIL_BITS
     """
     _check_positive(beta)
     _check_positive(scale)
-    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
+    with gmpy2.context(gmpy2.get_context(), precision=_BOUND_PRECISION):
         limit = gmpy2.mpfr(1) / (1 << bits)
         guess = int(gammainccinv(d, float(limit))) if limit > _SMALLEST_FLOAT else d + bits
         high = smallest(lambda x: bool(_gamma_tail(d, x) <= limit), guess, least=1, most=64 * (d + bits))
