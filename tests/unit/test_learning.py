@@ -115,3 +115,34 @@ def test_a_score_of_zero_is_the_negative_class() -> None:
     w = np.array([1.0, 0.0])
     np.testing.assert_array_equal(predict_labels(X, w), [-1, 1, -1])
     assert error_rate(X, np.array([1.0, 1.0, -1.0]), w) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("Lambda", [1.0, 0.01, 1e-4])
+def test_with_weights_it_is_scikit_learn_s_with_sample_weight(Lambda: float) -> None:
+    X, y = _data("noisy", 300, 6, seed=4)
+    weights = np.random.default_rng(5).random(300) ** 3
+    weights[:40] = 0.0
+    weights *= 300 / weights.sum()
+    w = fit(X, y, Lambda, weights=weights)
+    oracle = LogisticRegression(C=1 / (300 * Lambda), fit_intercept=False, tol=1e-12, solver="newton-cholesky")
+    oracle.fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(w, oracle.coef_[0], rtol=0, atol=1e-6)
+    assert gradient_norm(w, X, y, Lambda, weights=weights) <= TOLERANCE < gradient_norm(w, X, y, Lambda)
+    assert np.linalg.norm(w - fit(X, y, Lambda)) > 1e-3
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
+def test_a_weight_of_two_is_a_record_twice(loss: str) -> None:
+    X, y = _data("noisy", 50, 3, seed=6)
+    twice = fit(np.vstack([X, X[:10]]), np.concatenate([y, y[:10]]), 0.1, loss)
+    weights = np.where(np.arange(50) < 10, 2.0, 1.0) * 50 / 60
+    np.testing.assert_allclose(fit(X, y, 0.1, loss, weights=weights), twice, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "weights", [np.ones(49), np.ones((50, 1)), np.full(50, 1.1), np.r_[-1.0, 3.0, np.ones(48)], np.full(50, np.nan)]
+)
+def test_weights_that_are_none_are_a_bug(weights: _Array) -> None:
+    X, y = _data("noisy", 50, 3, seed=6)
+    with pytest.raises(LocalProtocolError, match="the weights"):
+        fit(X, y, 0.1, weights=weights)

@@ -1,0 +1,262 @@
+"""Local classifiers: named safely, trained on a copy, seeded by the party, checked before anything is sent."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.learning import erm
+from masquerade_core.learning.classifiers import SHORT_NAMES, Linear, cast_votes, classifier_of, named
+from masquerade_core.rng import SimulationRng
+from tests.vote_helpers import Fixed, unit_rows, vote_data, vote_study
+
+X_AUX = unit_rows(20, 4, 5)
+BINARY = vote_data(vote_study(K=2))["p0"]
+FOUR = vote_data(vote_study(K=2, classes=4), n=60)["p0"]
+
+
+def _rng(seed: int = 1) -> SimulationRng:
+    return SimulationRng(seed)
+
+
+# --- Names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("short", SHORT_NAMES)
+def test_short_names_are_scikit_learn_s(short: str) -> None:
+    assert type(named(short)).__name__ == SHORT_NAMES[short]
+
+
+def test_a_name_comes_with_literal_settings() -> None:
+    forest: Any = named(" RandomForestClassifier(n_estimators=50, max_depth=None, criterion='entropy') ")
+    assert (forest.n_estimators, forest.max_depth, forest.criterion) == (50, None, "entropy")
+    machine: Any = named("svm(C=2.0, class_weight={-1: 1.0, 1: 2.5})")
+    assert (machine.C, machine.class_weight) == (2.0, {-1: 1.0, 1: 2.5})
+    assert named("tree(max_depth=3)").max_depth == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("RandomForestClasifier", "no classifier 'RandomForestClasifier'", "did you mean 'RandomForestClassifier'?"),
+        ("LinearRegression", "no classifier 'LinearRegression'", "LogisticRegression"),
+        ("zzzzzz", "no classifier 'zzzzzz'", "write, for example, tree"),
+        ("tree(max_deph=3)", "DecisionTreeClassifier has no setting 'max_deph'", "did you mean 'max_depth'?"),
+        ("tree(qqqqqq=3)", "has no setting 'qqqqqq'", "its settings are ccp_alpha, "),
+        ("forest(random_state=1)", "random_state cannot be set", "leave the setting out"),
+        (
+            "forest(n_estimators='many')",
+            "RandomForestClassifier cannot be made: The 'n_estimators' parameter",
+            "correct",
+        ),
+        ("forest(n_estimators=0)", "RandomForestClassifier cannot be made", "correct"),
+        ("StackingClassifier", "StackingClassifier cannot be made", "correct"),
+    ],
+)
+def test_what_scikit_learn_does_not_have_is_refused(text: str, message: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        named(text)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tree(",
+        "__import__('os').system('true')",
+        "tree(max_depth=__import__('os'))",
+        "tree(max_depth=[1 for _ in 'a'])",
+        "tree(3)",
+        "tree(**{'max_depth': 3})",
+        "tree(**settings)",
+        "tree()()",
+        "sklearn.tree.DecisionTreeClassifier()",
+        "tree\nforest",
+        "lambda: 1",
+        "tree(max_depth=" + "9" * 600 + ")",
+        "(" * 240 + "tree" + ")" * 240,
+        "tree(class_weight={[]: 1})",
+        "a\0b",
+    ],
+)
+def test_a_name_is_a_name_and_nothing_is_evaluated(text: str) -> None:
+    with pytest.raises(BadInput, match="a classifier is a name, with settings"):
+        named(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (object(), "the classifier object has no method fit"),
+        (StandardScaler(), "the classifier StandardScaler has no method predict"),
+        (SVC, "the classifier SVC is a class, not an object"),
+        (3, "the classifier int has no method fit"),
+    ],
+)
+def test_an_object_needs_fit_and_predict(given: object, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        classifier_of(given, Linear("logistic", 0.1, None))
+
+
+def test_the_default_is_the_program_s_own() -> None:
+    own = Linear("logistic", 0.1, None)
+    assert classifier_of(None, own) is own
+    assert isinstance(classifier_of("svm", own), SVC)
+
+
+# --- Votes -----------------------------------------------------------------------------------------
+
+
+def test_votes_are_the_predictions_of_the_classifier_alone() -> None:
+    for kind in (DecisionTreeClassifier(max_depth=2, random_state=0), SVC(), LogisticRegression()):
+        alone = kind.fit(BINARY.X, BINARY.y).predict(X_AUX)
+        assert cast_votes(kind, BINARY, X_AUX, _rng()) == tuple((alone > 0).astype(int))
+        alone = kind.fit(FOUR.X, FOUR.y).predict(X_AUX)
+        assert cast_votes(kind, FOUR, X_AUX, _rng()) == tuple(alone.astype(int))
+        assert len(set(alone)) > 1
+
+
+@pytest.mark.parametrize("data", [BINARY, FOUR])
+def test_the_own_classifier_votes_as_scikit_learn_s_exact_one(data: Dataset) -> None:
+    oracle = LogisticRegression(C=1 / (0.01 * len(data.y)), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    expected = oracle.fit(data.X, data.y).predict(X_AUX)
+    votes = cast_votes(Linear("logistic", 0.01, data.classes), data, X_AUX, _rng())
+    assert votes == tuple((np.maximum(expected, 0)).astype(int))
+
+
+def test_randomness_comes_from_the_partys_source_alone() -> None:
+    forest = named("forest(n_estimators=3)")
+    points = unit_rows(300, 4, 6)
+    by_seed = [cast_votes(forest, BINARY, points, _rng(seed)) for seed in (1, 1, 2, 3)]
+    assert by_seed[0] == by_seed[1]
+    assert len(set(by_seed)) == 3
+    pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(max_features=1, splitter="random"))
+    nested = [cast_votes(pipeline, BINARY, points, _rng(seed)) for seed in (1, 1, 2, 3)]
+    assert nested[0] == nested[1]
+    assert len(set(nested)) == 3
+
+
+def test_an_object_with_an_attribute_random_state_gets_one_too() -> None:
+    class Homemade(Fixed):
+        random_state = 0
+
+        def predict(self, X: Any) -> Any:
+            return np.where(np.random.default_rng(self.random_state).random(len(X)) < 0.5, -1, 1)
+
+    votes = [cast_votes(Homemade(None), BINARY, X_AUX, _rng(seed)) for seed in (1, 1, 2)]
+    assert votes[0] == votes[1] != votes[2]
+
+
+def test_the_given_object_is_left_untrained() -> None:
+    """One object may serve several parties, none of which may learn from another's records."""
+    tree = DecisionTreeClassifier()
+    homemade = Fixed([1] * 20)
+    for kind in (tree, homemade):
+        before = dict(vars(kind))
+        cast_votes(kind, BINARY, X_AUX, _rng())
+        assert vars(kind) == before
+
+
+def test_a_classifier_cannot_change_the_records() -> None:
+    class Scribbler(Fixed):
+        def fit(self, X: Any, y: Any) -> None:
+            X[:], y[:] = 0, 1
+
+        def predict(self, X: Any) -> Any:
+            X[:] = 0
+            return np.ones(len(X), dtype=int)
+
+    data, points = Dataset(BINARY.X.copy(), BINARY.y.copy()), X_AUX.copy()
+    cast_votes(Scribbler(None), data, points, _rng())
+    assert (data.X == BINARY.X).all()
+    assert (data.y == BINARY.y).all()
+    assert (points == X_AUX).all()
+
+
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_where_there_is_one_class_a_foreign_classifier_is_not_asked(label: float) -> None:
+    data = Dataset(BINARY.X, np.full(len(BINARY.y), label))
+    assert cast_votes(LogisticRegression(), data, X_AUX, _rng()) == (int(label > 0),) * 20
+    third = Dataset(FOUR.X, np.full(len(FOUR.y), 2.0), 4)
+    assert cast_votes(named("svm"), third, X_AUX, _rng()) == (2,) * 20
+    assert set(cast_votes(Linear("logistic", 0.1, 4), third, X_AUX, _rng())) <= {0, 1, 2, 3}
+
+
+GOOD = np.array([-1, 1] * 10)
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        (GOOD * 2, "the classifier Fixed voted for something that is no class of the study"),
+        (np.zeros(20), "no class of the study"),
+        (GOOD + 0.5, "no class of the study"),
+        (np.full(20, np.nan), "no class of the study"),
+        (np.array(["1"] * 20), "no class of the study"),
+        (np.array([None] * 20), "no class of the study"),
+        (np.array([True] * 20), "no class of the study"),
+        (GOOD[:-1], "did not give one vote for each of 20 auxiliary points"),
+        (GOOD[:, None], "did not give one vote for each"),
+        (1, "did not give one vote for each"),
+    ],
+)
+def test_votes_for_anything_else_are_refused(votes: Any, message: str) -> None:
+    assert cast_votes(Fixed(GOOD), BINARY, X_AUX, _rng()) == (0, 1) * 10
+    with pytest.raises(BadInput, match=message):
+        cast_votes(Fixed(votes), BINARY, X_AUX, _rng())
+
+
+@pytest.mark.parametrize("classes", [[-1, 0, 1], ["a", "b"], [0, 1, 2]])
+def test_a_classifier_of_other_classes_is_refused(classes: Any) -> None:
+    with pytest.raises(BadInput, match="the classifier Fixed knows classes that are not the study's"):
+        cast_votes(Fixed(GOOD, classes), BINARY, X_AUX, _rng())
+    assert cast_votes(Fixed(GOOD, [1, -1]), BINARY, X_AUX, _rng())
+    with pytest.raises(BadInput, match="not the study's") as caught:
+        cast_votes(Fixed(np.zeros(20), [0, 4]), FOUR, X_AUX, _rng())
+    assert "0, 1, 2, 3" in caught.value.hint
+
+
+@pytest.mark.parametrize("method", ["fit", "predict"])
+def test_an_exception_is_told_by_its_type_and_never_by_its_text(method: str) -> None:
+    class Loud(Fixed):
+        def fit(self, X: Any, y: Any) -> None:
+            if method == "fit":
+                raise ValueError(f"cannot learn from {X[0]} secret")
+
+        def predict(self, X: Any) -> Any:
+            raise KeyError("secret")
+
+    with pytest.raises(BadInput) as caught:
+        cast_votes(Loud(None), BINARY, X_AUX, _rng())
+    kind = "ValueError" if method == "fit" else "KeyError"
+    assert caught.value.message == f"the classifier Loud raised {kind} when it was trained or asked"
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
+
+
+def test_scikit_learn_s_own_errors_do_not_come_through() -> None:
+    with pytest.raises(BadInput, match="the classifier KNeighborsClassifier raised ValueError"):
+        cast_votes(named("KNeighborsClassifier(n_neighbors=5000)"), BINARY, X_AUX, _rng())
+
+
+def test_what_the_own_classifier_says_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erm, "_MAX_STEPS", 0)
+    with pytest.raises(RunFailed, match="gradient norm"):
+        cast_votes(Linear("logistic", 0.1, None), BINARY, X_AUX, _rng())
+
+
+def test_an_untrained_linear_classifier_does_not_predict() -> None:
+    with pytest.raises(ValueError, match="not yet fitted"):
+        Linear("logistic", 0.1, None).predict(X_AUX)

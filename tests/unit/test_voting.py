@@ -1,0 +1,558 @@
+"""Vote and soft: counts, minimisers and noise are the paper's, and nothing but w_p reaches a party."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
+from masquerade_core.privacy.mechanisms import l2_laplace
+from masquerade_core.privacy.vote_claims import sensitivity
+from masquerade_core.rng import SimulationRng
+from masquerade_core.seat import Once, Send
+from masquerade_core.study import CHARLIE, Study, check_section
+from masquerade_core.table import Entry, Table, replay
+from masquerade_core.wire.codec import pack_plain
+from masquerade_protocols import secure_sum as ss
+from masquerade_protocols import voting
+from tests.helpers import primes
+from tests.sum_helpers import drawn, received, sent
+from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, unit_rows, vote_data, vote_roles, vote_study
+
+F = 1 << voting.FRACTION_BITS
+MIXED = ("tree(max_depth=3)", "forest(n_estimators=5)", "svm", "logistic", None)
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No noise."""
+    monkeypatch.setattr(voting, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
+
+
+@pytest.fixture
+def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same key in every run, where there are many."""
+    monkeypatch.setattr(ss, "draw_primes", lambda _rng, bits: primes(bits))
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What Charlie counts in each run."""
+    seen: list[Any] = []
+    counts = voting._counts
+
+    def watched(study: Study, counters: tuple[int, ...]) -> Any:
+        seen.append(counts(study, counters))
+        return seen[-1]
+
+    monkeypatch.setattr(voting, "_counts", watched)
+    return seen
+
+
+def _tally(r: Voted) -> Any:
+    """The oracle: everybody's votes, counted class by class."""
+    return np.stack([(r.votes == k).sum(axis=0) for k in range(r.study.classes or 2)], axis=1)
+
+
+# --- Right -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [None, 2, 4])
+@pytest.mark.parametrize("K", [2, 5, 20])
+def test_charlie_counts_what_was_voted(K: int, classes: int | None, counted: list[Any]) -> None:
+    study = vote_study(K=K, classes=classes, N=300)
+    r = cast(study, classifiers=[MIXED[j % 5] for j in range(K)])
+    assert r.votes.shape == (K, 300)
+    np.testing.assert_array_equal(counted[0], _tally(r))
+    assert counted[0].sum(axis=1).tolist() == [K] * 300
+    assert len(np.unique(counted[0])) > 1
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_extremes_are_counted(classes: int | None, counted: list[Any]) -> None:
+    """All for one class, point by point: a slot is wide enough for M."""
+    study = vote_study(K=20, classes=classes, N=60)
+    votes = np.tile(np.arange(classes) if classes else [-1, 1], 60)[:60]
+    cast(study, classifiers=[Fixed(votes)] * 20)
+    np.testing.assert_array_equal(counted[0], 20 * np.eye(classes or 2)[votes if classes else (votes + 1) // 2])
+
+
+def _scikit_learn(study: Study, X: Array, alpha: Array) -> Array:
+    """The minimiser of (19) or (55) by another library: each point once per class, weighted."""
+    C = alpha.shape[1]
+    oracle = LogisticRegression(
+        C=1 / (study.model.regularization * len(X)), fit_intercept=False, tol=1e-13, max_iter=100_000
+    )
+    if C > 2:
+        oracle.set_params(solver="newton-cg")
+    oracle.fit(np.vstack([X] * C), np.repeat(np.arange(C), len(X)), sample_weight=alpha.T.ravel())
+    coefficients: Array = oracle.coef_
+    return coefficients
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("classes", [None, 4])
+@pytest.mark.parametrize("protocol", ["vote", "soft"])
+@pytest.mark.parametrize("Lambda", [0.1, 0.001])
+def test_without_noise_the_minimiser_is_released_to_everybody(
+    protocol: str, classes: int | None, Lambda: float
+) -> None:
+    study = vote_study(protocol, K=5, classes=classes, N=80, Lambda=Lambda)
+    r = cast(study, classifiers=MIXED)
+    counts = _tally(r)
+    alpha = counts / 5 if protocol == "soft" else np.eye(counts.shape[1])[counts.argmax(axis=1)]
+    w = _scikit_learn(study, study.auxiliary.X, alpha).ravel()
+    np.testing.assert_allclose(r.w, w, rtol=0, atol=1e-6)
+    assert {model.weights for model in r.results.values()} == {tuple(r.w)}
+    # The test can fail: the other protocol's labels make another classifier.
+    other = np.eye(counts.shape[1])[counts.argmax(axis=1)] if protocol == "soft" else counts / 5
+    assert np.linalg.norm(_scikit_learn(study, study.auxiliary.X, other).ravel() - w) > 1e-3
+
+
+@pytest.mark.usefixtures("quiet")
+def test_two_named_classes_are_softmax_in_the_studys_order() -> None:
+    study = vote_study("soft", K=3, classes=2)
+    r = cast(study)
+    W = r.w.reshape(2, study.d)
+    np.testing.assert_allclose(W[0], -W[1], rtol=0, atol=1e-6)
+    counts = _tally(r)
+    # Softmax of two classes with (lambda/2) |W|^2 is logistic regression of w_1 - w_0 with half the lambda.
+    halved = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.05})})
+    w = _scikit_learn(halved, study.auxiliary.X, counts / 3)[0]
+    np.testing.assert_allclose(W[1] - W[0], w, rtol=0, atol=1e-6)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_the_smoothed_hinge_is_minimised_as_well() -> None:
+    study = vote_study("soft", K=5, loss="smoothed-hinge", N=80)
+    r = cast(study)
+    alpha = _tally(r)[:, 1] / 5
+    X, lam, h = study.auxiliary.X, study.model.regularization, 0.5
+
+    def slope(m: Array) -> Array:
+        v = 1 - m
+        inside = v**3 / (4 * h**3) - 3 * v / (4 * h) - 0.5
+        return np.where(v > h, -1.0, np.where(v < -h, 0.0, inside))
+
+    m = X @ r.w
+    gradient = X.T @ (alpha * slope(m) - (1 - alpha) * slope(-m)) / len(X) + lam * r.w
+    assert np.linalg.norm(gradient) < 1e-8
+    assert np.linalg.norm(r.w) > 0.01
+
+
+# --- Labels ----------------------------------------------------------------------------------------
+
+
+def test_a_tie_is_for_the_positive_label_as_in_equation_6_and_else_for_the_class_that_stands_first() -> None:
+    counts = np.array([[2, 2], [3, 1], [1, 3]])
+    assert voting.majority(counts, positive=True).argmax(axis=1).tolist() == [1, 0, 1]
+    assert voting.majority(counts, positive=False).argmax(axis=1).tolist() == [0, 0, 1]
+    several = np.array([[1, 2, 2], [2, 1, 2], [0, 0, 5], [2, 2, 1]])
+    assert voting.majority(several, positive=False).argmax(axis=1).tolist() == [1, 0, 2, 0]
+    np.testing.assert_array_equal(voting.fractions(several)[1], [0.4, 0.2, 0.4])
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_tie_in_a_run(classes: int | None) -> None:
+    """All points tied: the classifier is that of one label everywhere."""
+    first, second = (0, 1) if classes else (1, -1)
+    votes = [Fixed(np.full(30, first)), Fixed(np.full(30, second))]
+    study = vote_study("vote", K=2, classes=classes)
+    tied = cast(study, classifiers=votes).w
+    unanimous = cast(study, classifiers=votes[:1] * 2).w
+    np.testing.assert_array_equal(tied, unanimous)
+    assert np.linalg.norm(tied - cast(study, classifiers=votes[1:] * 2).w) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "may"), [(2, None, True), (3, None, False), (3, 2, False), (4, 2, True), (3, 3, True)]
+)
+def test_a_study_of_votes_that_can_be_tied_says_who_wins(K: int, classes: int | None, may: bool) -> None:
+    study = vote_study("vote", K=K, classes=classes, section="")
+    voting.check(vote_study("vote", K=K, classes=classes))
+    voting.check(vote_study("soft", K=K, classes=classes))
+    if not may:
+        voting.check(study)
+        return
+    with pytest.raises(BadInput, match=rf"{K} parties that vote for {classes or 2} classes can be tied") as caught:
+        voting.check(study)
+    assert 'ties = "first"' in caught.value.hint
+
+
+# --- The noise is the paper's ------------------------------------------------------------------------
+
+
+def _noise(study: Study, runs: int, monkeypatch: pytest.MonkeyPatch) -> Array:
+    """What Charlie adds to the minimiser, run by run: shape (runs, outputs d)."""
+    rng, seen = SimulationRng(7), []
+    data, votes = vote_data(study), [Fixed(np.full(3, 0 if study.multiclass else 1))] * study.K
+    monkeypatch.setattr(voting, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))
+    # The same votes each time, so what differs is the noise; the sum is not what is tested here.
+    monkeypatch.setattr(ss.Adder, "_masks", lambda _self, _bound_to, count: [0] * count)
+    for _ in range(runs):
+        r = cast(study, data, votes)
+        w_s = np.array(drawn(r.table, CHARLIE, "minimiser")) / F
+        seen.append(r.w - w_s)
+        assert r.results["p0"].weights == tuple(r.w)
+    return np.array(seen)
+
+
+SQRT2 = math.sqrt(2)
+
+
+@pytest.mark.usefixtures("one_key")
+@pytest.mark.parametrize(
+    ("protocol", "classes", "private", "beta"),
+    [
+        ("vote", None, False, 0.1 * 0.2 / 2),
+        ("soft", None, False, 2 * 0.1 * 0.2 / 2),
+        ("vote", 3, False, 0.1 * 0.2 / SQRT2),
+        ("soft", 3, False, 2 * 0.1 * 0.2 / SQRT2),
+        ("vote", None, True, 0.1 * 0.2 / 2),
+        ("soft", None, True, 2 * 0.1 * 0.2 / 2 * 3 / (3 + 2 - 1)),
+    ],
+)
+def test_the_noise_has_a_gamma_norm_at_the_papers_rate(
+    protocol: str, classes: int | None, private: bool, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = f"private_auxiliary = {str(private).lower()}" + ('\nties = "first"' if protocol == "vote" else "")
+    study = vote_study(protocol, K=2, d=48, N=3, classes=classes, section=section)
+    assert float(voting.beta(study)) == pytest.approx(beta, rel=1e-12)
+    assert voting.beta(study) <= (beta * (1 + 1e-12))
+    runs = 20
+    noise = _noise(study, runs, monkeypatch)
+    dimensions = 48 * (classes or 1)
+    assert noise.shape == (runs, dimensions)
+    norms = beta * np.linalg.norm(noise, axis=1)
+    assert stats.kstest(norms, stats.gamma(dimensions).cdf).pvalue > 1e-4
+    # A sum of n norms is a Gamma variate of n times the dimension, which is sharp enough for a scale.
+    law = stats.gamma(dimensions * runs)
+    assert 1e-4 < law.cdf(norms.sum()) < 1 - 1e-4
+    for off in (0.7, 1.3):
+        assert not 1e-4 < law.cdf(off * norms.sum()) < 1 - 1e-4
+
+
+def test_private_auxiliary_data_take_the_factor_of_section_4_5() -> None:
+    for K, N in ((2, 30), (20, 30), (20, 1)):
+        plain, private = (
+            voting.beta(vote_study("soft", K=K, N=N, section=f"private_auxiliary = {on}")) for on in ("false", "true")
+        )
+        assert plain / private == Fraction(N + K - 1, N)
+        sections = (f'ties = "first"\nprivate_auxiliary = {on}' for on in ("false", "true"))
+        assert len({voting.beta(vote_study("vote", K=K, N=N, section=s)) for s in sections}) == 1
+
+
+def test_how_far_a_partys_votes_move_the_minimiser_is_within_the_bounds() -> None:
+    """The largest change that random and hostile votes make, against Theorems 1 and 3 and equations (53) and (60)."""
+    rng, M = np.random.default_rng(3), 4
+    for classes in (None, 3):
+        C = classes or 2
+        for protocol in ("vote", "soft"):
+            X = np.tile(unit_rows(1, 3, 1), (40, 1))  # one direction, in which all changes add up
+            study = vote_study(
+                protocol, K=M, d=3, X=X / np.linalg.norm(X, axis=1)[:, None], classes=classes, Lambda=1.0
+            )
+            bound = sensitivity(soft=protocol == "soft", softmax=study.multiclass, Lambda=1.0, M=M)
+            largest = 0.0
+            for hostile in (True, False):
+                votes = rng.integers(C, size=(M, 40))
+                changed = votes.copy()
+                changed[0] = rng.integers(C, size=40)
+                if hostile:  # two against two at all points, so that one party turns everything round
+                    votes[:] = np.array([[1], [0], [0], [1]] if C == 2 else [[0], [0], [1], [1]])
+                    changed = votes.copy()
+                    changed[0] = 0 if C == 2 else 2
+                ends = []
+                for cast_ in (votes, changed):
+                    counts = np.stack([(cast_ == k).sum(axis=0) for k in range(C)], axis=1)
+                    targets = (
+                        voting.fractions(counts)
+                        if protocol == "soft"
+                        else voting.majority(counts, positive=not study.multiclass)
+                    )
+                    ends.append(voting.minimiser(study, study.auxiliary.X, targets))
+                largest = max(largest, float(np.linalg.norm(ends[0] - ends[1])))
+            assert 0.3 * bound < largest <= bound
+
+
+# --- Private in form ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("one_key")
+@pytest.mark.parametrize("classes", [None, 4])
+def test_a_partys_messages_contain_no_vote(classes: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened with the lead's key, each contribution is a uniform number modulo n."""
+
+    def shown() -> tuple[list[float], int]:
+        parts: list[float] = []
+        bare = 0
+        for seed in range(4):
+            study = vote_study(K=5, classes=classes, N=600)
+            r = cast(study, vote_data(study, seed=seed))
+            key = r.secret.public
+            for name, votes in zip(study.names, r.votes.tolist(), strict=True):
+                (message,) = sent(r.table, name, ss.Contribution)
+                opened = r.secret.decrypt_all(message.terms.read(key, r.layout.count, name))
+                parts += [v / key.n for v in opened]
+                with contextlib.suppress(RunFailed):
+                    bare += r.layout.unpack(opened, key.n, contributors=1) == tuple(voting._counters(votes, classes))
+        return parts, bare
+
+    parts, bare = shown()
+    assert stats.kstest(parts, "uniform").pvalue > 1e-6
+    assert bare == 0
+    # The test can fail: without masks they are the votes.
+    monkeypatch.setattr(ss.Adder, "_masks", lambda _self, _bound_to, count: [0] * count)
+    parts, bare = shown()
+    assert stats.kstest(parts, "uniform").pvalue < 1e-6
+    assert bare == 4 * 5
+
+
+def test_a_party_gets_the_model_and_nothing_of_the_counts() -> None:
+    r = cast(vote_study(K=3))
+    for name in r.study.names:
+        got = [kind for _, kind, _ in received(r.table, name)]
+        assert got == ["SumKey", *(["BlindedTotal"] if name == r.study.lead else []), "Released"]
+
+
+def test_the_form_of_the_traffic_depends_on_public_numbers() -> None:
+    study = vote_study(K=3, N=200)
+    forms = set()
+    for seed, n in enumerate((10, 40, 200)):
+        forms.add(tuple(cast(study, vote_data(study, n, seed), ["tree", "svm", None]).table.passed))
+    assert len(forms) == 1
+    other = vote_study(K=3, N=400)
+    assert tuple(cast(other).table.passed) not in forms
+
+
+def test_a_party_votes_before_it_joins() -> None:
+    """Afterwards, the time that training takes would tell its number of records."""
+    r = cast(vote_study(K=2))
+    labels = [getattr(e.effect, "label", type(e.effect).__name__) for e in r.table.journal("p1")]
+    assert labels.index("votes") < labels.index("Join")
+    assert [label for label, _ in ((s, None) for n, s in r.table.stages if n == "p1")] == list(
+        descriptor(r.study).stages
+    )
+
+
+def test_every_role_replays_byte_for_byte_and_trains_nothing_anew() -> None:
+    study = vote_study("vote", K=3, classes=3)
+    data, classifiers = vote_data(study), dict(zip(study.names, ("forest(n_estimators=3)", "tree", None), strict=True))
+    r = cast(study, data, classifiers)
+    for name, role in vote_roles(r.table, study, data, classifiers).items():
+        journal = r.table.journal(name)
+        again = replay(role, journal)
+        assert again.result == r.results[name]
+        assert again.sent == tuple(e.effect for e in journal if isinstance(e.effect, Send))
+    # It can fail: with other votes in the journal, other bytes would leave.
+    others = drawn(cast(study, vote_data(study, seed=9), classifiers).table, "p1", "votes")
+    changed = [
+        Entry(e.effect, pack_plain(others)) if isinstance(e.effect, Once) and e.effect.label == "votes" else e
+        for e in r.table.journal("p1")
+    ]
+    with pytest.raises(LocalProtocolError, match="replay"):
+        replay(voting.party(r.table.seat("p1"), study, data["p1"], "tree"), changed)
+
+
+def test_seeded_runs_are_the_same_run() -> None:
+    study = vote_study(K=3)
+
+    def released(seed: int) -> tuple[float, ...]:
+        rngs = {name: SimulationRng(seed, name) for name in (*study.names, CHARLIE)}
+        return cast(study, classifiers=["forest(n_estimators=3)"] * 3, rngs=rngs).results[CHARLIE].weights
+
+    assert released(1) == released(1) != released(2)
+
+
+# --- Refused -----------------------------------------------------------------------------------------
+
+
+def _edited(study: Study, **model: Any) -> Study:
+    return study.model_copy(update={"model": study.model.model_copy(update=model)})
+
+
+@pytest.mark.parametrize(
+    ("change", "classes", "message"),
+    [
+        ({"loss": "sigmoid"}, None, 'loss is "sigmoid", which is not convex'),
+        ({"regularization": 0.0}, None, "regularization is 0"),
+        ({"loss": "smoothed-hinge"}, 3, "classes are told apart by the logistic loss of several classes"),
+        ({"regularization": 1e-160}, None, "the noise on a weight has up to"),
+    ],
+)
+def test_a_study_that_cannot_be_carried_out_is_refused(change: Any, classes: int | None, message: str) -> None:
+    study = vote_study(classes=classes)
+    voting.check(study)
+    with pytest.raises(BadInput, match=message):
+        voting.check(_edited(study, **change))
+
+
+def test_more_parties_than_a_slot_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = vote_study()
+    monkeypatch.setattr(Study, "K", 1 << 460)
+    with pytest.raises(BadInput, match="too many for a key of 512 bits"):
+        voting.check(study)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "section", "message"),
+    [
+        ("soft", 'ties = "first"', r"unknown key 'ties'"),
+        ("vote", 'ties = "last"', "ties"),
+        ("vote", 'tie = "first"', r"did you mean 'ties'"),
+        ("soft", 'unseen_classes = "maybe"', "unseen_classes"),
+        ("soft", "private_auxiliary = 1", "private_auxiliary"),
+    ],
+)
+def test_a_section_that_is_wrong_is_explained(protocol: str, section: str, message: str) -> None:
+    study = vote_study(protocol, section=section)
+    with pytest.raises(BadInput, match=message):
+        check_section(descriptor(study).parameters, study.protocol, "protocol")
+
+
+def test_without_auxiliary_data_there_is_no_run() -> None:
+    study = vote_study()
+    parsed = Study.parse(study.to_toml(), in_memory=True)
+    with pytest.raises(BadInput, match="the study's auxiliary records are not here"):
+        Table(study.names).run(vote_roles(Table(study.names), parsed, vote_data(study), {}))
+    with pytest.raises(BadInput, match="auxiliary is missing"):
+        check_section(descriptor(study).parameters, {}, "protocol")
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_party_that_never_saw_a_class_refuses_unless_the_study_allows_it(classes: int | None) -> None:
+    study = vote_study(K=3, classes=classes)
+    data = vote_data(study)
+    some = data["p1"].y != (1 if classes is None else 2)
+    data["p1"] = Dataset(data["p1"].X[some], data["p1"].y[some], classes)
+    table = Table(study.names)
+    with pytest.raises(BadInput, match="do not hold every class of the study") as caught:
+        table.run(vote_roles(table, study, data, {}))
+    assert 'unseen_classes = "allow"' in caught.value.hint
+    assert not any(e for e in table.journal("p1"))
+    allowing = vote_study(K=3, classes=classes, section='unseen_classes = "allow"')
+    r = cast(allowing, data, ["tree", "svm", None])
+    assert r.w.shape == (4 * (classes or 1),)
+    if classes is None:
+        assert not r.votes[1].any()
+
+
+@pytest.mark.parametrize(
+    ("classifier", "message"),
+    [
+        ("tre", "has no classifier 'tre'"),
+        (object(), "has no method fit"),
+        (Fixed(np.zeros(30)), "voted for something that is no class of the study"),
+        (Fixed(np.ones(29)), "did not give one vote for each of 30"),
+        (Fixed(np.ones(30), ["yes", "no"]), "knows classes that are not the study's"),
+        (Fixed(None), "did not give one vote"),
+        ("svm(gamma=1e400)", "."),
+    ],
+)
+def test_a_classifier_that_will_not_do_stops_its_party_before_anything_is_sent(classifier: Any, message: str) -> None:
+    study = vote_study(K=2)
+    table = Table(study.names)
+    with pytest.raises(BadInput, match=message):
+        table.run(vote_roles(table, study, vote_data(study), {"p1": classifier}))
+    assert not table.passed
+    assert not any(type(e.effect).__name__ in {"Join", "Send"} for e in table.journal("p1"))
+
+
+@pytest.mark.parametrize("counter", [-1, 4])
+def test_totals_that_are_no_votes_end_the_run(counter: int) -> None:
+    study = vote_study(K=3)
+    with pytest.raises(RunFailed, match="not the votes of 3 parties"):
+        voting._counts(study, (counter,) * 30)
+    three = vote_study(K=3, classes=3)
+    voting._counts(three, (1, 2) * 30)
+    with pytest.raises(RunFailed, match="not the votes of 3 parties"):
+        voting._counts(three, (2, 2) * 30)
+
+
+def test_noise_beyond_what_is_sent_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = vote_study(K=2)
+    most = voting._grid(study).bound
+    assert voting._grid(study).unpack(voting._grid(study).pack((most, -most, 0, 1))) == (most, -most, 0, 1)
+    monkeypatch.setattr(voting, "l2_laplace", lambda _rng, _beta, d, _unit: [2 * most] * d)
+    with pytest.raises(RunFailed, match="chance of 2\\^-60"):
+        cast(study)
+
+
+def test_a_model_of_another_length_is_charlies_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = voting._Grid.pack
+    monkeypatch.setattr(voting._Grid, "pack", lambda self, weights: pack(self, weights)[:-1])
+    with pytest.raises(ProtocolViolation) as caught:
+        cast(vote_study(K=2))
+    assert caught.value.peer == CHARLIE
+
+
+# --- What is said of it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("protocol", ["vote", "soft"])
+def test_the_statement_is_by_party_and_none_against_charlie(protocol: str, classes: int | None) -> None:
+    study = vote_study(protocol, K=5, classes=classes)
+    claims = {(c.view, c.unit): c for c in descriptor(study).statement(study)}
+    model = claims["released model", "party"]
+    assert model.epsilon is not None
+    assert model.epsilon == pytest.approx(0.2, rel=1e-5)
+    assert model.epsilon > 0.2  # rounding and the minimiser's tolerance are counted
+    assert 0 < (model.delta or 0) < 1e-15
+    assert "pure, epsilon = 0.2" in model.claimed
+    assert claims["released model", "record"].epsilon == claims["one party", "party"].epsilon == model.epsilon
+    assert "computational" in claims["one party", "party"].definition
+    for view in ("Charlie", "Charlie with 1 party"):
+        assert (claims[view, "party"].provable, claims[view, "party"].epsilon) == ("none", None)
+    assert len(claims) == 5
+    explanation = descriptor(study).explain(study)
+    words = " ".join((*explanation.leaves, *explanation.collusion, *explanation.cost))
+    assert model.provable in words
+    assert "{" not in words
+
+
+@pytest.mark.parametrize(
+    ("protocol", "classes", "sample", "of_a_party"),
+    [
+        ("vote", None, 1.0, 1.0),
+        ("soft", None, 1.0, 30 / 34),
+        # Softmax: the gradients of a changed sample differ by 2 sqrt2, twice what the paper's factor has room for.
+        ("vote", 3, 31 / 30, 1.0),
+        ("soft", 3, 39 / 34, 30 / 34),
+    ],
+)
+def test_private_auxiliary_samples_have_a_row_of_their_own(
+    protocol: str, classes: int | None, sample: float, of_a_party: float
+) -> None:
+    section = "private_auxiliary = true" + ('\nties = "first"' if protocol == "vote" else "")
+    study = vote_study(protocol, K=5, classes=classes, section=section)
+    claims = {c.unit: c for c in descriptor(study).statement(study) if c.view == "released model"}
+    assert claims["auxiliary sample"].epsilon == pytest.approx(0.2 * sample, rel=1e-5)
+    assert claims["party"].epsilon == pytest.approx(0.2 * of_a_party, rel=1e-5)
+    assert claims["auxiliary sample"].provable in " ".join(descriptor(study).explain(study).cost)
+
+
+def test_rounding_is_counted_against_the_same_noise() -> None:
+    """Beta times (Delta + sqrt(d) 2^-F + 2 gamma/lambda), by hand."""
+    study = vote_study("soft", K=20, Lambda=0.01, epsilon=3.0)
+    beta = 20 * 0.01 * 3 / 2
+    by_hand = beta * (2 / (20 * 0.01) + math.sqrt(4) * 2.0**-voting.FRACTION_BITS + 2e-9 / 0.01)
+    assert descriptor(study).statement(study)[0].epsilon == pytest.approx(by_hand, rel=1e-13)
+
+
+def test_a_party_may_bring_any_object(counted: list[Any]) -> None:
+    study = vote_study(K=3)
+    r = cast(study, classifiers=[SVC(kernel="linear"), DecisionTreeClassifier(), Fixed(np.ones(30))])
+    np.testing.assert_array_equal(counted[0], _tally(r))
+    assert r.votes[2].all()
