@@ -1,0 +1,99 @@
+"""The five public data sets of Kang, Liu and Wang in the unit ball, a constant last."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade.originals import Table, adult, bank, breast_cancer_original, credit_card, kddcup
+from masquerade_core.crypto.shares import random_permutation
+from masquerade_core.data.schema import Dataset
+from masquerade_core.rng import SimulationRng
+
+__all__ = ["LARGE", "SMALL", "one_hot"]
+
+_Array = NDArray[np.float64]
+
+_TEN = 10.0
+_COMPONENTS = 5.0  # V1 to V28 are principal components without bounds
+_LAST_SECOND, _LARGEST_AMOUNT = 172792.0, 25691.16  # as Kaggle's page has them
+_KDD_RECORDS = 70_000  # as many as the paper has
+
+
+def _breast_cancer(folder: Path) -> Dataset:
+    """Nine grades of 1 to 10, over 10 and over sqrt 10 with the constant; a missing one counts as 1."""
+    table = breast_cancer_original(folder)
+    grades = [[1.0 if cell == "?" else float(cell) for cell in row[1:-1]] for row in table.rows]
+    X = np.hstack([np.array(grades) / _TEN, np.ones((len(grades), 1))]) / np.sqrt(_TEN)
+    return Dataset.from_unit_ball(X, _labels(table, "class", lambda cell: cell == "4"))
+
+
+def _credit(folder: Path) -> Dataset:
+    """As many honest payments as frauds: components over 5, time and amount over their maxima, rows clipped."""
+    found = sorted(folder.glob("creditcard_balanced_unscaled.csv*"))
+    table = credit_card(found[0] if found else folder)
+    values = np.array([[float(cell) for cell in row[:-1]] for row in table.rows])
+    scale = np.array([_LAST_SECOND, *[_COMPONENTS] * 28, _LARGEST_AMOUNT])
+    return Dataset.from_unit_ball(_clipped(values / scale), _labels(table, "Class", lambda cell: cell == "1"))
+
+
+def _adult(folder: Path) -> Dataset:
+    """All 45222 records without a missing value, of both files."""
+    train, test = adult(folder)
+    whole = [row for row in (*train.rows, *test.rows) if "?" not in row]
+    return one_hot(Table(train.columns, whole), "income", lambda cell: cell == ">50K")
+
+
+def _bank(folder: Path) -> Dataset:
+    return one_hot(bank(folder), "y", lambda cell: cell == "yes")
+
+
+def _kdd(folder: Path) -> Dataset:
+    """70000 of the 494021 training records, drawn once from a fixed seed."""
+    train, _ = kddcup(folder)
+    order = random_permutation(SimulationRng("KDD Cup 1999", "records"), len(train.rows))
+    rows = [train.rows[i] for i in order[:_KDD_RECORDS]]
+    return one_hot(Table(train.columns, rows), "label", lambda cell: cell != "normal")
+
+
+def one_hot(table: Table, label: str, positive: Callable[[str], bool]) -> Dataset:
+    """Map numbers to [0, 1] by the least and largest of the table, all else to 0/1 by level; clip rows to norm 1.
+
+    The tables are public, and so are their bounds; for private records the study names them.
+    """
+    columns = [_coordinates(table.column(name)) for name in table.columns if name != label]
+    return Dataset.from_unit_ball(_clipped(np.hstack(columns)), _labels(table, label, positive))
+
+
+def _coordinates(cells: Sequence[str]) -> _Array:
+    try:
+        values = np.array(cells, dtype=np.float64)
+    except ValueError:
+        levels, which = np.unique(np.array(cells), return_inverse=True)
+        return np.asarray(np.eye(len(levels))[which])
+    low, high = values.min(), values.max()
+    return np.asarray((values - low) / (high - low if high > low else 1.0))[:, None]
+
+
+def _clipped(values: _Array) -> _Array:
+    X = np.hstack([values, np.ones((len(values), 1))])
+    return np.asarray(X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None])
+
+
+def _labels(table: Table, label: str, positive: Callable[[str], bool]) -> _Array:
+    return np.array([1.0 if positive(cell) else -1.0 for cell in table.column(label)])
+
+
+SMALL: dict[str, tuple[str, Callable[[Path], Dataset]]] = {
+    "BC": ("breast-cancer-wisconsin", _breast_cancer),
+    "Credit": ("creditcard-balanced946", _credit),
+}
+"""By the paper's short name: the folder, and how it is read."""
+
+LARGE: dict[str, tuple[str, Callable[[Path], Dataset]]] = {
+    "Adult": ("adult", _adult),
+    "Bank": ("bank-marketing", _bank),
+    "KDD": ("kddcup99", _kdd),
+}
+"""The same for the sets of 40000 records and more."""
