@@ -7,6 +7,7 @@ from pathlib import Path
 from masquerade.reproduce.bands import Report
 from masquerade.reproduce.bixler import section_4
 from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
+from masquerade.reproduce.kang import figure_2 as kang_figure_2
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade_core.errors import BadInput
@@ -42,6 +43,7 @@ class Figure:
 PAPERS: dict[str, dict[str, Figure]] = {
     "pathak-2010": {"2": Figure(pathak_figure_2, 4, 2010, "a9a and a9a.t")},
     "rajkumar-2012": {"1": Figure(lambda draws, seed, progress, _: figure_1(draws, seed, progress), 20, 2012)},
+    "kang": {"2": Figure(kang_figure_2, 4, 2019, "the folders breast-cancer-wisconsin and creditcard-balanced946")},
     "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
 }
