@@ -243,7 +243,7 @@ def _law_rows(found: _Found) -> list[Row]:
     for table, norms, broken in ((_LAW, found.norms, False), (_BROKEN_LAW, found.wrong_norms, True)):
         value, error = mean_and_error(np.array(norms)[:, None])
         rows.append(
-            Row(table, "norm", value / mean, error / mean, *_band(1, _NORM), broken, f"{value:.1f}, and not {mean:.1f}")
+            Row(table, "norm", value / mean, error / mean, *_band(1, _NORM), broken, f"{value:.1f} for {mean:.1f}")
         )
     return rows
 
