@@ -22,7 +22,7 @@ from masquerade_core.privacy.input_noise_claims import copies_epsilon, input_noi
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
-from masquerade_protocols import input_noise, registry
+from masquerade_protocols import input_noise
 from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
@@ -310,8 +310,7 @@ def test_a_lone_partys_bytes_are_looked_at(raw: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize("K", [1, 3])
-def test_it_runs_at_the_in_memory_table_by_name(K: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.PROTOCOLS, "input-noise", INPUT_NOISE)
+def test_it_runs_at_the_in_memory_table_by_name(K: int) -> None:
     study = _study(K, 3, INPUT_NOISE.section)
     data = make_data(study, [200] * K)
     done = simulate(study, data, seed=3, test=data["p0"])
@@ -320,8 +319,7 @@ def test_it_runs_at_the_in_memory_table_by_name(K: int, monkeypatch: pytest.Monk
     assert done.model.weights == simulate(study, data, seed=3).model.weights != simulate(study, data).model.weights
 
 
-def test_with_little_noise_it_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.PROTOCOLS, "input-noise", INPUT_NOISE)
+def test_with_little_noise_it_learns() -> None:
     study = _study(2, 3, "alpha = 100.0\nepochs = 10\nlearning_rate = 0.5", Lambda=0.001)
     data = make_data(study, (300, 300))
     assert simulate(study, data, seed=1, test=data["p0"]).result["metrics"]["test_error"] < 0.2

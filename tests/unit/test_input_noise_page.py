@@ -1,0 +1,84 @@
+"""What docs/protocols/input-noise.md says of sizes, numbers and tests is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks.measure import make_data, make_study
+from benchmarks.meter import MeteredTable
+
+from masquerade_core.privacy.input_noise_claims import copies_epsilon
+from masquerade_core.study import CHARLIE
+from masquerade_protocols import input_noise
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/protocols/input-noise.md").read_text(encoding="utf-8")
+LEAD, PARTY = "hospital-0", "hospital-1"
+
+
+@pytest.fixture(scope="module")
+def table() -> MeteredTable:
+    made = make_study(5)
+    rules = made.study.model_copy(update={"protocol": "input-noise"})
+    study = made.model_copy(update={"study": rules, "protocol": {"alpha": 1.0}})
+    assert study.d == 123
+    table, data = MeteredTable(study.names), make_data(study)
+    roles = {name: input_noise.party(table.seat(name), study, data[name]) for name in study.names}
+    table.run({**roles, CHARLIE: input_noise.charlie(table.seat(CHARLIE), study)})
+    assert input_noise.layout(study).count == 6
+    return table
+
+
+def _in_the_diagram(kind: str) -> list[int]:
+    """The numbers right of a message's lines, in order."""
+    (diagram,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
+    lines = [line for line in diagram.splitlines() if f" {kind}" in line]
+    tails = [re.split(r"\s{3,}", line.rpartition("|")[2].strip())[0] for line in lines]
+    return [int(n.replace(",", "")) for tail in tails for n in re.findall(r"\d[\d,]*", tail)]
+
+
+def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
+    assert table.sent[LEAD, "SumKey"] == _in_the_diagram("SumKey")
+    assert {*table.sent[CHARLIE, "SumKey"]} == {*_in_the_diagram("SumKey")}
+    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == _in_the_diagram("Commitment")
+    for kind, source in (("Contribution", LEAD), ("Contribution", PARTY), ("RoundTotal", CHARLIE), ("RoundSum", LEAD)):
+        assert table.sent[source, kind] == _in_the_diagram(kind)
+    assert {*table.sent[CHARLIE, "Opened"]} == {*_in_the_diagram("Opened")}
+
+
+def test_what_a_party_sends_is_what_the_page_says(table: MeteredTable) -> None:
+    assert f"sends {table.bytes_sent(PARTY):,} bytes in all, in six ciphertexts and three boxes" in PAGE
+
+
+def test_the_table_of_epsilons_is_right_and_rounded_up() -> None:
+    rows = re.findall(r"^\| (0\.01|0\.1|1) \|(.*)\|$", PAGE, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for alpha, cells in rows:
+        shown = [float(cell) for cell in cells.split("|")]
+        exact = [
+            copies_epsilon(law=law, alpha=float(alpha), copies=m, delta=1e-5)
+            for law in ("gaussian", "l2")
+            for m in (1, 10, 1000)
+        ]
+        for said, found in zip(shown, exact, strict=True):
+            assert found * (1 - 1e-12) <= said <= found * 1.001
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    assert len(named) > 10
+    assert not named - defined
+
+
+def test_the_parameters_on_the_page_are_the_protocol_s() -> None:
+    shown = set(re.findall(r"^\| `([a-z_]+)`", PAGE, flags=re.MULTILINE)) | {"epochs", "learning_rate"}
+    assert shown == set(input_noise.Parameters.model_fields)
+    chosen = input_noise.Parameters(alpha=1.0)
+    assert f"| {chosen.batch}, {chosen.epochs}, {chosen.learning_rate} |" in PAGE
