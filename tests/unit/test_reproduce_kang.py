@@ -134,6 +134,6 @@ def test_a_missing_folder_is_said_and_none_at_all_is_refused(tmp_path: Path, mon
 def test_tables_become_records_in_the_unit_ball() -> None:
     table = Table(("age", "job", "y"), [("20", "a", "no"), ("60", "b", "yes"), ("40", "a", "no")])
     data = one_hot(table, "y", lambda cell: cell == "yes")
-    rows = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [0.5, 1, 0, 1]])
+    rows = np.array([[-1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 1]])
     np.testing.assert_allclose(data.X, rows / np.linalg.norm(rows, axis=1)[:, None])
     np.testing.assert_array_equal(data.y, [-1, 1, -1])

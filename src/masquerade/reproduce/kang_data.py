@@ -58,9 +58,9 @@ def _kdd(folder: Path) -> Dataset:
 
 
 def one_hot(table: Table, label: str, positive: Callable[[str], bool]) -> Dataset:
-    """Map numbers to [0, 1] by the least and largest of the table, all else to 0/1 by level; clip rows to norm 1.
+    """Map numbers to [-1, 1] by the least and largest of the table, all else to 0/1 by level; clip rows to norm 1.
 
-    The tables are public, and so are their bounds; for private records the study names them.
+    As a study's encoder does. These tables are public, and so are their bounds; private records take the study's.
     """
     columns = [_coordinates(table.column(name)) for name in table.columns if name != label]
     return Dataset.from_unit_ball(_clipped(np.hstack(columns)), _labels(table, label, positive))
@@ -73,7 +73,7 @@ def _coordinates(cells: Sequence[str]) -> _Array:
         levels, which = np.unique(np.array(cells), return_inverse=True)
         return np.asarray(np.eye(len(levels))[which])
     low, high = values.min(), values.max()
-    return np.asarray((values - low) / (high - low if high > low else 1.0))[:, None]
+    return np.asarray(2 * (values - low) / (high - low if high > low else 1.0) - 1)[:, None]
 
 
 def _clipped(values: _Array) -> _Array:
