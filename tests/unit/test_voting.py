@@ -451,7 +451,7 @@ def test_a_party_that_never_saw_a_class_refuses_unless_the_study_allows_it(class
 @pytest.mark.parametrize(
     ("classifier", "message"),
     [
-        ("tre", "has no classifier 'tre'"),
+        ("oak", "has no classifier 'oak'"),
         (object(), "has no method fit"),
         (Fixed(np.zeros(30)), "voted for something that is no class of the study"),
         (Fixed(np.ones(29)), "did not give one vote for each of 30"),
