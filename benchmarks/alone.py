@@ -46,8 +46,8 @@ class Alone:
     codec: float
 
 
-def charlie_alone(study: Study, table: MeteredTable) -> Alone:
-    """Replay Charlie's role in a fresh process.
+def charlie_alone(study: Study, table: MeteredTable, modulus: int) -> Alone:
+    """Replay Charlie's role in a fresh process; E there is an encryption modulo the square of ``modulus``.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def charlie_alone(study: Study, table: MeteredTable) -> Alone:
         Entry(Once(entry.effect.label, _never), entry.answer) if isinstance(entry.effect, Once) else entry
         for entry in table.journal(CHARLIE)
     ]
-    data = pickle.dumps((study.to_toml(), table.names, table.run_id, journal))
+    data = pickle.dumps((modulus, study.to_toml(), table.names, table.run_id, journal))
     command = [sys.executable, "-m", "benchmarks.alone"]
     path = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run(  # noqa: S603  our own module
@@ -74,13 +74,14 @@ def _never(_rng: object) -> None:
 
 
 def _play(data: bytes) -> Alone:
-    toml, names, run, journal = pickle.loads(data)  # noqa: S301  from the benchmark that started this process
+    modulus, toml, names, run, journal = pickle.loads(data)  # noqa: S301  from the benchmark that started this process
     study, meter = Study.parse(toml, in_memory=True), Meter()
     seat = MeteredSeat(CHARLIE, names, run)
     seat.meter = meter
+    yardstick = Yardstick(KEY_BITS, modulus)
     with threadpool_limits(1):
         replay(MeteredRole(psgd.charlie(seat, study), meter, CHARLIE), journal)
-    e = median(Yardstick(KEY_BITS).take(10))
+    e = median(yardstick.take(10))
     return Alone(
         arithmetic=meter.total(steps=ARITHMETIC) / e,
         set_up=meter.total_before("rounds", [CHARLIE], ARITHMETIC) / e,

@@ -107,11 +107,13 @@ class Yardstick:
     ----------
     bits : int
         Key length.
+    n : int, optional
+        The modulus; drawn where none is given.
     """
 
-    def __init__(self, bits: int) -> None:
-        n = naive.Keys.draw(bits).xi.n
-        self._key = PaillierPublicKey(n)
+    def __init__(self, bits: int, n: int | None = None) -> None:
+        self.n: int = naive.Keys.draw(bits).xi.n if n is None else n
+        self._key = PaillierPublicKey(self.n)
         self.samples: list[float] = []
 
     def take(self, count: int = 5) -> list[float]:

@@ -56,7 +56,7 @@ def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
         _add_rounds(bench, table, study, e)
         progress(f"sample {number} of {samples}: Charlie alone, in {_PROCESSES} fresh processes")
         for _ in range(_PROCESSES):
-            alone = charlie_alone(study, table)
+            alone = charlie_alone(study, table, bench.yardstick.n)
             bench.add("round charlie arithmetic", alone.arithmetic / ROUNDS)
             bench.add("round charlie arithmetic, set-up alone", alone.set_up / ROUNDS)
             bench.add("round charlie codec and boxes, alone", alone.codec / ROUNDS)

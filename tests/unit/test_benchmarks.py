@@ -225,7 +225,7 @@ def test_the_curves_of_growth_are_drawn(tmp_path: Path) -> None:
 def test_charlies_whole_role_is_played_in_a_process_of_its_own() -> None:
     study = gradient_study(2, 3, 4, bits=2048)
     table = run_descent(study)
-    alone = charlie_alone(study, table)
+    alone = charlie_alone(study, table, new_key().public.n)
     assert alone.arithmetic > alone.set_up > 0.05  # one test of primality alone takes more
     assert alone.codec > 0
 
@@ -235,4 +235,4 @@ def test_a_role_that_differs_from_the_run_is_no_measurement() -> None:
     table = run_descent(study)
     shorter = gradient_study(2, 3, 3, bits=2048)
     with pytest.raises(AssertionError, match="replay"):
-        charlie_alone(shorter, table)
+        charlie_alone(shorter, table, new_key().public.n)
