@@ -87,6 +87,9 @@ def test_kinds_of_noise_are_what_they_are_called() -> None:
 def test_extra_iterations_are_a_ratio_of_means_and_losses_a_mean_of_ratios() -> None:
     assert bixler._extra(np.array([110.0, 130.0]), np.array([100.0, 100.0]))[0] == pytest.approx(0.2)
     assert bixler._extra(np.array([110.0]), np.array([100.0]))[1] is None
+    doubled = bixler._extra(np.array([200.0, 600.0]), np.array([100.0, 300.0]))
+    assert doubled == pytest.approx((1.0, 0.0))  # runs differ, what is added to them does not
+    assert bixler._extra(np.array([110.0, 130.0]), np.array([100.0, 100.0]))[1] == pytest.approx(0.1)
     losses = np.array([[[2.0], [2.2]], [[1.0], [0.7]]])  # two checkpoints, two columns, one run
     both = bixler_runs.Descents(np.full((2, 1), CAP), np.zeros((2, 2, 1, 1)), losses)
     assert bixler._relative(both, 1, both) == pytest.approx((0.1 + 0.3) / 2)
@@ -106,5 +109,6 @@ def test_a_small_report_has_every_table_and_catches_the_broken_samplers(monkeypa
     assert all(row.value == 0 and row.holds for row in tables[bixler._E3])
     assert not tables[bixler._E1][0].holds  # three hundred updates are too few
     assert [row.holds for row in tables[bixler._E4] if "once" in row.name] == [True]
+    assert all(abs(row.value) < 0.1 for row in tables[bixler._E4] if "correlation" in row.name)
     again = bixler.section_4(2, 5, lambda _done, _of: None)
     assert again.to_json() == report.to_json()
