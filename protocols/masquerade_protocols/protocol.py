@@ -49,6 +49,8 @@ class Protocol:
         The privacy statement that follows from the study.
     explain : callable
         The study in plain words.
+    calibrations : tuple of str
+        How its noise may follow from the wish; that of a new study first.
     multiclass : bool
         Whether it can tell more classes than two apart.
     alone : bool
@@ -67,6 +69,7 @@ class Protocol:
     check: Callable[[Study], object]
     statement: Callable[[Study], tuple[Claim, ...]]
     explain: Callable[[Study], Explanation]
+    calibrations: tuple[str, ...] = ("paper",)
     multiclass: bool = False
     alone: bool = False
     classifiers: bool = False

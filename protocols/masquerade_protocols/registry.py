@@ -46,6 +46,12 @@ def protocol_of(study: Study) -> Protocol:
     """
     protocol = _named(study.study.protocol)
     check_section(protocol.parameters, study.protocol, "protocol")
+    if study.privacy.calibration not in protocol.calibrations:
+        raise BadInput(
+            f"[privacy] calibration is {study.privacy.calibration!r}, but {protocol.name} has only "
+            f"{', '.join(map(repr, protocol.calibrations))}",
+            f"set calibration = {protocol.calibrations[0]!r}".replace("'", '"'),
+        )
     if study.multiclass and not protocol.multiclass:
         able = [p.name for p in PROTOCOLS.values() if p.multiclass]
         raise BadInput(

@@ -125,6 +125,10 @@ class Draft:
         Names and keys in roster order.
     rounds : int or None
         Of a protocol that has any; its own default where None.
+    calibration : str or None
+        "paper" or "proven"; the protocol's own choice where None.
+    colluders : int
+        Parties that may side with Charlie.
     auxiliary : AuxiliaryFile or None
         Of a protocol that learns from public records; a placeholder where None.
     """
@@ -140,6 +144,8 @@ class Draft:
     auxiliary: AuxiliaryFile | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
+    calibration: str | None = None
+    colluders: int = 0
     min_records: int = 100
     min_parties: int | None = None
     lead: str | None = None
@@ -201,6 +207,9 @@ class Draft:
             raise BadInput(f"{self.protocol} has no rounds to choose", "leave --rounds out")
         return changed
 
+    def _calibration(self) -> str:
+        return PROTOCOLS[self.protocol].calibrations[0] if self.protocol in PROTOCOLS else "paper"
+
     def _auxiliary_section(self) -> str:
         if not needs_auxiliary(self.protocol):
             if self.auxiliary is not None:
@@ -221,6 +230,8 @@ class Draft:
             "nonce": self.nonce,
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
+            "calibration": self.calibration or self._calibration(),
+            "colluders": self.colluders,
             "regularization": float(self.regularization),
             "intercept": self.intercept,
             "key_bits": self.key_bits,
@@ -269,7 +280,10 @@ nonce = {nonce}
 epsilon = {epsilon}
 # The probability that epsilon does not hold.
 delta = {delta}
-calibration = "paper"
+# "paper": noise as the paper has it. "proven": as much as a proof needs for the wish, where the protocol can.
+calibration = {calibration}
+# Parties that may side with Charlie: "proven" noise holds against so many.
+colluders = {colluders}
 
 [model]
 loss = "logistic"

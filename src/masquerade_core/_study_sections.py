@@ -54,15 +54,10 @@ class Privacy(Section):
 
     epsilon: float = Field(gt=0, allow_inf_nan=False, description="the privacy loss a record may suffer; no default")
     delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
-    calibration: str = Field(description="how the noise follows from the wish; 'paper' for now")
+    calibration: Literal["paper", "proven"] = Field(
+        description='whether the noise is the paper\'s, or what a proof needs for the wish: "paper" or "proven"'
+    )
     colluders: int = Field(default=0, ge=0, description="parties that may side with Charlie")
-
-    @field_validator("calibration")
-    @classmethod
-    def _only_paper(cls, value: str) -> str:
-        if value != "paper":
-            raise ValueError(f'is {value!r}, but only "paper" is available now')
-        return value
 
 
 _UNFIT_LOSSES = {

@@ -247,6 +247,16 @@ class Study(Section):
         return len(self.parties)
 
     @property
+    def proven(self) -> bool:
+        """Whether the noise is what a proof needs for the wish, and not the paper's."""
+        return self.privacy.calibration == "proven"
+
+    @property
+    def honest(self) -> int:
+        """h: the parties that do not side with Charlie, whose noise counts."""
+        return self.K - self.privacy.colluders
+
+    @property
     def lead(self) -> str:
         """The party that holds the parties' Paillier key."""
         return self.study.lead

@@ -123,7 +123,7 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("too few parties", "min_parties = 2", "min_parties = 3", ("2 parties", "min_parties is 3")),
     ("no deadline", "deadline_seconds = 600", "deadline_seconds = 0", ("deadline_seconds is 0", "greater than 0")),
     ("a short nonce", '"0123456789abcdef"', '"abc"', ("[study] nonce", "16 to 64")),
-    ("another calibration", 'calibration = "paper"', 'calibration = "proven"', ("proven", 'only "paper" is available')),
+    ("another calibration", 'calibration = "paper"', 'calibration = "guessed"', ("guessed", '"paper" or "proven"')),
     ("another loss", 'loss = "logistic"', 'loss = "log"', ("[model] loss", "log", "smoothed-hinge")),
     (
         "a loss with a kink",

@@ -42,6 +42,10 @@ def new(
     ] = None,
     epsilon: Annotated[float, typer.Option(help="The privacy wish.")] = 1.0,
     delta: Annotated[float, typer.Option(help="The probability that epsilon does not hold.")] = 1e-6,
+    calibration: Annotated[
+        str | None, typer.Option(help="paper or proven.  [default: the protocol's]", show_default=False)
+    ] = None,
+    colluders: Annotated[int, typer.Option(help="Parties that may side with Charlie.", min=0)] = 0,
     min_records: Annotated[int, typer.Option(help="The fewest records a party may have.")] = 100,
     lead: Annotated[
         str | None, typer.Option(help="The party that holds the parties' key.  [default: the first]")
@@ -76,6 +80,8 @@ def new(
         address=address,
         epsilon=epsilon,
         delta=delta,
+        calibration=calibration,
+        colluders=colluders,
         min_records=min_records,
         lead=lead,
         regularization=regularization,
