@@ -129,8 +129,10 @@ def test_a_regulariser_is_in_every_step_and_weights_may_be_uniform(monkeypatch: 
 
 def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     study, seen = _study(), []
+    sds: list[Fraction] = []
 
     def noted(rng: Rng, sigma: Fraction, size: int, unit: Fraction) -> list[int]:
+        sds.append(sigma)
         seen.append(gaussian(rng, sigma, size, unit))
         return seen[-1]
 
@@ -140,6 +142,9 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch:
     data = make_data(study, sizes)
     r = _run(study, data)
     assert len(seen) == 3 * wd.draws(30, 4) == 15
+    # On a sum of n_j gradients it is n_j sigma, and sigma is sized for all 160 records.
+    sigma = math.sqrt(16 * 30 * math.log(1000)) / (160 * 5)
+    assert [float(sd) for sd in sds[::5]] == pytest.approx([n * sigma for n in sizes], rel=1e-12)
     walks = [
         _descend(study, data[name], 30, noise=np.concatenate(seen[5 * j : 5 * j + 5]).reshape(30, 4) / F / sizes[j])
         for j, name in enumerate(study.names)
