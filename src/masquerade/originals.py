@@ -24,6 +24,7 @@ from masquerade_core.errors import BadInput
 
 __all__ = [
     "ADULT_COLUMNS",
+    "BANK_COLUMNS",
     "KDDCUP_COLUMNS",
     "Table",
     "a9a",
@@ -49,6 +50,12 @@ ADULT_COLUMNS = _words("""
 """)
 """Adult's columns as its adult.names lists them, and what the label is called here."""
 
+BANK_COLUMNS = _words("""
+    age job marital education default housing loan contact month day_of_week duration campaign pdays previous poutcome
+    emp.var.rate cons.price.idx cons.conf.idx euribor3m nr.employed y
+""")
+"""The columns of bank-additional-full.csv, whose first line they are."""
+
 KDDCUP_COLUMNS = _words("""
     duration protocol_type service flag src_bytes dst_bytes land wrong_fragment urgent hot num_failed_logins logged_in
     num_compromised root_shell su_attempted num_root num_file_creations num_shells num_access_files num_outbound_cmds
@@ -62,10 +69,6 @@ KDDCUP_COLUMNS = _words("""
 _BREAST_CANCER_COLUMNS = _words("""
     id clump_thickness cell_size_uniformity cell_shape_uniformity marginal_adhesion epithelial_cell_size bare_nuclei
     bland_chromatin normal_nucleoli mitoses class
-""")
-_BANK_COLUMNS = _words("""
-    age job marital education default housing loan contact month day_of_week duration campaign pdays previous poutcome
-    emp.var.rate cons.price.idx cons.conf.idx euribor3m nr.employed y
 """)
 _CREDIT_CARD_COLUMNS = ("Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class")
 _A9A_FEATURES = 123
@@ -193,7 +196,7 @@ def bank(directory: Path | str) -> Table:
     BadInput
         The file is missing or is not what its name says.
     """
-    return _table(_BANK.find(Path(directory), "bank-additional-full.csv"), _BANK_COLUMNS, heading=True, delimiter=";")
+    return _table(_BANK.find(Path(directory), "bank-additional-full.csv"), BANK_COLUMNS, heading=True, delimiter=";")
 
 
 def breast_cancer_original(directory: Path | str) -> Table:
