@@ -21,9 +21,10 @@ once = true
 labels = "randomised-response"
 # A label is kept with probability e^epsilon_y/(1 + e^epsilon_y).
 epsilon_y = 1.0
-# Examples in a step, passes over a party's records, and the length of a step.
-batch = 1
-epochs = 5
+# Examples in a step (the paper tried 1), passes over a party's records, and the length of a step. Noisy examples need
+# batches or short steps; with once = true, passes cost no privacy.
+batch = 50
+epochs = 20
 learning_rate = 0.05
 """
 
