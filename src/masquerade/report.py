@@ -15,13 +15,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from masquerade_core.study import Study
+from masquerade_core.study import Feature, Label, Study
 from masquerade_protocols import Explanation
 
 __all__ = [
     "costs",
     "descent",
     "explained",
+    "flags",
     "heading",
     "human_bytes",
     "human_seconds",
@@ -119,7 +120,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
     for party in study.parties:
         note = "lead: holds the parties' key" if party.name == study.lead else ""
         roster.add_row(f"  {escape(party.name)}", party.key.fingerprint(), f"[dim]{note}[/]")
-    columns = ", ".join(_column(f.name, f.levels, f.min, f.max) for f in study.features)
+    columns = ", ".join(map(_column, study.features))
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
@@ -136,7 +137,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         paragraphs(
             (
                 f"At least {rules.min_records:,} records, with the columns {columns}.",
-                f"The column to predict is {study.label.name}; {study.label.positive!r} counts as +1.",
+                f"The column to predict is {study.label.name}; {_classes(study.label)}.",
                 "A record outside these public bounds is refused: correct it, or leave it out.",
             )
         ),
@@ -146,8 +147,19 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
     )
 
 
-def _column(name: str, levels: tuple[str, ...] | None, low: float | None, high: float | None) -> str:
-    return f"{name} ({', '.join(levels)})" if levels is not None else f"{name} ({low:g} to {high:g})"
+def _column(feature: Feature) -> str:
+    if feature.levels is not None:
+        return f"{feature.name} ({', '.join(feature.levels)})"
+    said = [] if feature.min is None or feature.max is None else [f"{feature.min:g} to {feature.max:g}"]
+    if feature.edges is not None:
+        said.append(f"in bins cut at {', '.join(f'{edge:g}' for edge in feature.edges)}")
+    return f"{feature.name} ({', '.join(said)})"
+
+
+def _classes(label: Label) -> str:
+    if label.classes is None:
+        return f"{label.positive!r} counts as +1"
+    return f"its classes are {', '.join(map(repr, label.classes))}"
 
 
 def result_report(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
@@ -207,7 +219,7 @@ def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple
     for row in rows:
         table.add_row(escape(_view(row)), escape(_short(row["claimed"])), _proved(row))
     parts: list[RenderableType] = [
-        heading("Privacy statement", "of one record, replaced by another, all sizes fixed"),
+        heading("Privacy statement", _neighbours(rows)),
         Padding(table, (0, 0, 0, 1)),
     ]
     if full:
@@ -220,6 +232,35 @@ def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple
     if common := _common(rows):
         parts += [heading("What is proved holds if"), paragraphs(common)]
     return tuple(parts)
+
+
+def _neighbours(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is told apart from what, of the first row's unit; other units stand in their own rows."""
+    return f"of a {rows[0]['unit']}: {rows[0]['neighbours']}"
+
+
+def flags(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what somebody who has to answer for a study should not overlook, in sentences."""
+    said, wish = [], study.privacy
+    fewest = study.K * study.study.min_records
+    if wish.delta * fewest >= 1:
+        said.append(
+            f"delta = {wish.delta:g} is no less than 1/{fewest:,}: a mechanism that publishes every record with that "
+            f"probability, and so one of {fewest:,} on average, would satisfy it"
+        )
+    model = rows[0] if rows else None
+    if model is not None and model["epsilon"] is None:
+        said.append(f"nothing is proved of this view: {model['view']}")
+    elif model is not None and model["epsilon"] > wish.epsilon * 1.001:
+        said.append(
+            f"the wish is epsilon = {wish.epsilon:g}, but what is proved of the {model['view']} is "
+            f"{model['epsilon']:.4g}"
+        )
+    said.append(
+        "bounds, levels and edges are taken as public: if anybody chose them, or regularization, rounds or a learning "
+        "rate, by looking at the parties' records, that costs privacy which is not counted"
+    )
+    return said
 
 
 def _strippers(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:

@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
+app.command()(study.statement)
 for _command in (curator, party, simulate, predict, doctor, reproduce):
     app.command()(_command)
 

@@ -159,6 +159,24 @@ def _party(text: str) -> "tuple[str, PublicKeys | None]":
         raise BadInput(f"what stands after --party {name}= {error.message}", error.hint) from error
 
 
+def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
+    """Say what the paper claims of a study and what is proved, for everybody who looks, before anything is run."""
+    from masquerade.report import flags, heading, paragraphs
+    from masquerade.report import statement as stated
+    from masquerade_core.study import Study
+    from masquerade_protocols import protocol_of
+
+    del output_format
+    loaded = Study.load(study, in_memory=True)
+    rows = [claim.to_json() for claim in protocol_of(loaded).statement(loaded)]
+    said = flags(loaded, rows)
+    return Outcome(
+        f"what is claimed and what is proved of study {loaded.study.name!r}",
+        _summary(loaded) | {"statement": rows, "flags": said},
+        shown=(*stated(rows, full=True), heading("Not to be overlooked"), paragraphs(said)),
+    )
+
+
 def _summary(study: "Study") -> dict[str, Any]:
     from masquerade.report import study_fingerprint
 
