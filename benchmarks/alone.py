@@ -34,7 +34,9 @@ class Alone:
     Attributes
     ----------
     arithmetic : float
-        Of the whole role, set-up included; without codec, boxes and signatures.
+        Of the whole role, set-up included; without codec, boxes and signatures, and without the meter's readings.
+    meter : float
+        What those readings took.
     set_up : float
         The part of it that was spent before the first round.
     codec : float
@@ -42,6 +44,7 @@ class Alone:
     """
 
     arithmetic: float
+    meter: float
     set_up: float
     codec: float
 
@@ -81,9 +84,11 @@ def _play(data: bytes) -> Alone:
     yardstick = Yardstick(KEY_BITS, modulus)
     with threadpool_limits(1):
         replay(MeteredRole(psgd.charlie(seat, study), meter, CHARLIE), journal)
+    readings = meter.reading_seconds([CHARLIE], ARITHMETIC)
     e = median(yardstick.take(10))
     return Alone(
-        arithmetic=meter.total(steps=ARITHMETIC) / e,
+        arithmetic=(meter.total(steps=ARITHMETIC) - readings) / e,
+        meter=readings / e,
         set_up=meter.total_before("rounds", [CHARLIE], ARITHMETIC) / e,
         codec=meter.total(steps=(BOXES,)) / e,
     )

@@ -105,12 +105,15 @@ class Meter:
     ----------
     seconds : mapping of (str, str) to float
         By (participant, step).
+    readings : mapping of (str, str) to int
+        How many intervals those seconds consist of; each holds what one reading of the clock takes.
     before : mapping of (str, str) to dict
         Seconds by step that a participant had used when it began a stage: by (participant, stage).
     """
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self.seconds: dict[tuple[str, str], float] = defaultdict(float)
+        self.readings: dict[tuple[str, str], int] = defaultdict(int)
         self.before: dict[tuple[str, str], dict[str, float]] = {}
         self._clock = clock
         self._open: list[tuple[str, str]] = []
@@ -120,6 +123,7 @@ class Meter:
         now = self._clock()
         if self._open:
             self.seconds[self._open[-1]] += now - self._since
+            self.readings[self._open[-1]] += 1
         self._since = now
 
     def under(self, participant: str, step: str) -> AbstractContextManager[None]:
@@ -149,6 +153,16 @@ class Meter:
             for (who, step), seconds in self.seconds.items()
             if step in steps and (participants is None or who in participants)
         )
+
+    def reading_seconds(self, participants: Collection[str], steps: Collection[str], times: int = 1000) -> float:
+        """Return what the readings of the clock within :meth:`total` took, by as many spans with nothing in them."""
+        empty = Meter(self._clock)
+        with empty.under("outer", ""):
+            for _ in range(times):
+                with empty.under("inner", ""):
+                    pass
+        each = sum(empty.seconds.values()) / sum(empty.readings.values())
+        return each * sum(n for (who, step), n in self.readings.items() if who in participants and step in steps)
 
     def total_before(self, stage: str, participants: Collection[str], steps: Collection[str] = COUNTED) -> float:
         """Return the part of :meth:`total` that had been spent when each of these participants began a stage."""

@@ -58,7 +58,8 @@ def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
         for _ in range(_PROCESSES):
             alone = charlie_alone(study, table, bench.yardstick.n)
             bench.add("round charlie arithmetic", alone.arithmetic / ROUNDS)
-            bench.add("round charlie arithmetic, set-up alone", alone.set_up / ROUNDS)
+            bench.add("round charlie arithmetic, of which set-up", alone.set_up / ROUNDS)
+            bench.add("round charlie arithmetic, the meter's own readings, left out", alone.meter / ROUNDS)
             bench.add("round charlie codec and boxes, alone", alone.codec / ROUNDS)
         if number < samples or samples == 1:
             progress(f"sample {number} of {samples}: one sum with phe as it comes")

@@ -188,6 +188,23 @@ def test_what_came_before_a_stage_is_told_from_what_came_in_it() -> None:
     assert meter.total(["p0"], ["gradients"]) == 100
 
 
+def test_a_clock_that_takes_time_to_read_is_seen_through() -> None:
+    clock = _Clock()
+
+    def slow() -> float:
+        clock.now += 0.5
+        return clock.now
+
+    meter = Meter(slow)
+    with meter.under("p0", "decryptions"):
+        clock.now += 10
+        for _ in range(3):
+            with meter.under("p0", "codec and boxes"):
+                clock.now += 100
+    assert meter.total(["p0"], ["decryptions"]) == 10 + 4 * 0.5
+    assert meter.reading_seconds(["p0"], ["decryptions"]) == 4 * 0.5
+
+
 @pytest.mark.parametrize(
     ("label", "step"),
     [
