@@ -3,6 +3,7 @@
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study, check_section
 from masquerade_protocols.baselines import BASELINES
+from masquerade_protocols.catalogue.dp_gd import DP_GD
 from masquerade_protocols.catalogue.gradients import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
 from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
 from masquerade_protocols.catalogue.local_aggregation import LOCAL_AGGREGATION
@@ -13,7 +14,8 @@ from masquerade_protocols.protocol import Protocol
 __all__ = ["PROTOCOLS", "protocol_of", "section_of"]
 
 PROTOCOLS: dict[str, Protocol] = {
-    p.name: p for p in (LOCAL_AGGREGATION, PSGD, NOISY_GRADIENT, DECAYING_BUDGET, INPUT_NOISE, WEIGHTED_DP, VOTE, SOFT)
+    p.name: p
+    for p in (DP_GD, LOCAL_AGGREGATION, PSGD, NOISY_GRADIENT, DECAYING_BUDGET, INPUT_NOISE, WEIGHTED_DP, VOTE, SOFT)
 }
 
 
