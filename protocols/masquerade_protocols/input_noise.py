@@ -222,6 +222,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     # Before the join: afterwards, the time that this takes would tell n_j.
     await seat.stage("training")
     theta_j, n_j = await seat.once("classifier", lambda rng: train(rng, study, data)), len(data.y)
+    weighted = await seat.once("weighted classifier", lambda rng: _weighted(rng, theta_j, n_j))
 
     await seat.join()
     await seat.stage("keys")
@@ -235,7 +236,16 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
         await seat.send(CHARLIE, OwnClassifier(weights=np.array(alone, dtype="<f8").tobytes()))
         return Model(alone, None)
     slots = layout(study)
-    return _average(await adder.open_sum(slots, [*(n_j * v for v in theta_j), n_j], _BOUND_TO), study.K)
+    return _average(await adder.open_sum(slots, [*weighted, n_j], _BOUND_TO), study.K)
+
+
+def _weighted(rng: Rng, theta_j: tuple[int, ...], n_j: int) -> tuple[int, ...]:
+    """Return n_j theta_j, each coordinate with a number below n_j added, and so less than 2^-F to theta_j.
+
+    Without it all coordinates of the opened sum are multiples of what the sizes have in common: of five parties with 40
+    records each, 40 could be read off it.
+    """
+    return tuple(n_j * v + rng.below(n_j) for v in theta_j)
 
 
 # --- Charlie ------------------------------------------------------------------------

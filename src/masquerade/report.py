@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from masquerade_core.study import Feature, Label, Study
+from masquerade_core.study import Label, Study
 from masquerade_protocols import Explanation
 
 __all__ = [
@@ -120,7 +120,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
     for party in study.parties:
         note = "lead: holds the parties' key" if party.name == study.lead else ""
         roster.add_row(f"  {escape(party.name)}", party.key.fingerprint(), f"[dim]{note}[/]")
-    columns = ", ".join(map(_column, study.features))
+    columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
@@ -145,15 +145,6 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         roster,
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
-
-
-def _column(feature: Feature) -> str:
-    if feature.levels is not None:
-        return f"{feature.name} ({', '.join(feature.levels)})"
-    said = [] if feature.min is None or feature.max is None else [f"{feature.min:g} to {feature.max:g}"]
-    if feature.edges is not None:
-        said.append(f"in bins cut at {', '.join(f'{edge:g}' for edge in feature.edges)}")
-    return f"{feature.name} ({', '.join(said)})"
 
 
 def _classes(label: Label) -> str:

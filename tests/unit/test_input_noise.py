@@ -249,6 +249,19 @@ def test_labels_are_randomised_where_the_study_says_so(monkeypatch: pytest.Monke
 # --- The sum ---------------------------------------------------------------------------------------
 
 
+def test_the_opened_sum_tells_nothing_of_what_the_sizes_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = _checked(_study(5, 40))
+    data = make_data(study, [40] * 5)
+
+    def common() -> int:
+        weights = _run(study, data)[0][CHARLIE].weights
+        return math.gcd(*(round(w * 200 * UNIT) for w in weights))
+
+    assert common() == 1
+    monkeypatch.setattr(input_noise, "_weighted", lambda _rng, theta_j, n_j: tuple(n_j * v for v in theta_j))
+    assert common() % 40 == 0
+
+
 @pytest.mark.parametrize("K", [1, 2, 5, 20])
 def test_the_model_is_the_average_of_classifiers_by_size(K: int) -> None:
     study = _checked(_study(K, 3, 'alpha = 1.0\nnoise = "l2"'))
@@ -270,8 +283,7 @@ def test_training_is_over_before_anybody_joins_and_the_debit_is_what_is_proved()
     study = _checked(_study(section='alpha = 0.5\nnoise = "l2"\nonce = false\nepochs = 4'))
     _, table = _run(study, make_data(study, (10, 20, 30)))
     kinds = [type(entry.effect).__name__ for entry in table.journal("p1")]
-    assert kinds[:3] == ["Stage", "Once", "Once"]
-    assert kinds[3] == "Join"
+    assert kinds[:5] == ["Stage", "Once", "Once", "Once", "Join"]
     assert [stage for who, stage in table.stages if who == "p1"] == list(INPUT_NOISE.stages)
     ((_, debit),) = [release for release in table.releases if release[0] == "p1"]
     assert debit.epsilon == pytest.approx(4 * 0.5, rel=1e-6)

@@ -25,7 +25,7 @@ def simulate(
         list[str] | None, typer.Option(help="NAME=CLASSIFIER, what a party votes with; vote and soft.")
     ] = None,
     by: Annotated[str | None, typer.Option(help="The column that holds the party's name.")] = None,
-    test: Annotated[Path | None, typer.Option(help="A test set (CSV).")] = None,
+    test: Annotated[Path | None, typer.Option(help="A test set (CSV or Parquet).")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new directory for model.json and result.json.")] = None,
     output_format: FormatOption = Format.TEXT,

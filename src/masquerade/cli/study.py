@@ -34,7 +34,10 @@ def new(
     curator_key: Annotated[str | None, typer.Option(help="Charlie's public key.")] = None,
     address: Annotated[str, typer.Option(help="Where the parties reach Charlie.")] = "tcp://127.0.0.1:5555",
     feature: Annotated[
-        list[str] | None, typer.Option("--feature", help="NAME:MIN:MAX or NAME:LEVEL,LEVEL,...; once for each column.")
+        list[str] | None,
+        typer.Option(
+            "--feature", help="NAME:MIN:MAX, NAME:LEVEL,LEVEL,... or NAME:edges:EDGE,EDGE,...; one for each column."
+        ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="NAME:POSITIVE or NAME:CLASS,CLASS,..., what to predict.")] = None,
     auxiliary: Annotated[
