@@ -16,7 +16,7 @@ __all__ = ["LARGE", "SMALL", "one_hot"]
 _Array = NDArray[np.float64]
 
 _TEN = 10.0
-_COMPONENTS = 5.0  # V1 to V28 are principal components without bounds
+_COMPONENTS = 28  # V1, V2, ...: principal components, which have no bounds
 _LAST_SECOND, _LARGEST_AMOUNT = 172792.0, 25691.16  # as Kaggle's page has them
 _KDD_RECORDS = 70_000  # as many as the paper has
 
@@ -30,11 +30,11 @@ def _breast_cancer(folder: Path) -> Dataset:
 
 
 def _credit(folder: Path) -> Dataset:
-    """As many honest payments as frauds: components over 5, time and amount over their maxima, rows clipped."""
+    """As many honest payments as frauds: components over 10, time and amount over their maxima, rows clipped."""
     found = sorted(folder.glob("creditcard_balanced_unscaled.csv*"))
     table = credit_card(found[0] if found else folder)
     values = np.array([[float(cell) for cell in row[:-1]] for row in table.rows])
-    scale = np.array([_LAST_SECOND, *[_COMPONENTS] * 28, _LARGEST_AMOUNT])
+    scale = np.array([_LAST_SECOND, *[_TEN] * _COMPONENTS, _LARGEST_AMOUNT])
     return Dataset.from_unit_ball(_clipped(values / scale), _labels(table, "Class", lambda cell: cell == "1"))
 
 
