@@ -122,7 +122,7 @@ def _arithmetic(study: Study) -> Check:
 
 def _exponentiations(study: Study) -> float:
     """Return about how many a run costs, all participants together."""
-    if is_descent(study):
+    if is_descent(study) or study.study.protocol == "dp-gd":
         return plaintexts(study) * (study.K * _CONTRIBUTION + _OPENING)
     return _EXPONENTIATIONS * max(1.0, study.K / _USUAL_PARTIES)
 

@@ -11,9 +11,10 @@ from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.input_noise import epochs_of, initial_weights, sgd
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols import input_noise, voting, weighted_dp
+from masquerade_protocols import dp_gd, input_noise, voting, weighted_dp
+from masquerade_protocols.baselines import pool
 
-__all__ = ["by_noisy_examples", "by_votes", "by_walks"]
+__all__ = ["by_clipped_steps", "by_noisy_examples", "by_votes", "by_walks"]
 
 _SEED = 2016
 
@@ -61,6 +62,15 @@ def by_walks(study: Study, data: Mapping[str, Dataset]) -> _Array:
         walks.append(theta)
     sizes = [len(records.y) if chosen.weights == "sizes" else 1 for records in data.values()]
     return np.average(walks, axis=0, weights=sizes)
+
+
+def by_clipped_steps(study: Study, data: Mapping[str, Dataset]) -> _Array:
+    """Return the last iterate of ``dp-gd`` on exact sums of clipped gradients; shape (d,)."""
+    together = pool(study, data)
+    descent = dp_gd.Descent(study, len(together.y))
+    for _ in range(dp_gd.Parameters.model_validate(study.protocol).rounds):
+        descent.step(descent.gradient(together))
+    return descent.w
 
 
 def by_noisy_examples(study: Study, data: Mapping[str, Dataset]) -> _Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.datasets import Cohort, Records
-from masquerade.demo.clear import by_noisy_examples, by_votes, by_walks
+from masquerade.demo.clear import by_clipped_steps, by_noisy_examples, by_votes, by_walks
 from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio, rounds_of, with_epsilon, without_noise
 from masquerade.demo.plan import classifiers
 from masquerade_core.data.schema import Dataset, Encoder
@@ -163,7 +163,9 @@ def _of_descent(study: Study, together: Dataset) -> _Judged:
 def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array) -> _Judged:
     """Judge by how far the released model is from what it would be without noise."""
     name, wish = study.study.protocol, study.privacy.epsilon
-    if name == "weighted-dp":
+    if name == "dp-gd":
+        clean, noiseless = by_clipped_steps(study, data), "the same steps on exact sums"
+    elif name == "weighted-dp":
         clean, noiseless = by_walks(study, data), "the parties' average after exact steps"
     elif name == "input-noise":
         clean, noiseless = by_noisy_examples(study, data), "the parties' average on exact examples"
@@ -179,7 +181,7 @@ def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array) 
         return clean, noiseless, ratio, None, advice
     enough = wish * ratio / SMALL_NOISE
     cure = f"epsilon = {_two_digits(enough)} or so would do"
-    if name == "weighted-dp":
+    if name in {"dp-gd", "weighted-dp"}:
         advice = f"{moved}; {cure}, or as many times more records than these as that is larger."
     else:
         advice = f"{moved}; {cure}, or many more parties: this noise hides all that a party has, and {study.K} are few."

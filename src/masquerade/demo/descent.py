@@ -9,7 +9,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
-from masquerade_protocols import psgd
+from masquerade_protocols import dp_gd, psgd
 
 __all__ = [
     "first_drowned_round",
@@ -42,7 +42,11 @@ def _schedule(study: Study, N: int) -> psgd.Schedule:
 
 def plaintexts(study: Study) -> float:
     """Return how many plaintexts a party encrypts in all rounds, at the fewest records that there may be."""
-    N, T = study.K * study.study.min_records, rounds_of(study)
+    N = study.K * study.study.min_records
+    if study.study.protocol == "dp-gd":
+        noise = dp_gd.noise_of(study)
+        return noise.rounds * dp_gd.layout(study, noise, N).count
+    T = rounds_of(study)
     schedule = _schedule(study, N)
     # Slots are of one width, or grow by a bit a round.
     first, last = (psgd.layout(study, schedule, N, t).count for t in (0, T - 1))
