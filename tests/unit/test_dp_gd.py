@@ -369,7 +369,7 @@ def test_a_sum_of_discrete_shares_is_within_the_continuous_curve(h: int, shift: 
 
 
 def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
-    """Why the law is not taken for a normal of the same sigma: the continuous curve is no certificate by itself: the discrete Gaussian of the same sigma is above it."""
+    """The curve of a normal is no certificate for a discrete Gaussian of the same sigma: its delta can be larger."""
     law = _sum_law(2.0, 1, 40)
     worst = 0.0
     for epsilon in np.linspace(0, 2, 81):
