@@ -178,3 +178,23 @@ def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: 
     assert "b: records.csv" in answer["message"]
     assert "one class only" in answer["message"]
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize("protocol", ["vote", "soft"])
+def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, protocol: str) -> None:
+    words = ["--protocol", protocol, "--parties", "4", "--epsilon", "100000", "--out", "run", "--format", "json"]
+    data = _data(_demo(tmp_path, *words))
+    assert (data["protocol"], data["parties"]) == (protocol, 4)
+    figures = data["demo"]["private_figures"]
+    assert data["metrics"]["test_error"] < figures["pooled"] + 0.05  # with next to no noise
+    models = [json.loads((tmp_path / "run" / who / "model.json").read_text()) for who in ("charlie", "hospital-d")]
+    assert models[0]["weights"] == models[1]["weights"]
+    assert len((tmp_path / "run" / "auxiliary.csv").read_text().splitlines()) == 1_001
+
+
+@pytest.mark.parametrize("protocol", ["weighted-dp", "input-noise"])
+def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str) -> None:
+    data = _data(_demo(tmp_path, "--protocol", protocol, "--parties", "3", "--format", "json"))
+    assert (data["protocol"], data["parties"]) == (protocol, 3)
+    assert data["metrics"]["test_error"] < 0.25
+    assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])

@@ -472,3 +472,56 @@ def test_the_doctor_expects_more_time_of_more_rounds(shell: Shell, tmp_path: Pat
     assert _exponentiations(many) == 100 * _exponentiations(few)
     assert _exponentiations(few) == pytest.approx(10 * (3 / 6 + 1 / 2))  # three coordinates fit one plaintext
     assert _exponentiations(wider) >= _exponentiations(few)
+
+
+# --- votes, and the statement ---------------------------------------------------------
+
+
+def test_parties_vote_with_what_they_name(shell: Shell, everybody: Path, tmp_path: Path) -> None:
+    study = _named(shell, tmp_path, "vote")
+    words = ["simulate", study, "--data", everybody, "--by", "site", "--seed", 1]
+    mixed = shell.json(*words, "--classifier", "north=tree", "--classifier", "south=GaussianNB")
+    assert mixed.code == 0
+    answer = shell.json(*words, "--classifier", "north=trees")
+    assert (answer.code, answer.json["hint"]) == (4, "did you mean 'tree'?")
+    answer = shell.json(*words, "--classifier", "nowhere=tree")
+    assert answer.code == 4
+    assert "'nowhere' is not in the roster" in answer.json["message"]
+    answer = shell.json(
+        "simulate", _named(shell, tmp_path, "psgd"), *words[2:], "--classifier", "north=tree"
+    )  # fmt: skip
+    assert answer.code == 4
+    assert "trains the study's own classifier" in answer.json["message"]
+
+
+def test_a_study_without_its_auxiliary_file_says_so(shell: Shell, everybody: Path, tmp_path: Path) -> None:
+    study = _named(shell, tmp_path, "soft")
+    assert shell("study", "check", study).code == 0
+    (tmp_path / "auxiliary.csv").write_text("age,sex\n20,f\n")
+    answer = shell.json("simulate", study, "--data", everybody, "--by", "site")
+    assert answer.code == 4
+    assert "sha256" in answer.json["message"]
+    (tmp_path / "auxiliary.csv").unlink()
+    for words in (["study", "check", study], ["simulate", study, "--data", everybody, "--by", "site"]):
+        answer = shell.json(*words)
+        assert answer.code == 4
+        assert "auxiliary.csv" in answer.json["message"]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_statement_is_there_before_anything_is_run(shell: Shell, tmp_path: Path, name: str) -> None:
+    study = _named(shell, tmp_path, name)
+    answer = shell.json("statement", study)
+    assert answer.code == 0
+    assert {row["view"] for row in answer.data["statement"]} >= {"Charlie"} or name == "input-noise"
+    assert any("taken as public" in flag for flag in answer.data["flags"])
+    text = shell("statement", study).err
+    assert "Privacy statement" in text
+    assert "Not to be overlooked" in text
+
+
+def test_a_delta_that_publishes_a_record_is_flagged(shell: Shell, tmp_path: Path) -> None:
+    study = small_study(shell, tmp_path / "large.toml", protocol="psgd", delta=0.05)
+    assert any("publishes every record" in flag for flag in shell.json("statement", study).data["flags"])
+    study = small_study(shell, tmp_path / "small.toml", protocol="psgd", delta=0.01)
+    assert not any("publishes every record" in flag for flag in shell.json("statement", study).data["flags"])
