@@ -35,14 +35,14 @@ from masquerade_core.learning.input_noise import (
     sgd,
 )
 from masquerade_core.model import Model
-from masquerade_core.privacy.input_noise_claims import access_sensitivity, copies_delta, copies_epsilon
+from masquerade_core.privacy.input_noise_claims import access_sensitivity, copies_delta, copies_epsilon, proven_alpha
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study, as_fraction
 from masquerade_core.wire.messages import Message
 from masquerade_protocols.secure_sum import add_up, learn_key, set_up
 
-__all__ = ["OwnClassifier", "Parameters", "charlie", "check", "cost", "layout", "party", "train"]
+__all__ = ["OwnClassifier", "Parameters", "alpha_of", "charlie", "check", "cost", "layout", "party", "train"]
 
 _RADIUS_BITS = 32
 _LEAST_ALPHA = 2.0**-64
@@ -56,14 +56,16 @@ class Parameters(BaseModel):
 
     A record is met ``epochs`` times, neither more nor less. With ``once``, the correction, its noisy copy is kept and
     met again; without, as the paper has it, every meeting takes new noise and costs again. Labels that are randomised
-    are so once, in either case.
+    are so once, in either case. With ``calibration = "proven"`` alpha follows from the wish, and only what the wish can
+    cover is allowed: one copy of a record, and randomised labels.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     alpha: Annotated[
-        float, Field(gt=0, allow_inf_nan=False, description="how little noise: 1/alpha is its scale; no default")
-    ]
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="how little noise: 1/alpha is its scale; no default"),
+    ] = None
     noise: Literal["gaussian", "l2"] = "gaussian"
     once: bool = True
     labels: Literal["as they are", "randomised-response"] = "as they are"
@@ -102,7 +104,8 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Gaussian noise with a delta of 0, an alpha beyond all use, steps that diverge, or a key that is too short.
+        Gaussian noise with a delta of 0, an alpha beyond all use or none, or one beside a proven calibration; what that
+        calibration cannot cover; steps that diverge, or a key that is too short.
     """
     chosen, Lambda = _parameters(study), study.model.regularization
     if chosen.noise == "gaussian" and study.privacy.delta == 0:
@@ -110,10 +113,10 @@ def check(study: Study) -> None:
             "[privacy] delta is 0, but Gaussian noise gives no epsilon without a delta",
             'choose a delta such as 1e-6, or noise = "l2"',
         )
-    if chosen.alpha < _LEAST_ALPHA:
+    if (alpha := alpha_of(study)) < _LEAST_ALPHA:
         raise BadInput(
-            f"[protocol] alpha is {chosen.alpha:g}: noise of the scale 1/alpha leaves nothing to learn from",
-            f"choose an alpha of {_LEAST_ALPHA:.1g} or more",
+            f"[protocol] alpha is {alpha:g}: noise of the scale 1/alpha leaves nothing to learn from",
+            "choose a larger epsilon or delta" if study.proven else f"choose an alpha of {_LEAST_ALPHA:.1g} or more",
         )
     if not chosen.learning_rate * Lambda < 1:
         raise BadInput(
@@ -129,6 +132,45 @@ def check(study: Study) -> None:
         )
 
 
+def alpha_of(study: Study) -> float:
+    """Return alpha: the study's own, or with ``calibration = "proven"`` what its wish allows.
+
+    Raises
+    ------
+    BadInput
+        There is none, or one beside a proven calibration; or something that the wish cannot cover.
+    """
+    chosen = _parameters(study)
+    if not study.proven:
+        if chosen.alpha is None:
+            raise BadInput("[protocol] alpha is missing", "say how little noise there is: its scale is 1/alpha")
+        return chosen.alpha
+    if chosen.alpha is not None:
+        raise BadInput(
+            f'[protocol] alpha is {chosen.alpha:g}, but with calibration = "proven" it follows from epsilon and delta',
+            'leave alpha out, or set calibration = "paper"',
+        )
+    if not chosen.once:
+        raise BadInput(
+            '[protocol] once is false, but with calibration = "proven" a record is perturbed once: every further '
+            "access to new noise costs again, and buys nothing that the kept copy does not have",
+            "set once = true",
+        )
+    if chosen.epsilon_y is None:
+        raise BadInput(
+            '[protocol] labels is "as they are", but with calibration = "proven" labels are covered too, and as they '
+            "are they have no guarantee",
+            'set labels = "randomised-response", and epsilon_y to a label\'s share of epsilon, such as a third of it',
+        )
+    return proven_alpha(
+        law=chosen.noise,
+        epsilon=study.privacy.epsilon,
+        epsilon_y=chosen.epsilon_y,
+        delta=study.privacy.delta,
+        sensitivity=access_sensitivity(study.d, FRACTION_BITS),
+    )
+
+
 def layout(study: Study) -> Packing:
     """Lay out sum_j n_j theta_j, in units of 2^-F, and N.
 
@@ -142,9 +184,12 @@ def layout(study: Study) -> Packing:
 def cost(study: Study) -> tuple[float, float]:
     """Return epsilon and delta of a record's features, and of its label too where that is randomised."""
     chosen, delta = _parameters(study), study.privacy.delta
+    if study.proven:
+        wish = study.privacy.epsilon
+        return wish, delta if chosen.noise == "gaussian" else copies_delta(law="l2", copies=1, epsilon=wish)
     epsilon = copies_epsilon(
         law=chosen.noise,
-        alpha=chosen.alpha,
+        alpha=alpha_of(study),
         copies=chosen.copies,
         delta=delta,
         sensitivity=access_sensitivity(study.d, FRACTION_BITS),
@@ -160,7 +205,7 @@ def train(rng: Rng, study: Study, data: Dataset) -> tuple[int, ...]:
     it costs no privacy; steps that leave floating point end the same way, at 0.
     """
     chosen = _parameters(study)
-    alpha, y = as_fraction(chosen.alpha), data.y
+    alpha, y = as_fraction(alpha_of(study)), data.y
     if chosen.epsilon_y is not None:
         y = randomised_response(rng, y, as_fraction(chosen.epsilon_y))
     w = initial_weights(rng, study.d)

@@ -51,6 +51,8 @@ class Protocol:
         The study in plain words.
     calibrations : tuple of str
         How its noise may follow from the wish; that of a new study first.
+    proven_section : str
+        ``section`` of a new study with ``calibration = "proven"``, where it is another.
     multiclass : bool
         Whether it can tell more classes than two apart.
     alone : bool
@@ -70,6 +72,7 @@ class Protocol:
     statement: Callable[[Study], tuple[Claim, ...]]
     explain: Callable[[Study], Explanation]
     calibrations: tuple[str, ...] = ("paper",)
+    proven_section: str = ""
     multiclass: bool = False
     alone: bool = False
     classifiers: bool = False

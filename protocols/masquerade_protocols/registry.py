@@ -32,9 +32,11 @@ def _named(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def section_of(name: str) -> str:
+def section_of(name: str, calibration: str | None = None) -> str:
     """Return the ``[protocol]`` section of a new study for this protocol; BadInput where there is none of that name."""
-    return _named(name).section
+    protocol = _named(name)
+    proven = (calibration or protocol.calibrations[0]) == "proven"
+    return (proven and protocol.proven_section) or protocol.section
 
 
 def protocol_of(study: Study) -> Protocol:

@@ -199,7 +199,7 @@ class Draft:
         if self.protocol in BASELINES:
             text = BASELINES[self.protocol].section or _BASELINE_SECTION
         else:
-            text = section_of(self.protocol) + self._auxiliary_section()
+            text = section_of(self.protocol, self.calibration) + self._auxiliary_section()
         if self.rounds is None:
             return text
         changed, count = _ROUNDS.subn(f"rounds = {self.rounds}", text)

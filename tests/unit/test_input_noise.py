@@ -24,6 +24,7 @@ from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
 from masquerade_protocols import input_noise
 from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
+from masquerade_protocols.registry import section_of
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn
@@ -453,6 +454,94 @@ def test_the_sampler_s_distance_and_the_grid_are_counted() -> None:
     )
     assert rows[1].epsilon == pytest.approx(1 + 100 * 2.0**-11)
     assert rows[1].delta == pytest.approx(2.0**-60 * (1 + math.exp(1 + 100 * 2.0**-11)))
+
+
+# --- Proven: alpha follows from the wish ---------------------------------------------------------------
+
+
+def _proven(section: str = "", **kw: Any) -> Study:
+    section = section or 'labels = "randomised-response"\nepsilon_y = 0.3'
+    wish = {"epsilon": 1.0, "delta": 1e-5, **kw}
+    text = _study(section=section, **wish).to_toml()
+    assert text.count('calibration = "paper"') == 1
+    return Study.parse(text.replace('calibration = "paper"', 'calibration = "proven"'), in_memory=True)
+
+
+_LABELS = 'labels = "randomised-response"\n'
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "epsilon_y", "d"), [(1.0, 1e-5, 0.3, 10), (0.2, 0.05, 0.1, 123)])
+def test_a_proven_alpha_keeps_the_wish_and_hardly_more(epsilon: float, delta: float, epsilon_y: float, d: int) -> None:
+    """Against scipy's normal and the ratio of densities, with two records at opposite ends of the ball."""
+    wish = {"epsilon": epsilon, "delta": delta, "d": d}
+    study = _checked(_proven(f"{_LABELS}epsilon_y = {epsilon_y}", **wish))
+    mu = (2 + math.sqrt(d) * 2.0**-28) * input_noise.alpha_of(study)
+    left, norm = epsilon - epsilon_y, stats.norm
+    lost = norm.sf(left / mu - mu / 2) - math.exp(left) * norm.sf(left / mu + mu / 2)
+    assert lost + (1 + math.exp(epsilon)) * 2.0**-60 <= delta
+    assert lost == pytest.approx(delta, rel=1e-6)
+    pure = _checked(_proven(f'{_LABELS}epsilon_y = {epsilon_y}\nnoise = "l2"', **wish))
+    assert 1 - 1e-9 < input_noise.alpha_of(pure) * (mu / input_noise.alpha_of(study)) / 2 / left <= 1
+
+
+def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = _checked(_proven())
+    sigmas = []
+
+    def noted(_rng: Rng, sigma: Fraction, d: int, _unit: Fraction) -> list[int]:
+        sigmas.append(float(sigma))
+        return [0] * d
+
+    monkeypatch.setattr(learning, "gaussian", noted)
+    input_noise.train(_rng(), study, make_data(study, (5, 5, 5))["p0"])
+    assert sigmas == pytest.approx([1 / input_noise.alpha_of(study)] * 5)
+    assert sigmas[0] > 2 / 0.2681  # mu of (1, 1e-5); the label took a part
+
+
+@pytest.mark.parametrize(
+    ("section", "wish", "sentence"),
+    [
+        (f"alpha = 1.0\n{_LABELS}epsilon_y = 0.3", {}, "alpha is 1, but with calibration"),
+        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "every further access to new noise costs again"),
+        ("epochs = 2", {}, "they have no guarantee"),
+        (f"{_LABELS}epsilon_y = 1.0", {}, "left for a record's features"),
+        (f'noise = "l2"\n{_LABELS}epsilon_y = 0.3', {"delta": 0.0}, "takes 3.2e-18 of it"),
+        (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "the noise's arithmetic alone takes 0.2"),
+        (f"{_LABELS}epsilon_y = 1e-30", {"epsilon": 2e-30, "delta": 1e-25}, "arithmetic alone takes"),
+        (
+            f'noise = "l2"\n{_LABELS}epsilon_y = 1e-30',
+            {"epsilon": 2e-30, "delta": 1e-16},
+            "choose a larger epsilon or delta",
+        ),
+    ],
+)
+def test_what_no_alpha_covers_is_refused_with_the_reason(section: str, wish: dict[str, float], sentence: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        _checked(_proven(section, **wish))
+    assert sentence in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("law", _Laws)
+@pytest.mark.parametrize("K", [1, 3])
+def test_a_proven_statement_is_the_wish_in_every_view(law: str, K: int) -> None:
+    study = _checked(_proven(f'noise = "{law}"\n{_LABELS}epsilon_y = 0.3', K=K))
+    *views, party = INPUT_NOISE.statement(study)
+    assert len(views) == (4 if K > 1 else 2)
+    for row in views:
+        assert (row.epsilon, row.neighbours, row.holds_at) == (1.0, "replace one record, all sizes fixed", "this noise")
+        assert row.delta == (1e-5 if law == "gaussian" else pytest.approx(2.0**-60 * (1 + math.e)))
+    assert "the wish holds" in views[0].text
+    assert "epsilon = 0.7 for its features" in views[0].text
+    assert party.unit == "party"
+    assert input_noise.cost(study) == (views[0].epsilon, views[0].delta)
+    cost = " ".join(INPUT_NOISE.explain(study).cost)
+    assert "its label included, loses at most epsilon = 1" in cost
+    assert "0.3 of epsilon" in cost
+
+
+def test_a_new_proven_study_has_no_alpha() -> None:
+    _checked(_proven(section_of("input-noise", "proven")))
+    assert "alpha = " in section_of("input-noise", "paper") == section_of("input-noise")
 
 
 @pytest.mark.parametrize("section", ["alpha = 0.5\nonce = false\nepochs = 7", INPUT_NOISE.section])

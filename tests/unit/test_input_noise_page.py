@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.input_noise_claims import copies_epsilon
+from masquerade_core.privacy.input_noise_claims import access_sensitivity, copies_epsilon, proven_alpha
 from masquerade_core.study import CHARLIE
 from masquerade_protocols import input_noise
 
@@ -64,6 +64,12 @@ def test_the_table_of_epsilons_is_right_and_rounded_up() -> None:
         ]
         for said, found in zip(shown, exact, strict=True):
             assert found * (1 - 1e-12) <= said <= found * 1.001
+
+
+def test_the_alphas_of_a_wish_are_those_that_are_derived() -> None:
+    said = re.findall(r"alpha is ([\d.]+) \(gaussian\) or ([\d.]+) \(l2\)", PAGE)
+    wish = {"epsilon": 1.0, "epsilon_y": 0.3, "delta": 1e-5, "sensitivity": access_sensitivity(10, 28)}
+    assert said == [tuple(f"{proven_alpha(law=law, **wish):.4g}" for law in ("gaussian", "l2"))]
 
 
 def test_every_test_that_the_page_names_exists() -> None:

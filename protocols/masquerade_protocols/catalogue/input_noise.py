@@ -29,18 +29,34 @@ learning_rate = 0.05
 """
 
 
+_PROVEN_SECTION = """\
+# alpha, the paper's parameter, follows from epsilon and delta: a record and its label, once perturbed, keep the wish.
+# Or "l2".
+noise = "gaussian"
+once = true
+labels = "randomised-response"
+# A label's share of epsilon: it is kept with probability e^epsilon_y/(1 + e^epsilon_y). Features have the rest.
+epsilon_y = 0.3
+# Examples in a step, passes over a party's records, and the length of a step. Passes cost no privacy.
+batch = 50
+epochs = 20
+learning_rate = 0.05
+"""
+
+
 def _statement(study: Study) -> tuple[Claim, ...]:
     chosen = input_noise.Parameters.model_validate(study.protocol)
     return input_noise_statement(
         K=study.K,
         d=study.d,
         law=chosen.noise,
-        alpha=chosen.alpha,
+        alpha=input_noise.alpha_of(study),
         copies=chosen.copies,
         epsilon_y=chosen.epsilon_y,
         eps=study.privacy.epsilon,
         delta=study.privacy.delta,
         fraction_bits=FRACTION_BITS,
+        proven=study.proven,
     )
 
 
@@ -75,6 +91,15 @@ epsilon = {epsilon:.4g}, in every view; what it rests on stands in the privacy s
 
 A second run over the same records costs the same again: the costs add up.
 """
+_PROVEN_COST = """
+Each of your records, its label included, loses at most epsilon = {epsilon:g} of its privacy, but for a probability of
+delta = {delta:g}. That is proved, in every view: the noise follows from this wish, which is more noise than the paper
+would ask for. {epsilon_y:g} of epsilon is the label's.
+
+Noise on every single record is much. A model is usable only where records are very many, or epsilon is large.
+
+A second run over the same records costs the same again: the costs add up.
+"""
 
 
 def _explain(study: Study) -> Explanation:
@@ -87,11 +112,14 @@ def _explain(study: Study) -> Explanation:
         "noise": noise,
         "lead": study.lead,
         "epsilon": input_noise.cost(study)[0],
+        "delta": study.privacy.delta,
+        "epsilon_y": chosen.epsilon_y,
         "features": "" if randomised else "' features",
         "labels": "" if randomised else " Of their labels nothing is proved.",
     }
+    cost = _PROVEN_COST if study.proven else _COST
     leaves = _LEAVES + (_SUMMED if study.K > 1 else _ALONE)
-    return Explanation(*(paragraphs(text, words) for text in (leaves, _COLLUSION, _COST)))
+    return Explanation(*(paragraphs(text, words) for text in (leaves, _COLLUSION, cost)))
 
 
 INPUT_NOISE = Protocol(
@@ -105,6 +133,8 @@ INPUT_NOISE = Protocol(
     check=input_noise.check,
     statement=_statement,
     explain=_explain,
+    calibrations=("paper", "proven"),
+    proven_section=_PROVEN_SECTION,
     alone=True,
 )
 """It is the only protocol of which one party is enough: the paper's setting."""

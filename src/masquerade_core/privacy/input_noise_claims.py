@@ -7,11 +7,19 @@ differential privacy). An access of a record x in the unit ball, replaced by x',
 
 import math
 
+from masquerade_core.errors import BadInput
 from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, _number
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import GAUSSIAN_TV_BITS, L2_TV_BITS
 
-__all__ = ["access_sensitivity", "copies_delta", "copies_epsilon", "input_noise_statement", "largest_alpha"]
+__all__ = [
+    "access_sensitivity",
+    "copies_delta",
+    "copies_epsilon",
+    "input_noise_statement",
+    "largest_alpha",
+    "proven_alpha",
+]
 
 _CLAIMED = '"privacy-secure"; no epsilon, no definition, no theorem'
 _RECORD = "replace one record, all sizes fixed"
@@ -25,6 +33,7 @@ _ASSUMPTIONS = (
 )
 
 _DIAMETER = 2.0  # of the unit ball
+_SHORT = 1 - 2.0**-40  # of a derived alpha, so that floats' error leaves it on the safe side
 
 
 def access_sensitivity(d: int, fraction_bits: int) -> float:
@@ -71,6 +80,48 @@ def largest_alpha(*, law: str, epsilon: float, delta: float, copies: int) -> flo
     return mu_of(epsilon, delta) / (2 * math.sqrt(copies))
 
 
+def proven_alpha(*, law: str, epsilon: float, epsilon_y: float, delta: float, sensitivity: float) -> float:
+    """Return the largest alpha under which one copy of a record, label included, keeps the wish; rounded down.
+
+    The label's randomised response costs epsilon_y, so the features have epsilon - epsilon_y: the noise on them is
+    independent of the label's, and the two costs add up. What the sampler's distance from its law adds to delta
+    (:func:`copies_delta`) is taken off before.
+
+    * "gaussian": mu(epsilon - epsilon_y, delta) = s alpha, s how far two records lie apart.
+    * "l2": epsilon - epsilon_y = alpha s/2.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The study's wish.
+    epsilon_y : float
+        A label's share of epsilon.
+    sensitivity : float
+        s, of :func:`access_sensitivity`.
+
+    Raises
+    ------
+    BadInput
+        The label takes all of epsilon, or the sampler more than delta.
+    """
+    if not 0 < epsilon_y < epsilon:
+        raise BadInput(
+            f"[protocol] epsilon_y is {epsilon_y:g} and [privacy] epsilon {epsilon:g}: nothing of the wish is left "
+            "for a record's features",
+            "choose an epsilon_y less than epsilon, such as a third of it",
+        )
+    left = delta - copies_delta(law=law, copies=1, epsilon=epsilon)
+    if left < 0 or (law == "gaussian" and left == 0):
+        raise BadInput(
+            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} the noise's arithmetic alone takes "
+            f"{delta - left:.2g} of it",
+            "choose a larger delta" if epsilon < 1 else "choose a larger delta, or a smaller epsilon",
+        )
+    features = epsilon - epsilon_y
+    alpha = 2 * features / sensitivity if law == "l2" else mu_of(features, left) / sensitivity
+    return alpha * _SHORT
+
+
 def input_noise_statement(
     *,
     K: int,
@@ -82,6 +133,7 @@ def input_noise_statement(
     eps: float,
     delta: float,
     fraction_bits: int,
+    proven: bool = False,
 ) -> tuple[Claim, ...]:
     """Return the statement for ``input-noise``.
 
@@ -101,11 +153,16 @@ def input_noise_statement(
         The study's wish. For "gaussian", ``delta`` is what the proved epsilon goes with.
     fraction_bits : int
         F of the grid 2^-F that records are rounded to.
+    proven : bool
+        Whether alpha is that of :func:`proven_alpha`; what is proved is then the wish.
     """
     apart = access_sensitivity(d, fraction_bits)
     features = copies_epsilon(law=law, alpha=alpha, copies=copies, delta=delta, sensitivity=apart)
     total = features + (epsilon_y or 0.0)
     lost = copies_delta(law=law, copies=copies, epsilon=total, delta=delta)
+    if proven:  # by construction, whatever the last bit of a float is
+        total, features = eps, eps - (epsilon_y or 0.0)
+        lost = delta if law == "gaussian" else copies_delta(law=law, copies=1, epsilon=eps)
     often = "once" if copies == 1 else f"{copies} times"
     shown = {"l2": "m alpha", "gaussian": "Gaussian mechanism with mu = 2 alpha sqrt(m)"}[law]
     meets = total <= eps and lost <= delta + 2.0**-40
@@ -122,7 +179,7 @@ def input_noise_statement(
             provable=f"epsilon = {_number(total)}, delta = {lost:.1e}",
             epsilon=total,
             delta=lost,
-            holds_at=_holds_at(law, eps - (epsilon_y or 0.0), delta, copies),
+            holds_at="this noise" if proven else _holds_at(law, eps - (epsilon_y or 0.0), delta, copies),
             source=_SOURCE.format(law=shown, m=often),
             assumptions=_ASSUMPTIONS,
             text=text,
