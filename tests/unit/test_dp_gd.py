@@ -269,6 +269,12 @@ def test_the_accountant_agrees_with_an_independent_one(epsilon: float, delta: fl
     assert value == pytest.approx(delta, rel=1e-4)
 
 
+def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
+    """The sigmoid's slope is at most 1/4: a longer clip cuts nothing, and is not paid for."""
+    long, short = (_study(loss="sigmoid", section=f"clip = {C}") for C in (1.0, 0.25))
+    assert dp_gd.noise_of(long) == dp_gd.noise_of(short)
+
+
 def test_sigma_is_the_smallest_that_will_do() -> None:
     Delta = sensitivity(Fraction(1, 4), 10, 28)
     for epsilon, delta in ((0.1, 0.05), (1.0, 1e-5), (3.0, 1e-9), (40.0, 1e-6)):
