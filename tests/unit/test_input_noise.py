@@ -18,6 +18,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation, RunFailed
 from masquerade_core.learning import input_noise as learning
 from masquerade_core.model import Model
+from masquerade_core.privacy.gaussian_dp import mu_of
 from masquerade_core.privacy.input_noise_claims import copies_epsilon, input_noise_statement, largest_alpha
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
@@ -482,6 +483,22 @@ def test_a_proven_alpha_keeps_the_wish_and_hardly_more(epsilon: float, delta: fl
     assert lost == pytest.approx(delta, rel=1e-6)
     pure = _checked(_proven(f'{_LABELS}epsilon_y = {epsilon_y}\nnoise = "l2"', **wish))
     assert 1 - 1e-9 < input_noise.alpha_of(pure) * (mu / input_noise.alpha_of(study)) / 2 / left <= 1
+
+
+def test_a_label_and_its_features_keep_the_wish_together() -> None:
+    """The exact delta of a record that changes in both, from scipy: it is what the features may lose, times p."""
+    study, norm = _checked(_proven()), stats.norm
+    mu = (2 + math.sqrt(study.d) * 2.0**-28) * input_noise.alpha_of(study)
+    p = math.exp(0.3) / (1 + math.exp(0.3))
+
+    def gaussian(e: float) -> float:
+        return float(norm.sf(e / mu - mu / 2) - math.exp(e) * norm.sf(e / mu + mu / 2))
+
+    together = p * gaussian(1 - 0.3) + (1 - p) * gaussian(1 + 0.3)
+    assert together == pytest.approx(p * 1e-5, rel=1e-2)
+    # The test can fail: features that have all of epsilon break the wish.
+    mu = mu_of(1.0, 1e-5)
+    assert p * gaussian(1 - 0.3) + (1 - p) * gaussian(1 + 0.3) > 1e-5
 
 
 def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.MonkeyPatch) -> None:

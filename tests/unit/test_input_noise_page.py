@@ -1,7 +1,8 @@
-"""What docs/protocols/input-noise.md says of sizes, numbers and tests is so."""
+"""What docs/protocols/input-noise.md and docs/privacy/input-noise.md say of sizes, numbers and tests is so."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from masquerade_protocols import input_noise
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/input-noise.md").read_text(encoding="utf-8")
+PRIVACY = (ROOT / "docs/privacy/input-noise.md").read_text(encoding="utf-8")
 LEAD, PARTY = "hospital-0", "hospital-1"
 
 
@@ -72,14 +74,26 @@ def test_the_alphas_of_a_wish_are_those_that_are_derived() -> None:
     assert said == [tuple(f"{proven_alpha(law=law, **wish):.4g}" for law in ("gaussian", "l2"))]
 
 
-def test_every_test_that_the_page_names_exists() -> None:
+def test_the_derivation_s_table_is_what_is_derived() -> None:
+    wish = {"epsilon": 1.0, "epsilon_y": 0.3, "sensitivity": access_sensitivity(10, 28)}
+    rows = re.findall(r'^\| "(\w+)"(?:, delta = (\S+))? \| ([\d.]+) \| ([\d.]+) \|$', PRIVACY, flags=re.MULTILINE)
+    assert [row[:2] for row in rows] == [("gaussian", "1e-5"), ("gaussian", "0.05"), ("l2", "")]
+    for law, delta, alpha, sd in rows:
+        found = proven_alpha(law=law, delta=float(delta or 1e-5), **wish)
+        assert alpha == f"{found:.4g}"
+        # A vector whose norm is Gamma(d) of rate alpha/2 has E|n|^2 = d (d + 1) 4/alpha^2.
+        assert sd == f"{(1 / found if law == 'gaussian' else 2 * math.sqrt(11) / found):.4g}"
+
+
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PRIVACY, 5)])
+def test_every_test_that_the_pages_name_exists(page: str, least: int) -> None:
     defined = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     }
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
-    assert len(named) > 10
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > least
     assert not named - defined
 
 
