@@ -25,11 +25,13 @@ coordinates in m plaintexts, and keys of n bits::
       |<-------- Published ----------|--------- Published ----------->|   (K+1) m n/8
 
 ``~`` is a sealed box that Charlie relays. Sizes are those of the fields in bytes.
+
+That is ``calibration = "paper"``. With ``"proven"`` every party adds a share of noise that nobody knows, at the scale
+of the smallest party or at a public one: :mod:`masquerade_protocols.joint_noise` has what differs.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, isqrt
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -47,18 +49,30 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.losses import require_convex
-from masquerade_core.model import Model, Shares
+from masquerade_core.model import Model
 from masquerade_core.privacy.calibration import paper_beta, paper_scale
+from masquerade_core.privacy.local_proven_claims import JointNoise
 from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, Study, as_fraction
-from masquerade_core.wire.codec import numbers, pack_numbers
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
-from masquerade_protocols.joint import toss, zero_share
+from masquerade_protocols import joint_noise
+from masquerade_protocols.additive_shares import Published, Share, give_share, publish_shares
+from masquerade_protocols.joint import toss
 from masquerade_protocols.tournament import MODULUS, NUMBER_BITS, answer_matches, find_smallest, rounds
 
-__all__ = ["FRACTION_BITS", "Parameters", "charlie", "packing", "party"]
+__all__ = [
+    "FRACTION_BITS",
+    "Parameters",
+    "Published",
+    "Share",
+    "charlie",
+    "check",
+    "joint_noise_of",
+    "packing",
+    "party",
+]
 
 FRACTION_BITS = 32  # F: weights and noise are integers in units of 2^-F
 _SHARE_BYTES = 5
@@ -68,13 +82,17 @@ _SEALED_BYTES = _SHARE_BYTES + ANONYMOUS_OVERHEAD
 class Parameters(BaseModel):
     """The study's ``[protocol]`` section.
 
-    ``noise`` is "laplace" (the paper's: independent Laplace noise per coordinate) or "l2" (density exp(-beta
-    |eta|_2), as in Rajkumar and Agarwal 2012, footnote 2).
+    ``noise``, of calibration "paper", is "laplace" (the paper's: independent Laplace noise per coordinate) or "l2"
+    (density exp(-beta |eta|_2), as in Rajkumar and Agarwal 2012, footnote 2). Of calibration "proven": ``scale`` says
+    whether the noise is sized for the smallest party, whose size stays hidden ("selected"), or for the public
+    ``min_records`` ("floor"); with ``weights = "sizes"`` a classifier counts n_j times, and no size is in the scale.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     noise: Literal["laplace", "l2"] = "laplace"
+    scale: Literal["selected", "floor"] = "selected"
+    weights: Literal["uniform", "sizes"] = "uniform"
 
 
 # --- Messages ------------------------------------------------------------------
@@ -131,23 +149,41 @@ class NoiseTotal(Message):
     total: Ciphertexts
 
 
-class Share(Message):
-    """Step 3.3, P_j to Charlie: its additive share of K w^s."""
-
-    share: bytes
-
-
-class Published(Message):
-    """Step 3.3, Charlie to all: everybody's shares in roster order, his own last."""
-
-    shares: bytes
-
-
 # --- What follows from the study alone -----------------------------------------
 
 
-def _noise_kind(study: Study) -> str:
-    return Parameters.model_validate(study.protocol).noise
+def _chosen(study: Study) -> Parameters:
+    return Parameters.model_validate(study.protocol)
+
+
+def joint_noise_of(study: Study) -> JointNoise:
+    """Return the noise that all parties draw shares of, of calibration "proven"."""
+    chosen = _chosen(study)
+    return joint_noise.noise_of(study, "sizes" if chosen.weights == "sizes" else chosen.scale)
+
+
+def check(study: Study) -> None:
+    """Refuse what can be known to fail before anybody joins.
+
+    Raises
+    ------
+    BadInput
+        Weights or a scale that the paper has not, the paper's noise beside a proven calibration, or a study for which
+        there is no :func:`packing`.
+    """
+    chosen = _chosen(study)
+    if not study.proven and (chosen.scale, chosen.weights) != ("selected", "uniform"):
+        raise BadInput(
+            f'[protocol] has scale = "{chosen.scale}" and weights = "{chosen.weights}", but the paper\'s noise has '
+            'only scale = "selected" and weights = "uniform"',
+            'set calibration = "proven", or leave both out',
+        )
+    if study.proven and "noise" in study.protocol:
+        raise BadInput(
+            f'[protocol] noise is "{chosen.noise}", but with calibration = "proven" all noise is Gaussian',
+            'leave noise out, or set calibration = "paper"',
+        )
+    packing(study)
 
 
 def packing(study: Study) -> Packing:
@@ -159,19 +195,19 @@ def packing(study: Study) -> Packing:
     Raises
     ------
     BadInput
-        The noise fits no plaintext; the loss is another than that of these bounds and of the statement's; or there is
-        no regularization.
+        The noise fits no plaintext, or there is none for the wish; the loss is another than that of these bounds and
+        of the statement's; or there is no regularization.
     """
     if study.model.loss != "logistic":
         msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds are those of the logistic loss"
         raise BadInput(msg, 'set loss = "logistic"')
     require_convex(study.model)
-    # 2 ln 2 < 1.3863; in integers, so that every machine lays out the same slots.
-    square = Fraction(13863, 10000) / as_fraction(study.model.regularization) * (1 << 2 * FRACTION_BITS)
-    weights = study.K * (isqrt(ceil(square)) + 2)
+    if study.proven:
+        return joint_noise.packing(study, joint_noise_of(study))
+    weights = study.K * joint_noise.grid_norm(study.model.regularization, FRACTION_BITS)
     scale = Fraction(study.K << FRACTION_BITS)
     floor, eps, lam = study.study.min_records, study.privacy.epsilon, study.model.regularization
-    if _noise_kind(study) == "laplace":
+    if _chosen(study).noise == "laplace":
         noise = tail_bound(scale * paper_scale(floor, eps, lam), count=study.d)
     else:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
@@ -190,7 +226,7 @@ def _draw_noise(rng: Rng, study: Study, n: int) -> tuple[int, ...]:
     """
     scale = Fraction(study.K << FRACTION_BITS)
     eps, lam = study.privacy.epsilon, study.model.regularization
-    if _noise_kind(study) == "laplace":
+    if _chosen(study).noise == "laplace":
         return tuple(discrete_laplace(rng, scale * paper_scale(n, eps, lam), study.d))
     return tuple(l2_laplace(rng, paper_beta(n, eps, lam), study.d, scale))
 
@@ -219,13 +255,6 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
     return pool.freshen(a_i + r_i, lead)
 
 
-def _read_published(raw: bytes, study: Study, modulus: int, layout: Packing) -> Shares:
-    width = (modulus.bit_length() + 7) // 8
-    values = numbers(raw, width, (study.K + 1) * layout.count, CHARLIE)
-    rows = {name: values[i * layout.count : (i + 1) * layout.count] for i, name in enumerate((*study.names, CHARLIE))}
-    return Shares(rows, modulus, layout, study.K, FRACTION_BITS)
-
-
 # --- The parties ---------------------------------------------------------------
 
 
@@ -251,12 +280,22 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     RunFailed
         The opened sum is not the sum of everybody's shares.
     """
+    joint = joint_noise_of(study) if study.proven else None
+    if joint is not None and joint.law != "selected":
+        return await joint_noise.party(seat, study, data, joint)
     layout, n_j = packing(study), len(data.y)
 
     # Section 3.1. Before the join: afterwards, the time that training takes would tell n_j.
     await seat.stage("training")
     w_j = await seat.once("classifier", lambda _: tuple(fit(data.X, data.y, study.model.regularization).tolist()))
-    K_eta_j = await seat.once("noise", lambda rng: _draw_noise(rng, study, n_j))
+    scale = 0
+    if joint is None:
+        noise = await seat.once("noise", lambda rng: _draw_noise(rng, study, n_j))
+        W_j = _encode_weights(w_j)
+    else:
+        scale = joint_noise.own_scale(joint, n_j)
+        noise, fine = await seat.once("noise", lambda rng: tuple(joint_noise.draw(rng, joint)))
+        W_j = tuple(w + f for w, f in zip(joint_noise.encode(w_j), fine, strict=True))
     xi = None
     if seat.me == study.lead:
         xi = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.crypto.key_bits)))
@@ -286,8 +325,12 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     else:
         await _lead_stage_1(seat, study, xi, keys.decider, pi1, own)
 
-    S_j = await _stage_2(seat, study, layout, zeta, pi1[j], K_eta_j)
-    return await _stage_3(seat, study, layout, zeta, w_j, S_j, seed)
+    S_j = await _stage_2(seat, study, layout, zeta, pi1[j], noise, scale)
+
+    # Steps 3.2 and 3.3: W_j - S_j, and a share of zero, so that Charlie with the lead learns no W_j either.
+    fraction_bits = FRACTION_BITS if joint is None else joint_noise.FRACTION_BITS
+    shares = await give_share(seat, study, layout, zeta.n, W_j, S_j, seed, fraction_bits)
+    return Model(shares.open(), shares)
 
 
 async def _lead_stage_1(
@@ -314,9 +357,13 @@ async def _lead_stage_1(
 
 
 async def _stage_2(
-    seat: Seat, study: Study, layout: Packing, zeta: PublicKey, slot: int, K_eta_j: Sequence[int]
+    seat: Seat, study: Study, layout: Packing, zeta: PublicKey, slot: int, noise: Sequence[int], scale: int
 ) -> tuple[int, ...]:
-    """Steps 2.2 to 3.1: select the smallest party's noise under encryption, and blind it; returns the blinds S_j."""
+    """Steps 2.2 to 3.1: select the smallest party's noise under encryption, and blind it; returns the blinds S_j.
+
+    ``noise`` is K eta_j; or, of calibration "proven", unit noise, and ``scale`` what b is for this party's records:
+    then the smallest party's scale is selected, and multiplies everybody's noise.
+    """
     # Obfuscators do not depend on anything that is still to come: drawn while the others are busy with Stage 1.
     entries = await seat.once("obfuscators", lambda rng: zeta.full_obfuscators(rng, layout.count))
     pool = FullPool(zeta, entries)
@@ -326,9 +373,11 @@ async def _stage_2(
     await seat.stage("stage 2: noise")
     v_j = indicator.u.read(zeta, study.K, CHARLIE)[slot]
 
+    factor = await joint_noise.select_scale(seat, study, joint_noise_of(study), v_j, scale) if study.proven else v_j
+
     # Steps 2.3 and 3.1: everybody blinds, not P_1 alone, by S_j uniform in Z_N.
     S_j = await seat.once("blinds S", lambda rng: tuple(rng.below(zeta.n) for _ in range(layout.count)))
-    powers = await seat.once("selected noise", lambda _: _blind_term(v_j, layout.pack_exponents(K_eta_j)))
+    powers = await seat.once("selected noise", lambda _: _blind_term(factor, layout.pack_exponents(noise)))
     terms = [Ciphertext(zeta, power) + s for power, s in zip(powers, S_j, strict=True)]
     if seat.me != study.lead:
         fresh = [pool.freshen(term, study.lead) for term in terms]
@@ -339,34 +388,11 @@ async def _stage_2(
     for name, message in (await seat.gather(NoiseTerm)).items():
         received = message.terms.read(zeta, layout.count, name)
         terms = [total + term for total, term in zip(terms, received, strict=True)]
+    if study.proven:
+        terms = joint_noise.without_offsets(terms, factor, layout, study.K)
     fresh = [pool.freshen(total, CHARLIE) for total in terms]
     await seat.send(CHARLIE, NoiseTotal(total=Ciphertexts.outgoing(fresh)))
     return S_j
-
-
-async def _stage_3(
-    seat: Seat,
-    study: Study,
-    layout: Packing,
-    zeta: PublicKey,
-    w_j: Sequence[float],
-    S_j: Sequence[int],
-    seed: bytes,
-) -> Model:
-    """Steps 3.2 and 3.3: W_j - S_j, and a share of zero, so that Charlie with the lead learns no W_j either."""
-    await seat.stage("stage 3: shares")
-    zeros = zero_share(seat, (*study.names, CHARLIE), seed, zeta.n, layout.count)
-    W_j = layout.pack(_encode_weights(w_j))
-    mine = tuple((w - s + z) % zeta.n for w, s, z in zip(W_j, S_j, zeros, strict=True))
-    raw = pack_numbers(mine, study.crypto.key_bits // 8)
-    await seat.release("shares", study.privacy.epsilon, study.privacy.delta)
-    await seat.send(CHARLIE, Share(share=raw))
-    published = await seat.receive(Published, CHARLIE)
-    shares = _read_published(published.shares, study, zeta.n, layout)
-    if shares.values[seat.me] != mine:
-        msg = f"charlie published another share of {seat.me} than it had sent"
-        raise ProtocolViolation(msg, peer=CHARLIE)
-    return Model(shares.open(), shares)
 
 
 # --- Charlie -------------------------------------------------------------------
@@ -387,10 +413,11 @@ async def charlie(seat: Seat, study: Study) -> Model:
     RunFailed
         The opened sum is not the sum of everybody's shares.
     """
+    if study.proven and (joint := joint_noise_of(study)).law != "selected":
+        return await joint_noise.charlie(seat, study, joint)
     K, lead, layout = study.K, study.lead, packing(study)
     zeta = SecretKey(*await seat.once("key zeta", lambda rng: draw_primes(rng, study.crypto.key_bits)))
     decider = DeciderKey(await seat.once("decider key", DeciderKey.draw))
-    N = zeta.public.n
 
     await seat.join()
     await seat.stage("keys")
@@ -424,20 +451,14 @@ async def charlie(seat: Seat, study: Study) -> Model:
     u = [indicator_pool.encrypt(int(slot == winner), "*") for slot in range(K)]
     await seat.broadcast(Indicator(u=Ciphertexts.outgoing(u)))
 
-    # Step 3.2: decrypt K eta + sum_j S_j; take the exponents' public offset off.
+    # Step 3.2: decrypt K eta + sum_j S_j; take the exponents' public offset off, where the lead has not done so.
     total = (await seat.receive(NoiseTotal, lead)).total.read(zeta.public, layout.count, lead)
     await seat.stage("stage 3: shares")
     opened = await seat.once("blinded noise", lambda _: tuple(zeta.decrypt(c) for c in total))
-    zeros = zero_share(seat, (*study.names, CHARLIE), b"", N, layout.count)
-    offsets = layout.exponent_offsets()
-    mine = tuple((o - e + z) % N for o, e, z in zip(opened, offsets, zeros, strict=True))
+    offsets = (0,) * layout.count if study.proven else layout.exponent_offsets()
+    own = tuple(o - e for o, e in zip(opened, offsets, strict=True))
 
     # Step 3.3: publish all K + 1 shares.
-    width = study.crypto.key_bits // 8
-    shares = await seat.gather(Share, study.names)
-    rows = [pack_numbers(numbers(shares[name].share, width, layout.count, name), width) for name in study.names]
-    published = b"".join((*rows, pack_numbers(mine, width)))
-    released = _read_published(published, study, N, layout)
-    model = Model(released.open(), released)
-    await seat.broadcast(Published(shares=published))
-    return model
+    fraction_bits = joint_noise.FRACTION_BITS if study.proven else FRACTION_BITS
+    shares = await publish_shares(seat, study, layout, zeta.public.n, own, fraction_bits)
+    return Model(shares.open(), shares)
