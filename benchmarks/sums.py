@@ -175,7 +175,7 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
     key.short_obfuscators(SystemRng(), 1)  # its table is not what grows
     table = MeteredTable(study.names, seats=_Joined)
     schedule = psgd.psgd(study, RECORDS)
-    unit = Fraction(1 << psgd.FRACTION_BITS)
+    unit = Fraction(1 << psgd.fraction_bits(study, schedule, RECORDS))
 
     def draw(rng: Rng) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(rounds))

@@ -53,13 +53,18 @@ __all__ = [
     "charlie",
     "check",
     "decaying",
+    "fraction_bits",
     "layout",
     "noisy",
     "party",
     "psgd",
 ]
 
-FRACTION_BITS = 28  # F: gradients and noise are integers in units of 2^-F
+FRACTION_BITS = 28
+"""F at most, :func:`fraction_bits`: gradients and noise are integers in units of 2^-F."""
+
+_LEAST_FRACTION_BITS = 12  # so that rounding to the grid moves a gradient's norm by little, whatever N is
+_EXACT_BITS = 26  # of the mean gradient
 _RECORDS_BITS = 32  # of a party's N_k
 _WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 
@@ -138,8 +143,8 @@ def _parameters(study: Study) -> Parameters:
 def check(study: Study, variant: Variant = psgd) -> None:
     """Refuse what can be known to fail before anybody joins.
 
-    What N decides is checked at both its ends: Delta is largest at N = K min_records, gradients and, where Delta sets
-    the steps, the longest step at N = K max_records.
+    What N decides is checked at both its ends: Delta is largest, and the grid finest, at N = K min_records; gradients
+    and, where Delta sets the steps, the longest step at N = K max_records.
 
     Raises
     ------
@@ -148,16 +153,45 @@ def check(study: Study, variant: Variant = psgd) -> None:
         no plaintext.
     """
     require_convex(study.model)
-    most = study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.K * study.max_records
     _Descent(study, most, variant)
-    descent = _Descent(study, study.K * study.study.min_records, variant)
+    descent = _Descent(study, fewest, variant)
     for t in {0, descent.rounds - 1}:
-        layout(study, descent.schedule, most, t)
+        for N in (fewest, most):
+            layout(study, descent.schedule, N, t)
 
 
 def _count_layout(study: Study) -> Packing:
     """Lay out the sum of sizes."""
     return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
+
+
+def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
+    """Return F of the grid 2^-F: as fine as it can be, up to ``FRACTION_BITS``, at no more plaintexts than needed.
+
+    Needed is that a coordinate of the mean gradient, of which each party rounds its part, is off by 2^-26 at most:
+    K 2^-(F+1) <= N 2^-26. What room is left in the plaintexts of so coarse a grid makes it finer.
+    """
+    fewest = study.K * study.study.min_records  # no honest run has less, and check has seen to it that they fit
+    ratio = -(-(study.K << (_EXACT_BITS - 1)) // max(N, fewest))
+    least = max((ratio - 1).bit_length(), _LEAST_FRACTION_BITS)
+    coarse = _slots(study, schedule, N, 0, least)
+    if not coarse.fits:
+        return least
+    finer = (F for F in range(FRACTION_BITS, least, -1) if _fits_as_well(_slots(study, schedule, N, 0, F), coarse))
+    return next(finer, least)
+
+
+def _fits_as_well(slots: Packing, coarse: Packing) -> bool:
+    return slots.fits and slots.count == coarse.count
+
+
+def _slots(study: Study, schedule: Schedule, N: int, t: int, F: int) -> Packing:
+    gradients = ceil(N * loss_of(study.model.loss).L * (1 << F)) + study.K
+    # Within B units of the finest grid together, eta and rho are within 1 + B/2^(28-F), rounded up, of a coarser one.
+    finest = _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
+    noise = -(-finest >> (FRACTION_BITS - F)) + (F < FRACTION_BITS)
+    return Packing(study.d, gradients + study.K * noise, study.crypto.key_bits)
 
 
 def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
@@ -168,9 +202,7 @@ def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
     BadInput
         No slot of a plaintext is wide enough, or no float is large enough.
     """
-    gradients = ceil(N * loss_of(study.model.loss).L * (1 << FRACTION_BITS)) + study.K
-    bound = gradients + study.K * _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
-    slots = Packing(study.d, bound, study.crypto.key_bits)
+    slots = _slots(study, schedule, N, t, fraction_bits(study, schedule, N))
     if not slots.fits:
         raise BadInput(
             f"round {t} needs slots of {slots.width} bits, for which a key of {study.crypto.key_bits} bits has no room",
@@ -195,17 +227,17 @@ def _layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[
 
 @cache
 def _largest_noise(beta: Fraction, sigma: Fraction, K: int, d: int) -> int:
-    """One party's noise of one round, in units of 2^-F."""
+    """One party's noise of one round, in units of the finest grid."""
     unit = Fraction(1 << FRACTION_BITS)
     eta = gaussian_tail_bound(sigma_share(sigma, K), d, unit) if sigma else 0
     return l2_tail_bound(beta, d, unit) + eta
 
 
-def _encode_gradient(gradient: _Array, n: int, L: Fraction) -> tuple[int, ...]:
+def _encode_gradient(gradient: _Array, n: int, L: Fraction, F: int) -> tuple[int, ...]:
     """Clip to norm n L, which only rounding could exceed, and round to the grid of 2^-F."""
     norm = float(np.linalg.norm(gradient))
     clipped = gradient * min(1.0, float(n * L) / norm) if norm > 0 else gradient
-    return tuple(map(int, np.rint(clipped * 2**FRACTION_BITS).tolist()))
+    return tuple(map(int, np.rint(clipped * 2**F).tolist()))
 
 
 def _fingerprint(w: _Array) -> bytes:
@@ -218,6 +250,7 @@ class _Descent:
     def __init__(self, study: Study, N: int, variant: Variant) -> None:
         chosen, loss, lam = _parameters(study), loss_of(study.model.loss), study.model.regularization
         self.schedule = variant(study, N)
+        self.fraction_bits = fraction_bits(study, self.schedule, N)
         self.rounds = chosen.rounds
         self.w = np.zeros(study.d)
         self._N = N
@@ -226,7 +259,7 @@ class _Descent:
 
     def step(self, t: int, sums: tuple[int, ...]) -> None:
         """w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t)."""
-        gradient = np.array(sums, dtype=np.float64) / 2**FRACTION_BITS / self._N
+        gradient = np.array(sums, dtype=np.float64) / 2**self.fraction_bits / self._N
         self.w = self.w - self._z(t) * (gradient + self._curvature * self.w)
 
     def model(self) -> Model:
@@ -256,29 +289,29 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
 
     # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
     await seat.stage("noise")
-    T, slots = descent.rounds, list(_layouts(study, descent.schedule, N, descent.rounds))
-    noise = await _draw_noise(seat, study, descent.schedule, T)
+    T, F, slots = descent.rounds, descent.fraction_bits, list(_layouts(study, descent.schedule, N, descent.rounds))
+    noise = await _draw_noise(seat, study, descent)
     await adder.fill(sum(s.count for s in slots))
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
     for t in range(T):
-        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w))
+        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w, F=F))
         noisy_gradient = list(map(add, gradient, noise[t]))
         descent.step(t, await adder.open_sum(slots[t], noisy_gradient, _fingerprint(descent.w)))
         await seat.progress(t + 1, T)
     return descent.model()
 
 
-def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng) -> tuple[int, ...]:
+def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> tuple[int, ...]:
     """Grad G_k(w_t), equation (8), on the grid."""
     loss = loss_of(study.model.loss)
-    return _encode_gradient(gradient_sum(data.X, data.y, w, loss), len(data.y), loss.L)
+    return _encode_gradient(gradient_sum(data.X, data.y, w, loss), len(data.y), loss.L, F)
 
 
-async def _draw_noise(seat: Seat, study: Study, schedule: Schedule, T: int) -> _Noise:
+async def _draw_noise(seat: Seat, study: Study, descent: _Descent) -> _Noise:
     """Draw eta^k once, of variance sigma*^2/K a coordinate, and rho_t^k for each round; entry t is for round t."""
-    unit = Fraction(1 << FRACTION_BITS)
+    schedule, T, unit = descent.schedule, descent.rounds, Fraction(1 << descent.fraction_bits)
 
     def draw_eta(rng: Rng) -> tuple[int, ...]:
         return tuple(gaussian(rng, sigma_share(schedule.sigma, study.K), study.d, unit))

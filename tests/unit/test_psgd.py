@@ -84,6 +84,11 @@ def _no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     _no_rho(monkeypatch)
 
 
+def _unit(study: Study, N: int, variant: str = "psgd") -> int:
+    """Return the grid units in 1."""
+    return 1 << psgd.fraction_bits(study, VARIANTS[variant](study, N), N)
+
+
 def _no_eta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psgd, "gaussian", lambda _rng, _sigma, d, _unit: [0] * d)
 
@@ -99,12 +104,12 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Array], list[_Array
 
     def noted_eta(*args: Any) -> list[int]:
         values = gaussian(*args)
-        etas.append(np.array([v / F for v in values]))
+        etas.append(np.array([v / float(args[-1]) for v in values]))
         return values
 
     def noted_rho(*args: Any) -> list[int]:
         values = l2_laplace(*args)
-        rhos.append(np.array([v / F for v in values]))
+        rhos.append(np.array([v / float(args[-1]) for v in values]))
         return values
 
     monkeypatch.setattr(psgd, "gaussian", noted_eta)
@@ -169,8 +174,8 @@ def test_with_eta_alone_descent_ends_where_gop_does(loss: str, epsilon: float, m
     _no_rho(monkeypatch)
     planted = np.linspace(-40, 60, 10)
 
-    def plant(_rng: Rng, _sigma: Fraction, d: int, _unit: Fraction) -> list[int]:
-        return [round(v / 4 * F) for v in planted[:d].tolist()]
+    def plant(_rng: Rng, _sigma: Fraction, d: int, unit: Fraction) -> list[int]:
+        return [round(v / 4 * unit) for v in planted[:d].tolist()]
 
     monkeypatch.setattr(psgd, "gaussian", plant)
     shape = partial(descent_study, K=4, d=10, loss=loss, epsilon=epsilon)
@@ -222,7 +227,7 @@ def _contributed(study: Study, variant: psgd.Variant, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.Adder, "open_sum", watched)
-        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng: (0,) * study.d)
+        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
         descend(study, make_data(study, (250,) * study.K), variant)
     return {name: vectors[1:] for name, vectors in seen.items()}
 
@@ -238,8 +243,9 @@ def test_rho_has_a_gamma_norm_and_any_direction(variant: str, monkeypatch: pytes
     vectors = _contributed(study, VARIANTS[variant], monkeypatch)
     if variant == "psgd":
         _, epsilon = _slack(study, 1000)
+    unit = _unit(study, 1000, variant)
     beta = [epsilon / 2 / (2.0 ** (t + 1) if variant == "decaying-budget" else 1) for t in range(T)]
-    rho = np.array([[beta[t] * v / F for v in x] for xs in vectors.values() for t, x in enumerate(xs)])
+    rho = np.array([[beta[t] * v / unit for v in x] for xs in vectors.values() for t, x in enumerate(xs)])
     assert rho.shape == (K * T, d)
 
     norms = np.linalg.norm(rho, axis=1)
@@ -269,7 +275,7 @@ def test_eta_is_gaussian_with_a_kth_of_the_variance(K: int, epsilon: float, monk
     _, epsilon = _slack(study, 250 * K)
     q = math.sqrt(stats.chi2(d).ppf(1 - study.privacy.delta))
     sigma = (q + math.sqrt(q * q + 2 * epsilon)) / epsilon
-    eta = np.array([[v / F for v in xs[0]] for xs in vectors.values()])
+    eta = np.array([[v / _unit(study, 250 * K) for v in xs[0]] for xs in vectors.values()])
     unit = eta.ravel() / (sigma / math.sqrt(K))
     assert stats.kstest(unit, stats.norm.cdf).pvalue > 1e-6
     law = stats.chi2(unit.size)
@@ -289,7 +295,7 @@ def test_eta_is_the_same_in_all_rounds_and_rho_in_none(monkeypatch: pytest.Monke
     for k, name in enumerate(study.names):
         assert len(set(vectors[name])) == 30
         for t, x in enumerate(vectors[name]):
-            left = np.array([v / F for v in x]) - rhos[30 * k + t]
+            left = np.array([v / _unit(study, 750) for v in x]) - rhos[30 * k + t]
             np.testing.assert_allclose(left, etas[k], rtol=0, atol=1e-6)
 
 
@@ -338,9 +344,42 @@ def test_the_layout_is_wide_enough_for_the_longest_gradients() -> None:
     bound = psgd.layout(study, quiet, N, 0).bound
     assert N * F + study.K / 2 <= bound <= N * F + 3 * study.K  # half a unit of rounding and noise of one unit a party
     assert psgd.layout(study, psgd.psgd(study, N), N, 0).bound > bound
-    encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1))
+    encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1), psgd.FRACTION_BITS)
     assert encoded == (N * F,)
     assert descend(study, data).w.shape == (1,)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("bits", [512, 2048])
+def test_the_grid_is_fine_enough_and_as_fine_as_its_plaintexts_allow(variant: str, bits: int) -> None:
+    for K, d, N in ((2, 1, 2), (5, 123, 1_000), (5, 123, 20_000), (7, 40, 10**6), (3, 300, 10**9)):
+        study = _study(variant, K=K, d=d, bits=bits)
+        schedule = VARIANTS[variant](study, N)
+        bits_of_grid = psgd.fraction_bits(study, schedule, N)
+        # K parties round their part of a sum by half a unit each; the mean gradient is an N-th of it.
+        assert K / 2 / 2**bits_of_grid / N <= 2**-26
+        assert 12 <= bits_of_grid <= psgd.FRACTION_BITS
+        slots = psgd.layout(study, schedule, N, 0)
+        if bits_of_grid < psgd.FRACTION_BITS:
+            finer = psgd._slots(study, schedule, N, 0, bits_of_grid + 1)
+            assert not finer.fits or finer.count > slots.count
+
+
+def test_a_gradient_of_123_coordinates_takes_two_plaintexts() -> None:
+    study = _study(K=5, d=123, bits=2048)
+    for N, count in ((20_000, 2), (200, 3)):
+        assert psgd.layout(study, psgd.psgd(study, N), N, 0).count == count
+
+
+def test_noise_on_a_coarser_grid_is_within_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every draw at its bound on the finest grid, every gradient at its longest: the sum still opens."""
+    study = _study(K=5, d=123, bits=2048)
+    schedule, N = psgd.psgd(study, 20_000), 20_000
+    bits = psgd.fraction_bits(study, schedule, N)
+    most = psgd._largest_noise(schedule.beta(0), schedule.sigma, study.K, study.d)
+    for eta in (0, 1, most // 3, most):  # however it is shared between eta and rho
+        both = sum(round(Fraction(2 * part + 1, 2) / 2 ** (28 - bits)) for part in (eta, most - eta))
+        assert N * 2**bits + study.K * both <= psgd.layout(study, schedule, N, 0).bound
 
 
 def test_a_gradient_is_rounded_to_the_grid_and_clipped_to_its_bound() -> None:
@@ -348,7 +387,7 @@ def test_a_gradient_is_rounded_to_the_grid_and_clipped_to_its_bound() -> None:
     for norm in (0.0, 1e-12, 0.3, 6.9, 7.0, 7.1, 1e6):
         g = rng.normal(size=8)
         g *= norm / np.linalg.norm(g)
-        back = np.array(psgd._encode_gradient(g, 7, Fraction(1))) / F
+        back = np.array(psgd._encode_gradient(g, 7, Fraction(1), psgd.FRACTION_BITS)) / F
         np.testing.assert_allclose(back, g * min(1.0, 7 / norm) if norm else g, rtol=0, atol=0.5001 / F)
 
 
@@ -428,7 +467,7 @@ def test_progress_is_the_iterate_at_charlie_and_the_budget_is_debited_once_befor
 
 
 def _study(variant: str = "psgd", section: str = "rounds = 10", bits: int = SMALL_BITS, **kw: Any) -> Study:
-    text = descent_study(variant, K=3, d=5, section=section, **kw).to_toml()
+    text = descent_study(variant, section=section, **{"K": 3, "d": 5, **kw}).to_toml()
     assert text.count(f"key_bits = {SMALL_BITS}") == 1
     return Study.parse(text.replace(f"key_bits = {SMALL_BITS}", f"key_bits = {bits}"), in_memory=True)
 
