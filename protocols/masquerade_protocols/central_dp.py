@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.weighted_claims import descent_sigma
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
-from masquerade_protocols.weighted_dp import DescentParameters, check_descent, walk
+from masquerade_protocols.weighted_dp import DescentParameters, check_steps, paper_sigma, walk
 
 __all__ = ["Parameters", "central_dp", "check"]
 
@@ -29,13 +27,15 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Steps that diverge, a delta or epsilon without Gaussian noise, or more classes than two.
+        Steps that diverge, no c, a delta or epsilon without Gaussian noise, or more classes than two.
     """
     if study.multiclass:
         raise BadInput(
             "[label] has classes, but central-dp learns to tell one value from all others", "name it positive"
         )
-    check_descent(study, Parameters.model_validate(study.protocol))
+    chosen = Parameters.model_validate(study.protocol)
+    check_steps(study, chosen)
+    paper_sigma(study, chosen, study.K * study.study.min_records)
 
 
 def central_dp(study: Study, records: Dataset, rng: Rng) -> NDArray[np.float64]:
@@ -49,7 +49,6 @@ def central_dp(study: Study, records: Dataset, rng: Rng) -> NDArray[np.float64]:
     rng : Rng
         The only source of randomness.
     """
-    chosen, privacy = Parameters.model_validate(study.protocol), study.privacy
-    G = loss_of(study.model.loss).L
-    sigma = descent_sigma(chosen.c, G, chosen.rounds, privacy.epsilon, privacy.delta, len(records.y))
+    chosen = Parameters.model_validate(study.protocol)
+    sigma = paper_sigma(study, chosen, len(records.y))
     return walk(study, chosen.rounds, chosen.learning_rate, sigma, records, rng)

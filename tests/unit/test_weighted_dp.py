@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.model import Model
-from masquerade_core.privacy.gaussian_dp import delta_of
+from masquerade_core.privacy.gaussian_dp import delta_of, epsilon_of
 from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound
 from masquerade_core.privacy.weighted_claims import descent_sigma, exact_mu
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study, check_section
-from masquerade_core.table import Entry, Table, replay
+from masquerade_core.table import Entry, replay
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols import baselines, central_dp
 from masquerade_protocols import secure_sum as ss
@@ -33,66 +29,15 @@ from masquerade_protocols import weighted_dp as wd
 from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import descent_study, drawn, sent
+from tests.walk_helpers import averaged, descended, run_walks, walk_study
 
 F = 1 << wd.FRACTION_BITS
-
-_Array = NDArray[np.float64]
 
 UNEVEN = {2: (3, 197), 5: (11, 50, 24, 75, 40), 20: (5, 15, *(10,) * 16, 2, 18)}
 
 
-def _study(section: str = "c = 16.0\nrounds = 30", K: int = 3, d: int = 4, **kw: Any) -> Study:
-    return descent_study("weighted-dp", K=K, d=d, section=section, **{"epsilon": 5.0, "delta": 1e-3, **kw})
-
-
-@dataclass(frozen=True)
-class Walked:
-    """One run at the table."""
-
-    study: Study
-    table: Table
-    results: Mapping[str, Model]
-
-    @property
-    def w(self) -> _Array:
-        return np.array(self.results[CHARLIE].weights)
-
-
-def _run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Walked:
-    table = Table(study.names, rngs)
-    roles: dict[str, Any] = {name: wd.party(table.seat(name), study, data[name]) for name in study.names}
-    return Walked(study, table, table.run({**roles, CHARLIE: wd.charlie(table.seat(CHARLIE), study)}))
-
-
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wd, "gaussian", lambda _rng, _sigma, size, _unit: [0] * size)
-
-
-# --- The same in the clear, written down a second time ----------------------------------------------
-
-
-def _slope(loss: str, m: _Array) -> _Array:
-    """Each phi' from its definition."""
-    if loss == "logistic":
-        return np.asarray(-1 / (1 + np.exp(m)))
-    return np.asarray(-np.exp(m) / (1 + np.exp(m)) ** 2)
-
-
-def _descend(study: Study, part: Dataset, T: int, eta: float = 0.5, noise: _Array | None = None) -> _Array:
-    """Lines 4 to 6 for one party; ``noise`` holds z_t in its rows."""
-    theta = np.zeros(study.d)
-    for t in range(T):
-        gradient = np.zeros(study.d)
-        for x, label in zip(part.X, part.y, strict=True):
-            gradient += _slope(study.model.loss, label * (x @ theta)) * label * x
-        z = 0.0 if noise is None else noise[t]
-        theta = theta - eta * (gradient / len(part.y) + study.model.regularization * theta + z)
-    return theta
-
-
-def _average(study: Study, data: Mapping[str, Dataset], T: int, *, by_size: bool = True) -> _Array:
-    weights = [len(data[name].y) if by_size else 1 for name in study.names]
-    return np.average([_descend(study, data[name], T) for name in study.names], axis=0, weights=weights)
 
 
 # --- Right -----------------------------------------------------------------------------------------
@@ -104,31 +49,31 @@ def test_without_noise_it_is_the_average_by_size_of_local_descents(
     K: int, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _quiet(monkeypatch)
-    study = _study("c = 16.0\nrounds = 40", K=K, loss=loss, Lambda=0.0)
+    study = walk_study("c = 16.0\nrounds = 40\nsmallest_part = 0.01", K=K, loss=loss, Lambda=0.0)
     wd.check(study)
     data = make_data(study, UNEVEN[K])
-    r = _run(study, data)
+    r = run_walks(study, data)
     assert len({model.weights for model in r.results.values()}) == 1
-    expected = _average(study, data, 40)
+    expected = averaged(study, data, 40)
     np.testing.assert_allclose(r.w, expected, rtol=0, atol=2.0**-20)
     # The test can fail: a round less, and weights that are all the same.
-    assert np.abs(_average(study, data, 39) - expected).max() > 2.0**-12
-    assert np.abs(_average(study, data, 40, by_size=False) - expected).max() > 2.0**-12
+    assert np.abs(averaged(study, data, 39) - expected).max() > 2.0**-12
+    assert np.abs(averaged(study, data, 40, by_size=False) - expected).max() > 2.0**-12
 
 
 def test_a_regulariser_is_in_every_step_and_weights_may_be_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     _quiet(monkeypatch)
-    study = _study('c = 16.0\nrounds = 30\nweights = "uniform"', Lambda=0.2)
+    study = walk_study('c = 16.0\nrounds = 30\nweights = "uniform"', Lambda=0.2)
     data = make_data(study, (11, 70, 29))
-    r = _run(study, data)
-    np.testing.assert_allclose(r.w, _average(study, data, 30, by_size=False), rtol=0, atol=2.0**-20)
-    assert np.abs(r.w - _average(study, data, 30)).max() > 2.0**-12
+    r = run_walks(study, data)
+    np.testing.assert_allclose(r.w, averaged(study, data, 30, by_size=False), rtol=0, atol=2.0**-20)
+    assert np.abs(r.w - averaged(study, data, 30)).max() > 2.0**-12
     # No sum of sizes is opened.
     assert len(sent(r.table, "p1", ss.Contribution)) == 1
 
 
 def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, seen = _study(), []
+    study, seen = walk_study(), []
     sds: list[Fraction] = []
 
     def noted(rng: Rng, sigma: Fraction, size: int, unit: Fraction) -> list[int]:
@@ -140,13 +85,13 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch:
     monkeypatch.setattr(wd, "_NORMALS", 28)  # seven rounds of four coordinates at a time
     sizes = (20, 100, 40)
     data = make_data(study, sizes)
-    r = _run(study, data)
+    r = run_walks(study, data)
     assert len(seen) == 3 * wd.draws(30, 4) == 15
     # On a sum of n_j gradients it is n_j sigma, and sigma is sized for all 160 records.
     sigma = math.sqrt(16 * 30 * math.log(1000)) / (160 * 5)
     assert [float(sd) for sd in sds[::5]] == pytest.approx([n * sigma for n in sizes], rel=1e-12)
     walks = [
-        _descend(study, data[name], 30, noise=np.concatenate(seen[5 * j : 5 * j + 5]).reshape(30, 4) / F / sizes[j])
+        descended(study, data[name], 30, noise=np.concatenate(seen[5 * j : 5 * j + 5]).reshape(30, 4) / F / sizes[j])
         for j, name in enumerate(study.names)
     ]
     np.testing.assert_allclose(r.w, np.average(walks, axis=0, weights=sizes), rtol=0, atol=2.0**-20)
@@ -159,10 +104,10 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch:
 def test_a_step_s_noise_is_equation_3_s_and_30_per_cent_more_or_less_is_not(weights: str, records: int) -> None:
     """One round, no gradient: theta_1 = -eta z_0. For "uniform", n is m times the public min_records, 10."""
     K, d, epsilon, delta, c = 3, 3000, 0.5, 1e-3, 7.0
-    study = _study(f'c = {c}\nrounds = 1\nweights = "{weights}"', K=K, d=d, epsilon=epsilon, delta=delta)
+    study = walk_study(f'c = {c}\nrounds = 1\nweights = "{weights}"', K=K, d=d, epsilon=epsilon, delta=delta)
     data = Dataset(np.zeros((17, d)), np.ones(17))
     plan = wd.plan(study, 900)
-    theta = wd.walk(study, plan.T, float(plan.eta), plan.sigma, data, SimulationRng(3, "law"))
+    theta = wd.walk(study, plan.T, float(plan.eta), plan.sigma_at(17), data, SimulationRng(3, "law"))
     sigma = math.sqrt(c * math.log(1 / delta)) / (records * epsilon)
     unit = -theta / 0.5 / sigma
     assert stats.kstest(unit, stats.norm.cdf).pvalue > 1e-6
@@ -180,8 +125,8 @@ def test_noise_is_new_in_every_round_and_at_every_party(monkeypatch: pytest.Monk
         return values
 
     monkeypatch.setattr(wd, "gaussian", noted)
-    study = _study()
-    _run(study, make_data(study, (20, 30, 40)))
+    study = walk_study()
+    run_walks(study, make_data(study, (20, 30, 40)))
     assert len(seen) == len(set(seen)) == 3 * 30 * 4
 
 
@@ -198,13 +143,13 @@ def test_sigma_is_equation_3_rounded_up_and_the_same_for_every_n_times_n() -> No
 
 def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the test can fail: without the masks the lead's key opens what a party put in."""
-    study = _study("c = 16.0\nrounds = 3")
+    study = walk_study("c = 16.0\nrounds = 3\nsmallest_part = 1e-3")
     forms: set[Any] = set()
     for masked in (True, True, False):
         sizes = (1009, 2003, 3001) if len(forms) == 0 else (10, 11, 5992)
         if not masked:
             monkeypatch.setattr(ss, "mask", lambda _key, _label, _n, count: [0] * count)
-        r = _run(study, make_data(study, sizes))
+        r = run_walks(study, make_data(study, sizes))
         if masked:
             forms.add(tuple(r.table.passed))
         secret = SecretKey(*drawn(r.table, study.lead, "key xi"))
@@ -235,9 +180,9 @@ def _numbers_said(entry: Entry) -> set[int]:
 
 
 def test_every_role_repeats_from_its_journal() -> None:
-    study = _study("c = 16.0\nrounds = 5")
+    study = walk_study("c = 16.0\nrounds = 5")
     data = make_data(study, (20, 30, 40))
-    r = _run(study, data)
+    r = run_walks(study, data)
     for name in study.names:
         again = replay(wd.party(r.table.seat(name), study, data[name]), r.table.journal(name))
         assert again.result == r.results[name]
@@ -247,13 +192,13 @@ def test_every_role_repeats_from_its_journal() -> None:
 
 def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     """All records alike and noise at its bound, always down: each theta_T is as far out as it can be, or further."""
-    study = _study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0)
+    study = walk_study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0)
     data = {name: Dataset(np.ones((50, 1)), np.ones(50)) for name in study.names}
     plan = wd.plan(study, 100)
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
         far = -factor * 50 * gaussian_tail_bound(plan.sigma, 20, Fraction(F))
         monkeypatch.setattr(wd, "gaussian", lambda _rng, _s, size, _u, far=far: [far] * size)
-        assert np.isfinite(_run(study, data).w).all()
+        assert np.isfinite(run_walks(study, data).w).all()
 
 
 # --- Bad input ---------------------------------------------------------------------------------------
@@ -275,11 +220,14 @@ def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> N
         ("c = 16.0", {"delta": 0.0}, "delta is 0, but Gaussian noise needs"),
         ("c = 16.0", {"epsilon": 1e-13}, "epsilon is 1e-13, too small"),
         ("c = 16.0\nlearning_rate = 1e300", {"Lambda": 0.0}, "diverge"),
+        ("c = 16.0\nsmallest_part = 0.0", {}, "smallest_part is 0.0, but must be greater than 0"),
+        ("c = 16.0\nsmallest_part = 0.34", {}, "smallest_part is 0.34, but of 3 parties one has 1/3 of all"),
+        ('c = 16.0\nweights = "uniform"\nsmallest_part = 0.1', {}, "no noise of this study follows from the number"),
     ],
 )
 def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        _checked(_study(section, **kw))
+        _checked(walk_study(section, **kw))
 
 
 def _checked(study: Study) -> None:
@@ -289,19 +237,19 @@ def _checked(study: Study) -> None:
 
 def test_a_sum_that_fits_no_plaintext_is_refused_and_what_is_let_pass_has_room() -> None:
     def at(bits: int, **kw: Any) -> Study:
-        text = _study("c = 16.0", K=3, d=2, **kw).to_toml()
+        text = walk_study("c = 16.0", K=3, d=2, **kw).to_toml()
         return Study.parse(text.replace(f"key_bits = {SMALL_BITS}", f"key_bits = {bits}"), in_memory=True)
 
     _checked(at(512, epsilon=1e-12))
-    crowded = wd.Plan(10_000, Fraction(10) ** 130, Fraction(1), True, 100)
+    crowded = wd.Plan(10_000, Fraction(10) ** 130, Fraction(1), True, True, 100)
     with pytest.raises(BadInput, match="no room"):
         wd._layout(at(512), crowded)
     with pytest.raises(BadInput, match="at most 500"):
-        wd._layout(at(2048), wd.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, 100))
+        wd._layout(at(2048), wd.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, True, 100))
 
 
 def test_the_new_study_s_section_is_one_that_works() -> None:
-    _checked(_study(WEIGHTED_DP.section))
+    _checked(walk_study(WEIGHTED_DP.section))
     assert "c = 16.0" in WEIGHTED_DP.section
 
 
@@ -318,8 +266,15 @@ def test_the_proved_epsilon_of_the_paper_s_own_setting(part: float, epsilon: flo
     assert delta_of(mu, epsilon * 1.0005) < delta < delta_of(mu, epsilon * 0.9995)
 
 
+def test_with_a_sum_in_every_round_an_even_split_would_have_216_thousandths() -> None:
+    """Theorem 1's own setting: sum_j (n_j/n) z_t has the spread |p| sigma, so |p| stands where n_j/n does."""
+    assert epsilon_of(exact_mu(c=16.0, epsilon=0.1, delta=1e-3, part=1 / math.sqrt(32)), 1e-3) == pytest.approx(
+        0.2159, abs=5e-5
+    )
+
+
 def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> None:
-    study = _study("c = 16.0", K=32, d=10, epsilon=0.1)
+    study = walk_study("c = 16.0\nsmallest_part = 0.03125", K=32, d=10, epsilon=0.1)
     rows = WEIGHTED_DP.statement(study)
     views = [row.view for row in rows]
     assert views == [
@@ -333,26 +288,41 @@ def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> No
     for row in rows[:-1]:
         assert row.epsilon == pytest.approx(1.7132, rel=1e-3)
         assert row.delta == pytest.approx(1e-3)
-        assert row.provable == "epsilon = 1.714, delta = 1.0e-03, for a party with 1/32 of all records"
+        assert row.provable == "epsilon = 1.714, delta = 1.0e-03, for every party"
+        assert "the party that holds the record refuses if it has less than 1/32 of all records" in row.assumptions
     assert "epsilon = 0.1" in rows[0].claimed
-    assert "fewer records has less privacy" in rows[0].text
+    assert "the smallest with 1/32 of all records" in rows[0].text
     assert rows[-1].epsilon is None
-    small = WEIGHTED_DP.statement(_study("c = 2.0", K=32, epsilon=0.1))
+    small = WEIGHTED_DP.statement(walk_study("c = 2.0\nsmallest_part = 0.03125", K=32, epsilon=0.1))
     assert "proof needs c >= 16, and c is 2" in small[0].claimed
     assert small[0].epsilon is not None
     assert rows[0].epsilon is not None
     assert small[0].epsilon > rows[0].epsilon
-    uniform = WEIGHTED_DP.statement(_study('c = 16.0\nweights = "uniform"', K=32, d=10, epsilon=0.1))
+    uniform = WEIGHTED_DP.statement(walk_study('c = 16.0\nweights = "uniform"', K=32, d=10, epsilon=0.1))
     assert uniform[0].epsilon == rows[0].epsilon
-    assert "for every party" in uniform[0].provable
-    none = WEIGHTED_DP.statement(_study("c = 1.0", K=32, epsilon=50.0))
+    assert "min_records" in uniform[0].text
+    none = WEIGHTED_DP.statement(walk_study("c = 1.0", K=32, epsilon=50.0))
     assert none[0].provable == "none"
     assert none[0].epsilon is None
 
 
+@pytest.mark.parametrize("part", [None, 0.2, 0.01])
+def test_what_is_stated_is_the_smallest_allowed_part_s_at_every_n(part: float | None) -> None:
+    """From sigma and the records themselves, with no formula of the statement's."""
+    named = "" if part is None else f"\nsmallest_part = {part}"
+    study = walk_study(f"c = 16.0\nrounds = 900{named}", K=5, epsilon=0.1)
+    smallest = wd.smallest_part(study)
+    assert smallest == (Fraction(1, 20) if part is None else Fraction(str(part)))
+    stated = WEIGHTED_DP.statement(study)[0].epsilon
+    assert stated is not None
+    for n in (100, 45_222, 10**9):
+        mu = 2 * math.sqrt(900) / float(smallest * n * wd.plan(study, n).sigma)
+        assert epsilon_of(mu, 1e-3) == pytest.approx(stated, rel=1e-3)
+
+
 @pytest.mark.parametrize("weights", ["sizes", "uniform"])
 def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights: str) -> None:
-    study = _study(f'c = 16.0\nrounds = 70\nweights = "{weights}"', K=4)
+    study = walk_study(f'c = 16.0\nrounds = 70\nweights = "{weights}"', K=4)
     told = WEIGHTED_DP.explain(study)
     text = " ".join((*told.leaves, *told.collusion, *told.cost))
     assert "70 steps" in text
@@ -379,7 +349,7 @@ def test_central_dp_is_one_walk_down_everybody_s_records(monkeypatch: pytest.Mon
     w = baselines.baseline_of(study).run(study, data, SimulationRng(1, "central"))
     ((sd, noise),) = seen
     assert float(sd) == pytest.approx(math.sqrt(16 * 25 * math.log(1000)) / study.privacy.epsilon, rel=1e-12)
-    expected = _descend(study, pooled, 25, noise=np.array(noise).reshape(25, 4) / F / 100)
+    expected = descended(study, pooled, 25, noise=np.array(noise).reshape(25, 4) / F / 100)
     np.testing.assert_allclose(np.asarray(w), expected, rtol=0, atol=2.0**-20)
 
 

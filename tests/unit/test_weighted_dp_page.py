@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -61,15 +62,20 @@ def test_the_page_s_defaults_are_the_parameters() -> None:
     fields = weighted_dp.Parameters.model_fields
     for name in ("rounds", "learning_rate"):
         assert f"| `{name}` | {fields[name].default} |" in PAGE
-    assert fields["c"].is_required()
+    assert fields["c"].default is None
     assert "| `c` | none |" in PAGE
+    assert fields["smallest_part"].default is None
+    assert weighted_dp.smallest_part(make_study(5)) == Fraction(1, 20)
+    assert "| `smallest_part` | 1/(4m) |" in PAGE
     assert f"needs c >= {C_OF_THE_PROOF}" in PAGE
     assert f"F = {weighted_dp.FRACTION_BITS}" in PAGE
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    text = (ROOT / "tests/unit/test_weighted_dp.py").read_text(encoding="utf-8")
+    text = "".join(
+        (ROOT / f"tests/unit/test_weighted_{part}.py").read_text(encoding="utf-8") for part in ("dp", "attacks")
+    )
     defined = set(re.findall(r"^def (test_\w+)", text, flags=re.MULTILINE))
     named = set(re.findall(r"`(test_\w+)`", PAGE))
-    assert len(named) > 7
+    assert len(named) > 12
     assert not named - defined

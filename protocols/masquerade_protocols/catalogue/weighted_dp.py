@@ -2,7 +2,8 @@
 
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.claims import Claim
-from masquerade_core.privacy.weighted_claims import weighted_statement
+from masquerade_core.privacy.weighted_claims import shown, weighted_statement
+from masquerade_core.privacy.weighted_proven_claims import weighted_proven_statement
 from masquerade_core.study import Study
 from masquerade_protocols import weighted_dp
 from masquerade_protocols.protocol import Explanation, Protocol, paragraphs
@@ -18,8 +19,12 @@ alone.
 
 What everybody sees: {seen}, which is the model.
 
-How long the training takes depends on how many records you have, and Charlie sees when your classifier arrives.
+{time}
 """
+_SEEN = (
+    "How long the training takes depends on how many records you have, and Charlie sees when your classifier arrives."
+)
+_UNSEEN = "You train before you join. How long that takes depends on how many records you have, and nobody sees it."
 _COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts, and still see only the sum of what the other parties sent,
 with those parties' noise.
@@ -27,20 +32,33 @@ with those parties' noise.
 Parties that side with Charlie take their own classifiers off the sum; with all parties but you on his side, he has
 yours. What is proved counts on no noise but your own.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run; a party
-that lies about its records is not caught.
+{lies} A contribution that is dropped, doubled or foreign ends the run; a party that lies about its records is not
+caught.
 """
+_RELIES = "Everybody is assumed to follow the protocol."
+_RELIES_ON_NOBODY = (
+    "The model rests on everybody's following the protocol, your records' privacy on your own noise alone."
+)
 _COST = """
 The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all. That is not
 proved: {proved} What holds against whom stands in the privacy statement.
 
 A second run over the same records costs the same again: the costs add up.
 """
-_BY_SIZE = """
-what is proved is {even}, if you have one {K}th of all records. The fewer of all records are yours, the less privacy
-they have: the noise is sized for everybody's records together, and your classifier is made from yours alone.
+_PROVEN_COST = """
+Each of your records loses at most epsilon = {epsilon:g} of its privacy in all, but for a probability of delta =
+{delta:g}. That is proved, against everybody else together. It holds whatever part of all records is yours; the noise of
+a party with few records is large beside what it learns, and weighs as little as they do.
+
+A second run over the same records costs the same again: the costs add up.
 """
-_UNIFORM = "what is proved is {even}, for every party that has at least {least:,} records, as all must."
+_BY_SIZE = """
+what is proved is {found}, if you have at least {part} of all records. The noise is sized for everybody's records
+together, and your classifier is made from yours alone: so the fewer of all records are yours, the less privacy they
+have. If you have less than that part, your program stops once it knows how many there are in all, and everybody sees
+that it stops.
+"""
+_UNIFORM = "what is proved is {found}, for every party that has at least {least:,} records, as all must."
 
 
 def _chosen(study: Study) -> weighted_dp.Parameters:
@@ -48,33 +66,42 @@ def _chosen(study: Study) -> weighted_dp.Parameters:
 
 
 def _statement(study: Study) -> tuple[Claim, ...]:
-    chosen = _chosen(study)
+    chosen, privacy = _chosen(study), study.privacy
+    if study.proven:
+        return weighted_proven_statement(
+            weighted_dp.proven_noise(study),
+            K=study.K,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            colluders=privacy.colluders,
+            min_records=study.study.min_records,
+            fraction_bits=weighted_dp.FRACTION_BITS,
+        )
     return weighted_statement(
         K=study.K,
         d=study.d,
-        eps=study.privacy.epsilon,
-        delta=study.privacy.delta,
-        c=chosen.c,
+        eps=privacy.epsilon,
+        delta=privacy.delta,
+        c=weighted_dp.paper_c(chosen),
         G=loss_of(study.model.loss).L,
         rounds=chosen.rounds,
         weights=chosen.weights,
+        smallest_part=weighted_dp.smallest_part(study),
         fraction_bits=weighted_dp.FRACTION_BITS,
         draws=weighted_dp.draws(chosen.rounds, study.d),
-        colluders=study.privacy.colluders,
+        colluders=privacy.colluders,
         min_records=study.study.min_records,
     )
 
 
 def _explain(study: Study) -> Explanation:
-    chosen = _chosen(study)
+    chosen, privacy = _chosen(study), study.privacy
     by_size = chosen.weights == "sizes"
-    even = _statement(study)[0].provable.partition(", for ")[0]
-    proved = " ".join(_BY_SIZE.split()) if by_size else _UNIFORM
-    proved = proved.format(even=even, K=study.K, least=study.study.min_records)
     words = {
         "lead": study.lead,
         "rounds": chosen.rounds,
-        "epsilon": study.privacy.epsilon,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
         "size": "the number of your records, encrypted and masked; then " if by_size else "",
         "times": " times that number" if by_size else "",
         "seen": (
@@ -83,10 +110,30 @@ def _explain(study: Study) -> Explanation:
             if by_size
             else "the average of all classifiers"
         ),
-        "proved": proved,
+        "time": _UNSEEN if study.proven else _SEEN,
+        "lies": _RELIES_ON_NOBODY if study.proven else _RELIES,
+        "proved": "" if study.proven else _proved(study, by_size=by_size),
     }
-    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
+    texts = (_LEAVES, _COLLUSION, _PROVEN_COST if study.proven else _COST)
+    return Explanation(*(paragraphs(text, words) for text in texts))
 
+
+def _proved(study: Study, *, by_size: bool) -> str:
+    words = {
+        "found": _statement(study)[0].provable.partition(", for ")[0],
+        "part": shown(weighted_dp.smallest_part(study)),
+        "least": study.study.min_records,
+    }
+    return " ".join((_BY_SIZE if by_size else _UNIFORM).split()).format(**words)
+
+
+_SECTION = """\
+# The smallest part of all records that a party may have: what is proved holds for it. A quarter of an even share, if
+# left out.
+# smallest_part = 0.05
+# Or "uniform": every party's classifier counts the same.
+weights = "sizes"
+"""
 
 WEIGHTED_DP = Protocol(
     name="weighted-dp",
@@ -94,10 +141,11 @@ WEIGHTED_DP = Protocol(
     party=weighted_dp.party,
     charlie=weighted_dp.charlie,
     parameters=weighted_dp.Parameters,
-    section=weighted_dp.DESCENT_SECTION
-    + '# Or "uniform": every party\'s classifier counts the same.\nweights = "sizes"\n',
+    section=weighted_dp.DESCENT_SECTION + _SECTION,
     stages=("keys", "training", "sum"),
     check=weighted_dp.check,
     statement=_statement,
     explain=_explain,
+    calibrations=("paper", "proven"),
+    proven_section=weighted_dp.STEPS_SECTION,
 )

@@ -7,6 +7,10 @@ n_j records moves the mean by 2 G/n_j; and the sum of (n_j/n) z_t has the varian
 So what is proved here rests on the walk of the one party that holds the record: T rounds, each of them Gaussian noise
 on a vector that moves by 2 G/n_j, compose exactly to mu_j = 2 G sqrt(T)/(n_j sigma). Nothing that leaves that party is
 more than a function of its walk, so every view has the same bound, whatever the others do.
+
+n_j is private. What is said holds for the smallest part n_j/n of all records that a study allows: a party that has less
+goes no further once n is opened. As sigma is proportional to 1/n, that bound does not depend on n, and so on nobody who
+changes it.
 """
 
 import math
@@ -22,7 +26,16 @@ from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import TAIL_BITS
 from masquerade_core.study import as_fraction
 
-__all__ = ["C_OF_THE_PROOF", "SIGMA_BITS", "descent_sigma", "exact_mu", "weighted_statement"]
+__all__ = [
+    "C_OF_THE_PROOF",
+    "MOST_RECORDS",
+    "ROUNDING",
+    "SIGMA_BITS",
+    "descent_sigma",
+    "exact_mu",
+    "shown",
+    "weighted_statement",
+]
 
 C_OF_THE_PROOF = 16
 """The least c that the proof of Theorem 1 lets pass.
@@ -34,11 +47,20 @@ the second, lambda = 2 ln(1/delta)/epsilon; with equation (3) the first is then 
 SIGMA_BITS = 64
 """sigma is a multiple of 2^-SIGMA_BITS, rounded up."""
 
+MOST_RECORDS = 2**20
+"""Rounding is counted for a party of at most so many records."""
+
+ROUNDING = Fraction(MOST_RECORDS**2, 2**52)
+"""What floats move two neighbours' sums of gradients further apart, as a part of 2 G.
+
+A float sum of n gradients is off by at most (n + 2) n 2^-53 G in norm: a dot product's error is at most that times the
+sizes of its terms. Gradients and records of norm 1 are off by less. n^2 2^-52 counts all that twice.
+"""
+
 _PRECISION = 448
 _SMALLEST_EPSILON = Fraction(1, 10**12)
 _NEIGHBOURS = "replace one record, all sizes fixed"
 _NO_COLLUSION = "nothing: the paper's server is trusted"
-_COUNTED_RECORDS = 2**20  # of a party, up to which rounding is counted
 
 
 @cache
@@ -105,11 +127,14 @@ def exact_mu(*, c: float, epsilon: float, delta: float, part: float, rounding: f
 def _rounding(d: int, fraction_bits: int, G: Fraction) -> float:
     """Bound, as a part of 2 G, what rounding adds to the distance of two neighbours' gradient sums.
 
-    Rounding to the grid of 2^-F moves each by sqrt(d)/2 units at most. A float sum of n gradients is off by at most
-    n^2 G 2^-52 in norm (a dot product's error is at most n 2^-52 times that of its terms' sizes, for n < 2^50).
+    Rounding to the grid of 2^-F moves each by sqrt(d)/2 units at most; the rest is ``ROUNDING``.
     """
-    grid = math.sqrt(d) * 2.0**-fraction_bits
-    return grid / (2 * float(G)) + _COUNTED_RECORDS**2 * 2.0**-52
+    return math.sqrt(d) * 2.0**-fraction_bits / (2 * float(G)) + float(ROUNDING)
+
+
+def shown(part: Fraction) -> str:
+    """Return a part of all records as it is read best: 1/20, or 0.03."""
+    return str(part) if part.numerator == 1 else f"{float(part):g}"
 
 
 def weighted_statement(
@@ -122,6 +147,7 @@ def weighted_statement(
     G: Fraction,
     rounds: int,
     weights: str,
+    smallest_part: Fraction,
     fraction_bits: int,
     draws: int,
     colluders: int,
@@ -142,8 +168,10 @@ def weighted_statement(
     rounds : int
         T.
     weights : str
-        "sizes": sigma follows from n, and the figure is that of a party with an even share n/K. "uniform": sigma
-        follows from K min_records, so the figure holds for every party.
+        "sizes": sigma follows from n, and the figure is that of the smallest part of n that is allowed. "uniform":
+        sigma follows from K min_records, so the figure is that of min_records.
+    smallest_part : Fraction
+        The least n_j/n that a party may have; "sizes" only.
     fraction_bits : int
         F of the grid 2^-F.
     draws : int
@@ -158,32 +186,30 @@ def weighted_statement(
     def proved(part: float) -> float:
         return epsilon_of(exact_mu(c=c, epsilon=eps, delta=delta, part=part, rounding=extra), delta)
 
-    even = proved(1 / K)
-    lost = draws * 2.0**-TAIL_BITS * (1 + math.exp(min(even, 700.0)))  # each draw's distance from its law
+    by_size = weights == "sizes"
+    found = proved(float(smallest_part) if by_size else 1 / K)
+    lost = draws * 2.0**-TAIL_BITS * (1 + math.exp(min(found, 700.0)))  # each draw's distance from its law
     total = min(1.0, delta + lost)
     claimed = f"approximate, epsilon = {_number(eps)}, delta = {delta:g}, with a trusted server (Theorem 1)"
     if c < C_OF_THE_PROOF:
         claimed += f"; its proof needs c >= {C_OF_THE_PROOF}, and c is {c:g}"
     about: tuple[str, ...] = ()
-    if weights == "sizes":
-        whose = f"a party with 1/{K} of all records"
+    if by_size:
         spread = (
-            f" A party with fewer records has less privacy: with half an even share it is epsilon = "
-            f"{_number(proved(0.5 / K))}, with a tenth {_number(proved(0.1 / K))}. In general mu_j = 2 epsilon/"
-            "((n_j/n) sqrt(c ln(1/delta))), and what is proved is the epsilon' at which Phi(-epsilon'/mu_j + mu_j/2) - "
-            "exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
+            f" It holds for every party that takes part, the smallest with {shown(smallest_part)} of all records: who "
+            f"has less refuses when n is opened. With an even share, 1/{K}, it is epsilon = {_number(proved(1 / K))}. "
+            "In general mu_j = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))), and what is proved is the epsilon' at which "
+            "Phi(-epsilon'/mu_j + mu_j/2) - exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
         )
-        about = (
-            f"the party that holds the record has at least n/{K} records: each can see for itself, as n is opened",
-        )
+        about = (f"the party that holds the record refuses if it has less than {shown(smallest_part)} of all records",)
         sizes = "n, the number of all records, is published as it is; sizes are not covered by epsilon"
     else:
-        whose, spread = "every party", " It holds for every party, as each has at least min_records."
+        spread = " It holds for every party, as each has at least min_records."
         sizes = f"each party has at least {min_records:,} records; no sum of sizes is opened"
     common = (
         "everybody follows the protocol",
         "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
-        f"a party has at most {_COUNTED_RECORDS:,} records, for which rounding is counted",
+        f"a party has at most {MOST_RECORDS:,} records, for which rounding is counted",
         sizes,
         "the model is released once; every further run over the same records adds its own epsilon",
     )
@@ -196,8 +222,8 @@ def weighted_statement(
             neighbours=_NEIGHBOURS,
             definition=NONE if total >= 1 else "approximate, computational",
             claimed=claimed,
-            provable=NONE if total >= 1 else f"epsilon = {_number(even)}, delta = {total:.1e}, for {whose}",
-            epsilon=None if total >= 1 else even,
+            provable=NONE if total >= 1 else f"epsilon = {_number(found)}, delta = {total:.1e}, for every party",
+            epsilon=None if total >= 1 else found,
             delta=None if total >= 1 else total,
             holds_at=f"noise of standard deviation {_number(wanted)}/n_j, that is 2 G sqrt(T)/(n_j mu(epsilon, delta))",
             source="our derivation: exact composition of T Gaussian rounds at one party",
@@ -230,7 +256,7 @@ def weighted_statement(
             "Charlie with the lead",
             "They hold the key and every ciphertext. Each contribution is masked with numbers unknown to them, so they "
             "see the sum of the others' classifiers"
-            + (", and how many records the others have together." if weights == "sizes" else "."),
+            + (", and how many records the others have together." if by_size else "."),
             "another party is honest",
         ),
         row(

@@ -1,0 +1,74 @@
+"""Noisy descents at one party, written down a second time: Kang, Liu and Wang's Algorithm 1, lines 3 to 8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.model import Model
+from masquerade_core.rng import Rng
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
+from masquerade_protocols import weighted_dp as wd
+from tests.sum_helpers import descent_study
+
+_Array = NDArray[np.float64]
+
+
+def walk_study(
+    section: str = "c = 16.0\nrounds = 30", K: int = 3, d: int = 4, *, proven: bool = False, **kw: Any
+) -> Study:
+    """A study of weighted-dp with a key of 512 bits; ``proven`` for that calibration."""
+    study = descent_study("weighted-dp", K=K, d=d, section=section, **{"epsilon": 5.0, "delta": 1e-3, **kw})
+    return Study.parse(study.to_toml().replace('"paper"', '"proven"'), in_memory=True) if proven else study
+
+
+@dataclass(frozen=True)
+class Walked:
+    """One run at the table."""
+
+    study: Study
+    table: Table
+    results: Mapping[str, Model]
+
+    @property
+    def w(self) -> _Array:
+        """What Charlie released."""
+        return np.array(self.results[CHARLIE].weights)
+
+
+def run_walks(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Walked:
+    """Run weighted-dp at the in-memory table."""
+    table = Table(study.names, rngs)
+    roles: dict[str, Any] = {name: wd.party(table.seat(name), study, data[name]) for name in study.names}
+    return Walked(study, table, table.run({**roles, CHARLIE: wd.charlie(table.seat(CHARLIE), study)}))
+
+
+def _slope(loss: str, m: _Array) -> _Array:
+    """Each phi' from its definition."""
+    if loss == "logistic":
+        return np.asarray(-1 / (1 + np.exp(m)))
+    return np.asarray(-np.exp(m) / (1 + np.exp(m)) ** 2)
+
+
+def descended(study: Study, part: Dataset, T: int, eta: float = 0.5, noise: _Array | None = None) -> _Array:
+    """Lines 4 to 6 for one party; ``noise`` holds z_t in its rows."""
+    theta = np.zeros(study.d)
+    for t in range(T):
+        gradient = np.zeros(study.d)
+        for x, label in zip(part.X, part.y, strict=True):
+            gradient += _slope(study.model.loss, label * (x @ theta)) * label * x
+        z = 0.0 if noise is None else noise[t]
+        theta = theta - eta * (gradient / len(part.y) + study.model.regularization * theta + z)
+    return theta
+
+
+def averaged(study: Study, data: Mapping[str, Dataset], T: int, *, by_size: bool = True) -> _Array:
+    """Line 8 without noise."""
+    weights = [len(data[name].y) if by_size else 1 for name in study.names]
+    return np.average([descended(study, data[name], T) for name in study.names], axis=0, weights=weights)
