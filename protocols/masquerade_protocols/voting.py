@@ -23,6 +23,10 @@ parties voted for what. The parties see w_p alone. See :mod:`masquerade_protocol
 
 One vote is one of C classes, so C - 1 counters say it: what the last class got is M less the others. C counters would
 cost more ciphertexts and could contradict each other.
+
+With ``calibration = "proven"`` Charlie is not trusted either: every party adds its share of noise to its counters in
+step 2, any h honest parties' shares are enough, and step 6 adds nothing, since what is made of noisy counts costs no
+more than they do. Of three classes or more each then has a counter, so that no class's count is noisier than another's.
 """
 
 import math
@@ -42,8 +46,11 @@ from masquerade_core.learning.erm import fit
 from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.learning.softmax import fit_softmax
 from masquerade_core.model import Model
+from masquerade_core.privacy.discrete import discrete_gaussian, discrete_gaussian_tail_bound
+from masquerade_core.privacy.dp_gd_claims import Noise
 from masquerade_core.privacy.mechanisms import l2_laplace, l2_tail_bound
 from masquerade_core.privacy.vote_claims import output_rate
+from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, count_noise, counters_at_a_point
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study, as_fraction
@@ -63,11 +70,13 @@ __all__ = [
     "layout",
     "majority",
     "minimiser",
+    "noise_of",
     "party",
 ]
 
 FRACTION_BITS = 40  # F: weights and noise are integers in units of 2^-F
-_WIDEST = 500  # bits of a released number; beyond them the squared length of a classifier is no float
+_WIDEST = 500  # bits of a released number, or a count; beyond them the squared length of a classifier is no float
+_TAIL_BITS = 128  # noise on the counts goes beyond its slots with a chance of 2^-_TAIL_BITS at most
 
 _Array = NDArray[np.float64]
 _Counts = NDArray[np.int64]
@@ -123,23 +132,36 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        An objective without one minimiser; softmax with another loss; ties that nobody said how to break; or noise
-        that no float holds.
+        An objective without one minimiser; softmax with another loss; ties that nobody said how to break; a wish that
+        noise on the counts cannot keep; or noise that no float or slot holds.
     """
     require_convex(study.model)
     chosen, C = _parameters(study), _classes(study)
+    if study.proven and chosen.private_auxiliary:
+        raise BadInput(
+            '[protocol] private_auxiliary is true, but with calibration = "proven" noise is on the counts of votes, '
+            "and the auxiliary samples themselves have none",
+            'leave private_auxiliary out, or set calibration = "paper"',
+        )
     if study.multiclass and study.model.loss != LOGISTIC.name:
         raise BadInput(
             f'[model] loss is "{study.model.loss}", but classes are told apart by the logistic loss of several classes',
             f'set loss = "{LOGISTIC.name}"',
         )
-    if isinstance(chosen, VoteParameters) and chosen.ties is None and _may_tie(study.K, C):
+    if isinstance(chosen, VoteParameters) and chosen.ties is None and (study.proven or _may_tie(study.K, C)):
+        counts = "noisy counts" if study.proven else f"{study.K} parties that vote"
         raise BadInput(
-            f"{study.K} parties that vote for {C} classes can be tied, and [protocol] ties does not say who wins then",
+            f"{counts} for {C} classes can be tied, and [protocol] ties does not say who wins then",
             'set ties = "first": the class that stands first in [label] classes wins, and of two values the positive '
-            "one; or, for two classes, choose an odd number of parties",
+            "one" + ("" if study.proven else "; or, for two classes, choose an odd number of parties"),
         )
-    if not layout(study).fits:
+    slots = layout(study)
+    if study.proven and (not slots.fits or slots.width > _WIDEST):
+        most = f"have at most {_WIDEST}" if slots.fits else f"no key of {study.crypto.key_bits} bits has room for them"
+        raise BadInput(
+            f"the noise on the counts needs slots of {slots.width} bits; {most}", "ask for a larger epsilon or delta"
+        )
+    if not slots.fits:
         raise BadInput(f"{study.K} parties are too many for a key of {study.crypto.key_bits} bits")
     if (bits := _bound(study).bit_length()) > _WIDEST:
         raise BadInput(
@@ -152,10 +174,41 @@ def _may_tie(M: int, C: int) -> bool:
     return M % 2 == 0 or (C > 2 and M > 1)  # noqa: PLR2004  two classes and an odd number of votes
 
 
+def noise_of(study: Study) -> Noise:
+    """Return the noise on the counts that a proven study's wish asks for, in units of 2^-G votes.
+
+    Raises
+    ------
+    BadInput
+        There is no such noise.
+    """
+    return count_noise(
+        N=_parameters(study).auxiliary.records,
+        classes=_classes(study),
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        honest=study.honest,
+    )
+
+
+def _counted(study: Study) -> int:
+    """How many classes have a counter: all but the last or the negative one, but for what is proven."""
+    return counters_at_a_point(_classes(study)) if study.proven else _classes(study) - 1
+
+
 def layout(study: Study) -> Packing:
-    """Lay out the counters: point by point, each 0 to M; one class, the last or the negative one, has none."""
-    N = _parameters(study).auxiliary.records
-    return Packing(N * (_classes(study) - 1), study.K, study.crypto.key_bits)
+    """Lay out the counters, point by point: each 0 to M; or so many units of 2^-G, and M parties' noise.
+
+    Raises
+    ------
+    BadInput
+        There is no noise for the wish.
+    """
+    counters, largest = _parameters(study).auxiliary.records * _counted(study), study.K
+    if study.proven:
+        tail = discrete_gaussian_tail_bound(noise_of(study).share, study.K * counters, _TAIL_BITS)
+        largest = study.K * ((1 << COUNT_BITS) + tail)
+    return Packing(counters, largest, study.crypto.key_bits)
 
 
 def beta(study: Study) -> Fraction:
@@ -173,11 +226,13 @@ def beta(study: Study) -> Fraction:
 
 
 def _bound(study: Study) -> int:
-    """A released weight is at most this in units of 2^-F, but for a chance of 2^-60.
+    """A released weight is at most this in units of 2^-F, but for a chance of 2^-60 if it is noisy.
 
     (lambda/2) |w_s|^2 is at most the risk at 0, which is log C for softmax and at most 1 for the other losses.
     """
     longest = math.ceil(math.sqrt(2 * max(1.0, math.log(_classes(study))) / study.model.regularization)) + 1
+    if study.proven:
+        return longest << FRACTION_BITS
     dimensions = study.outputs * study.d
     return (longest << FRACTION_BITS) + l2_tail_bound(beta(study), dimensions, Fraction(1 << FRACTION_BITS))
 
@@ -243,6 +298,10 @@ async def party(seat: Seat, study: Study, data: Dataset, classifier: object = No
     await seat.stage("training")
     h_j = classifier_of(classifier, Linear(study.model.loss, study.model.regularization, study.classes))
     votes = await seat.once("votes", lambda rng: cast_votes(h_j, data, points.X, rng))
+    counters = _counters(study, votes)
+    if study.proven:
+        x = await seat.once("noise", partial(_draw_share, noise_of(study), slots.length))
+        counters = [(vote << COUNT_BITS) + share for vote, share in zip(counters, x, strict=True)]
 
     await seat.join()
     await seat.stage("keys")
@@ -252,7 +311,7 @@ async def party(seat: Seat, study: Study, data: Dataset, classifier: object = No
     # 2. and 3. The counters, in a sum that Charlie alone learns.
     await seat.stage("votes")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
-    await adder.give(slots, _counters(votes, study.classes), b"votes" + points.digest)
+    await adder.give(slots, counters, b"votes" + points.digest)
 
     await seat.stage("model")
     return _model(grid.unpack((await seat.receive(Released, CHARLIE)).weights))
@@ -268,11 +327,15 @@ def _require_all_classes(study: Study, data: Dataset) -> None:
         )
 
 
-def _counters(votes: tuple[int, ...], classes: int | None) -> list[int]:
-    """One party's counters, point by point: 1 for the positive label, or a 1 at the class unless it is the last."""
-    if classes is None:
+def _counters(study: Study, votes: tuple[int, ...]) -> list[int]:
+    """One party's counters, point by point: 1 for the positive label, or a 1 at the class if it has a counter."""
+    if not study.multiclass:
         return list(votes)
-    return [int(vote == k) for vote in votes for k in range(classes - 1)]
+    return [int(vote == k) for vote in votes for k in range(_counted(study))]
+
+
+def _draw_share(noise: Noise, size: int, rng: Rng) -> tuple[int, ...]:
+    return tuple(discrete_gaussian(rng, noise.share, size))
 
 
 # --- Charlie ------------------------------------------------------------------------
@@ -280,6 +343,8 @@ def _counters(votes: tuple[int, ...], classes: int | None) -> list[int]:
 
 async def charlie(seat: Seat, study: Study) -> Model:
     """Charlie, the paper's trusted entity: he sees the counts, exactly, and draws the noise.
+
+    With ``calibration = "proven"`` the counts are noisy when he sees them, and he draws none.
 
     Raises
     ------
@@ -289,18 +354,20 @@ async def charlie(seat: Seat, study: Study) -> Model:
         The total is not the sum of one contribution of each party, or holds numbers that are no counts of votes.
     """
     slots, grid, X = layout(study), _grid(study), study.auxiliary.X
-    soft, rate = _soft(study), beta(study)
-    eta = await seat.once("eta", lambda rng: _draw_noise(rng, rate, grid.length))
+    eta = (0,) * grid.length
+    if not study.proven:
+        eta = await seat.once("eta", partial(_draw_noise, beta(study), grid.length))
     await seat.join()
     await seat.stage("keys")
     key = await learn_key(seat, study)
 
     await seat.stage("votes")
-    counts = _counts(study, await add_up_alone(seat, study, key, slots, 0))
+    total = await add_up_alone(seat, study, key, slots, 0)
+    counts = _noisy_counts(study, total) if study.proven else _counts(study, total)
 
     # 4. and 5.
     await seat.stage("model")
-    targets = fractions(counts) if soft else majority(counts, positive=not study.multiclass)
+    targets = fractions(counts) if _soft(study) else majority(counts, positive=not study.multiclass)
     w_s = await seat.once("minimiser", partial(_encoded, study, X, targets))
     # 6.
     w_p = tuple(w + noise for w, noise in zip(w_s, eta, strict=True))
@@ -308,7 +375,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
     return _model(w_p)
 
 
-def _draw_noise(rng: Rng, rate: Fraction, dimensions: int) -> tuple[int, ...]:
+def _draw_noise(rate: Fraction, dimensions: int, rng: Rng) -> tuple[int, ...]:
     """Draw eta with density proportional to exp(-beta |eta|_2), on the grid."""
     return tuple(l2_laplace(rng, rate, dimensions, Fraction(1 << FRACTION_BITS)))
 
@@ -332,7 +399,23 @@ def _counts(study: Study, counters: tuple[int, ...]) -> _Counts:
     return np.hstack([opened, rest] if study.multiclass else [rest, opened])
 
 
-def majority(counts: _Counts, *, positive: bool) -> _Array:
+def _noisy_counts(study: Study, counters: tuple[int, ...]) -> _Array:
+    """Return the noisy counts by point and class, shape (N, C), columns as in :func:`_counts`; none is negative.
+
+    True counts at a point add up to M. So what is left of M is the second class's of two; of more classes, all counts
+    are shifted alike until they do. Then every negative one is 0. At each point at least one is more than 0.
+    """
+    opened = np.array([v / (1 << COUNT_BITS) for v in counters]).reshape(-1, _counted(study))
+    rest = study.K - opened.sum(axis=1, keepdims=True)
+    if opened.shape[1] > 1:
+        counts = opened + rest / opened.shape[1]
+    else:
+        counts = np.hstack([opened, rest] if study.multiclass else [rest, opened])
+    kept: _Array = np.maximum(counts, 0.0)
+    return kept
+
+
+def majority(counts: _Counts | _Array, *, positive: bool) -> _Array:
     """Return v(x_i), the class with the most votes: equation (6).
 
     Parameters
@@ -354,7 +437,7 @@ def majority(counts: _Counts, *, positive: bool) -> _Array:
     return labels
 
 
-def fractions(counts: _Counts) -> _Array:
+def fractions(counts: _Counts | _Array) -> _Array:
     """Return alpha^k(x_i), the fraction of votes for each class: equation (12); shape (N, C)."""
     alpha: _Array = counts / counts.sum(axis=1, keepdims=True)
     return alpha

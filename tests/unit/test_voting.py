@@ -279,7 +279,7 @@ def test_a_partys_messages_contain_no_vote(classes: int | None, monkeypatch: pyt
                 opened = r.secret.decrypt_all(message.terms.read(key, r.layout.count, name))
                 parts += [v / key.n for v in opened]
                 with contextlib.suppress(RunFailed):
-                    bare += r.layout.unpack(opened, key.n, contributors=1) == tuple(voting._counters(votes, classes))
+                    bare += r.layout.unpack(opened, key.n, contributors=1) == tuple(voting._counters(study, votes))
         return parts, bare
 
     parts, bare = shown()

@@ -1,7 +1,11 @@
 """The two protocols of Hamm, Cao and Belkin, for those who choose one; they differ in what becomes of the votes."""
 
+import math
+from typing import Any
+
 from masquerade_core.privacy.claims import Claim
-from masquerade_core.privacy.vote_claims import vote_statement
+from masquerade_core.privacy.vote_claims import sharp_sensitivity, vote_statement
+from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, proven_vote_statement
 from masquerade_core.study import Study
 from masquerade_protocols import voting
 from masquerade_protocols.protocol import Explanation, Protocol, paragraphs
@@ -12,9 +16,11 @@ _TIES = """\
 # Where classes have as many votes: the one that stands first wins, and of two values the positive one.
 ties = "first"
 """
-_SECTION = """\
+_UNSEEN = """\
 # May a party take part whose records lack a class? Or "allow".
 unseen_classes = "refuse"
+"""
+_SAMPLES = """\
 # Is each auxiliary sample to be protected as well, from those who get the model?
 private_auxiliary = false
 """
@@ -23,12 +29,12 @@ _LEAVES = """
 Your records stay on your machine. A classifier of whatever kind you choose is trained on them here, before you join. It
 does not leave, either.
 
-What leaves: how your classifier labels {N} auxiliary records, which everybody has. These votes are encrypted, and so
-masked that not even {lead}, who holds the key, can read yours alone.
+What leaves: how your classifier labels {N} auxiliary records, which everybody has. These votes {noise}are encrypted,
+and so masked that not even {lead}, who holds the key, can read yours alone.
 
-What Charlie sees: at each auxiliary record, how many of the {K} parties voted for what. {use}
+What Charlie sees: at each auxiliary record, how many of the {K} parties voted for what{precisely}. {use}
 
-What is published: that classifier, with noise that Charlie adds. You see no more than that.
+What is published: that classifier{published}. You see no more than that.
 """
 _USE = {
     "vote": "He trains a classifier on what the majority said.",
@@ -45,12 +51,30 @@ The other parties learn nothing but the model, {lead} included: the counts that 
 behind random numbers of his.
 
 Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run; a party
-that votes for what its classifier did not say is not caught.
+that votes for what its classifier did not say is not caught, nor is {lead} if it adds to the counts that it opens.
 """
 _COST = """
 The paper claims that whoever sees the model learns of all your records together no more than epsilon = {epsilon:g}
-allows. That is proved: {proved}, for a party and so for each of its records. Against whom, stands in the
+allows. What is proved is {proved}, for a party and so for each of its records. Against whom, stands in the
 privacy statement.{auxiliary}
+
+A second run over the same records costs the same again: the costs add up.
+"""
+_PROVEN_COLLUSION = """
+Nobody has to be trusted with the counts: each carries noise, of which every party draws a share that it tells nobody.
+
+The shares of any {honest} parties are enough for what is promised. Charlie may side with {colluders}; with more, the
+promise shrinks, and the privacy statement says to what. A party that draws no noise is missed like one more of those.
+
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run; a party
+that votes for what its classifier did not say is not caught, nor is {lead} if it adds to the counts that it opens.
+"""
+_PROVEN_COST = """
+All your records together lose at most epsilon = {epsilon:g} of their privacy, but for a probability of delta =
+{delta:g}. That is proved, against everybody who sees the counts or the model.
+
+What it costs: at each auxiliary record, the count of {K} votes has noise of standard deviation {deviation:.3g}. It does
+not grow with the number of parties, so it takes many of them. The fewer auxiliary records there are, the smaller it is.
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -59,12 +83,31 @@ _AUXILIARY = " Of each auxiliary sample together with a party: {sample}."
 
 def _statement(study: Study) -> tuple[Claim, ...]:
     chosen = voting.SoftParameters.model_validate({k: v for k, v in study.protocol.items() if k != "ties"})
+    if study.proven:
+        reach = sharp_sensitivity(
+            soft=study.study.protocol == "soft",
+            loss=study.model.loss,
+            classes=study.classes,
+            Lambda=study.model.regularization,
+            M=study.K,
+        )
+        return proven_vote_statement(
+            voting.noise_of(study),
+            M=study.K,
+            N=chosen.auxiliary.records,
+            classes=study.classes or 2,
+            honest=study.honest,
+            epsilon=study.privacy.epsilon,
+            delta=study.privacy.delta,
+            on_the_model=(reach, study.outputs * study.d * reach / study.privacy.epsilon),
+        )
     return vote_statement(
         name=study.study.protocol,
         M=study.K,
         N=chosen.auxiliary.records,
         dimensions=study.outputs * study.d,
-        softmax=study.multiclass,
+        loss=study.model.loss,
+        classes=study.classes,
         beta=float(voting.beta(study)),
         eps=study.privacy.epsilon,
         Lambda=study.model.regularization,
@@ -75,37 +118,60 @@ def _statement(study: Study) -> tuple[Claim, ...]:
 
 
 def _explain(study: Study) -> Explanation:
-    claims = _statement(study)
-    samples = [claim.provable for claim in claims if claim.unit == "auxiliary sample"]
-    words = {
+    words: dict[str, Any] = {
         "lead": study.lead,
         "K": study.K,
         "N": study.protocol["auxiliary"]["records"],
         "use": _USE[study.study.protocol],
         "epsilon": study.privacy.epsilon,
+        "delta": study.privacy.delta,
+    }
+    if study.proven:
+        t = study.privacy.colluders
+        words |= {
+            "noise": "get your share of noise, ",
+            "precisely": ", with everybody's noise in it",
+            "published": "",
+            "honest": study.honest,
+            "colluders": "nobody" if not t else "one party" if t == 1 else f"{t} parties",
+            "deviation": math.sqrt(study.K) * float(voting.noise_of(study).share) / (1 << COUNT_BITS),
+        }
+        return _explained(_PROVEN_COLLUSION, _PROVEN_COST, words)
+    claims = _statement(study)
+    samples = [claim.provable for claim in claims if claim.unit == "auxiliary sample"]
+    words |= {
+        "noise": "",
+        "precisely": "",
+        "published": ", with noise that Charlie adds",
         "proved": claims[0].provable,
         "auxiliary": _AUXILIARY.format(sample=samples[0]) if samples else "",
     }
-    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
+    return _explained(_COLLUSION, _COST, words)
 
 
-def _voting(name: str, parameters: type[voting.SoftParameters], section: str) -> Protocol:
+def _explained(collusion: str, cost: str, words: dict[str, Any]) -> Explanation:
+    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, collusion, cost)))
+
+
+def _voting(name: str, parameters: type[voting.SoftParameters], ties: str = "") -> Protocol:
     return Protocol(
         name=name,
         paper="Hamm, Cao and Belkin 2016",
         party=voting.party,
         charlie=voting.charlie,
         parameters=parameters,
-        section=section,
+        section=ties + _UNSEEN + _SAMPLES,
         stages=("training", "keys", "votes", "model"),
         check=voting.check,
         statement=_statement,
         explain=_explain,
+        calibrations=("paper", "proven"),
+        proven_section=ties + _UNSEEN,
         multiclass=True,
         classifiers=True,
     )
 
 
-VOTE = _voting("vote", voting.VoteParameters, _TIES + _SECTION)
+VOTE = _voting("vote", voting.VoteParameters, _TIES)
 
-SOFT = _voting("soft", voting.SoftParameters, _SECTION)
+SOFT = _voting("soft", voting.SoftParameters)

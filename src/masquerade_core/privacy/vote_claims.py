@@ -12,23 +12,30 @@ minimiser by at most Delta in L2 norm (Theorems 1 and 3; equations (53) and (60)
     softmax           sqrt2/lambda      sqrt2/(M lambda)
 
 For each point the gradients of two labels differ by at most 2, or sqrt2 for softmax; by an M-th of it if only one of M
-votes differs; and lambda-strong convexity turns that into a distance.
+votes differs; and lambda-strong convexity turns that into a distance. These are what the paper's noise is drawn for.
+They are not sharp (:func:`sharp_sensitivity`), and the statement quotes what is proved with the sharper ones.
 """
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 
+import numpy as np
+from scipy.special import lambertw
+
 from masquerade_core.learning.erm import TOLERANCE
+from masquerade_core.learning.losses import LOGISTIC, loss_of
+from masquerade_core.privacy.calibration import classifier_norm_bound
 from masquerade_core.privacy.claims import NONE, Claim, provable_delta
 
-__all__ = ["output_rate", "sensitivity", "vote_statement"]
+__all__ = ["minimiser_radius", "output_rate", "sensitivity", "sharp_sensitivity", "vote_statement"]
 
 _NEIGHBOURS = "replace all records of one party, their number included"
 _RECORD_NEIGHBOURS = "replace one record, or add or remove it"
 _SAMPLE_NEIGHBOURS = "replace one auxiliary sample, and all records of one party"
 _NO_COLLUSION = "nothing: the paper's trusted entity holds every local classifier"
 _SOURCE = "Hamm, Cao and Belkin 2016, Theorems 1 and 3; for softmax, equations (53) and (60)"
+_SAMPLE_SOURCE = "Hamm, Cao and Belkin 2016, section 4.5"
 _SQRT2_BITS = 64
 _ASSUMPTIONS = (
     "everybody follows the protocol",
@@ -77,13 +84,65 @@ def sensitivity(*, soft: bool, softmax: bool, Lambda: float, M: int, N: int | No
     return ((N - 1) * of_a_vote + of_a_sample) / (N * Lambda)
 
 
+def minimiser_radius(*, loss: str, classes: int | None, Lambda: float) -> float:
+    """Return R with ||w_s||_2 <= R for the minimiser over whatever points in the unit ball, labels and fractions.
+
+    Parameters
+    ----------
+    loss : str
+        By its name.
+    classes : int or None
+        C of softmax, whose loss is the logistic one; None for labels -1 and +1.
+    Lambda : float
+        The paper's lambda.
+
+    Notes
+    -----
+    *Softmax*: at the minimiser lambda ||W||^2 is the mean of sum_y alpha_y f_y, f_y = s_y - sum_k p_k s_k, s the scores
+    and p their softmax. With u_k = s_y - s_k, f_y = sum_{k != y} u_k exp(-u_k)/(1 + sum_{k != y} exp(-u_k)). That is
+    at most V = W((C - 1)/e), as sum_k (u_k - V) exp(-u_k) <= (C - 1) exp(-1 - V) = V. So ||W|| <= sqrt(V/lambda).
+    *Logistic loss of two labels*: the same with C = 2, or less
+    (:func:`~masquerade_core.privacy.calibration.classifier_norm_bound`, whose proof allows fractions of labels).
+    *Other losses*: (lambda/2) ||w||^2 is at most the risk at 0.
+    """
+    if classes is not None:
+        return math.sqrt(float(lambertw((classes - 1) / math.e).real) / Lambda)
+    if loss == LOGISTIC.name:
+        return classifier_norm_bound(Lambda)
+    return math.sqrt(2 * float(loss_of(loss).value(np.zeros(1))[0]) / Lambda)
+
+
+def sharp_sensitivity(
+    *, soft: bool, loss: str, classes: int | None, Lambda: float, M: int, N: int | None = None
+) -> float:
+    """Return how far one party's votes move the exact minimiser: the smaller of two bounds.
+
+    * As in :func:`sensitivity`, but for the logistic loss phi: as phi'(m) + phi'(-m) = -1 for every m, the gradients of
+      the two labels differ by at most 1, not 2.
+    * No two minimisers are farther apart than 2R (:func:`minimiser_radius`), whatever differs, auxiliary data included.
+
+    Parameters
+    ----------
+    loss, classes, Lambda
+        As in :func:`minimiser_radius`.
+    N : int, optional
+        As in :func:`sensitivity`.
+    """
+    bound = sensitivity(soft=soft, softmax=classes is not None, Lambda=Lambda, M=M, N=N)
+    if classes is None and loss == LOGISTIC.name:
+        votes = 1 / (M if soft else 1)
+        bound = (votes if N is None else ((N - 1) * votes + 2) / N) / Lambda
+    return min(bound, 2 * minimiser_radius(loss=loss, classes=classes, Lambda=Lambda))
+
+
 def vote_statement(
     *,
     name: str,
     M: int,
     N: int,
     dimensions: int,
-    softmax: bool,
+    loss: str,
+    classes: int | None,
     beta: float,
     eps: float,
     Lambda: float,
@@ -91,7 +150,7 @@ def vote_statement(
     colluders: int,
     private_auxiliary: bool,
 ) -> tuple[Claim, ...]:
-    """Return the statement for ``vote`` or ``soft``.
+    """Return the statement for ``vote`` or ``soft`` with ``calibration = "paper"``.
 
     Parameters
     ----------
@@ -101,8 +160,10 @@ def vote_statement(
         Parties; auxiliary points.
     dimensions : int
         Of the released vector: d, or C d for C named classes.
-    softmax : bool
-        Whether the label has named classes.
+    loss : str
+        By its name.
+    classes : int or None
+        C of named classes; None for labels -1 and +1.
     beta : float
         Of the noise, from :func:`output_rate`.
     eps : float
@@ -116,12 +177,15 @@ def vote_statement(
     private_auxiliary : bool
         Whether the auxiliary samples are to be protected as well.
     """
-    soft = name == "soft"
+    soft, softmax = name == "soft", classes is not None
     inexact = math.sqrt(dimensions) * 2.0**-fraction_bits + 2 * TOLERANCE / Lambda
+
+    def sharp(samples: int | None = None) -> float:
+        return sharp_sensitivity(soft=soft, loss=loss, classes=classes, Lambda=Lambda, M=M, N=samples)
 
     def proved(samples: int | None) -> float:
         """Beta times the distance of two neighbours' classifiers, on the grid."""
-        return beta * (sensitivity(soft=soft, softmax=softmax, Lambda=Lambda, M=M, N=samples) + inexact)
+        return beta * (sharp(samples) + inexact)
 
     theorem = (
         "equation (60)" if soft and softmax else "Theorem 3" if soft else "equation (53)" if softmax else "Theorem 1"
@@ -140,7 +204,7 @@ def vote_statement(
             epsilon=epsilon,
             delta=delta,
             holds_at=f"this noise with epsilon = {_shown(eps * eps / epsilon, ROUND_FLOOR)} in the study",
-            source=_SOURCE if samples is None else "our derivation from Hamm, Cao and Belkin 2016, section 4.5",
+            source="docs/privacy/voting.md, sharper than " + (_SOURCE if samples is None else _SAMPLE_SOURCE),
             assumptions=(*_ASSUMPTIONS, *assumptions),
             text=text,
         )
@@ -155,7 +219,7 @@ def vote_statement(
             provable=NONE,
             epsilon=None,
             delta=None,
-            holds_at="no scale of this noise; it takes a protocol in which nobody sees the counts",
+            holds_at='no scale of this noise; calibration = "proven" in the study puts noise on the counts',
             source="by inspection",
             assumptions=(),
             text=text,
@@ -170,8 +234,8 @@ def vote_statement(
     rows = (
         row(
             "released model",
-            f"Whoever sees only the model: one party's votes move the classifier by at most {reach:.3g}, whatever its "
-            "records are, and the noise is drawn for that. Sharper bounds exist, so there is more noise than need be.",
+            f"Whoever sees only the model: one party's votes move the classifier by at most {_shown(sharp())}, "
+            f"whatever its records are. The paper's noise is drawn for {_shown(reach)}.",
         ),
         row(
             "released model",
