@@ -232,15 +232,23 @@ def test_an_l2_share_on_a_coarse_grid_has_its_law_and_hides_what_it_must() -> No
 
 @pytest.mark.parametrize("d", [1, 6])
 def test_the_tail_of_an_l2_share_is_bounded(d: int) -> None:
-    """Of the whole noise, by its norm and its padding; and a share of more parties stays within."""
-    bits, beta = 6, Fraction(1, 50)
-    B = l2_share_tail_bound(beta, d, Fraction(1), bits)
+    """Of the whole noise by quadrature over its norm and direction; a share of more parties stays within."""
+    beta, scale = Fraction(1, 50), Fraction(1)
+
+    def beyond(B: float) -> float:
+        norms = np.linspace(B / 50, B / 50 + 40, 20_001)
+        turned = stats.beta.sf((B / 50 / norms) ** 2, 0.5, (d - 1) / 2) if d > 1 else 1.0
+        return d * float(integrate.trapezoid(stats.gamma.pdf(norms, d) * turned, norms))
+
+    for bits in (6, 30):
+        B = l2_share_tail_bound(beta, d, scale, bits)
+        assert beyond(B) <= 2.0**-bits < beyond(0.5 * B - 40)
+    B = l2_share_tail_bound(beta, d, scale, 6)
     for honest in (1, 4):
         rng = SimulationRng(8, f"{d} {honest}")
-        draws = np.array([l2_laplace_share(rng, beta, honest, d, Fraction(1)) for _ in range(1_000)])
-        beyond = int((np.abs(draws).max(axis=1) > B).sum())
-        assert stats.binomtest(beyond, 1_000, 2**-bits, alternative="greater").pvalue > P_ACCEPT
-    assert l2_share_tail_bound(beta, d, Fraction(1), 60) * 0.5 < stats.gamma(d, scale=50).isf(2**-60.0) + 30
+        draws = np.array([l2_laplace_share(rng, beta, honest, d, scale) for _ in range(500)])
+        found = int((np.abs(draws).max(axis=1) > B).sum())
+        assert stats.binomtest(found, 500, 2**-6, alternative="greater").pvalue > 1e-4
 
 
 # --- L2 noise drawn whole --------------------------------------------------------------
