@@ -63,7 +63,7 @@ def _claiming(monkeypatch: pytest.MonkeyPatch, liar: str, records: int) -> None:
 
 def _ends(study: Study, data: Mapping[str, Dataset], charlie: Any = wd.charlie) -> tuple[Table, dict[str, Any]]:
     """How each party's role ended, one by one: with a model, with its own refusal, or waiting for others."""
-    table, ends = Table(study.names), {}
+    table, ends = Table(study.names), dict[str, Any]()
 
     async def watched(name: str) -> Any:
         try:

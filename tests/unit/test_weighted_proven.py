@@ -89,10 +89,8 @@ def test_a_party_walks_before_it_joins_and_repeats_from_its_journal() -> None:
     r = run_walks(study, data)
     for name in study.names:
         effects = [entry.effect for entry in r.table.journal(name)]
-        walk, join = (
-            next(i for i, e in enumerate(effects) if found(e))
-            for found in (lambda e: isinstance(e, Once) and e.label == "walk", lambda e: isinstance(e, Join))
-        )
+        (walk,) = (i for i, e in enumerate(effects) if isinstance(e, Once) and e.label == "walk")
+        (join,) = (i for i, e in enumerate(effects) if isinstance(e, Join))
         assert walk < join
         again = replay(wd.party(r.table.seat(name), study, data[name]), r.table.journal(name))
         assert again.result == r.results[name]
