@@ -12,6 +12,7 @@ rejects; they are kept as baselines. For K parties, T rounds, d coordinates in m
       |                       one secure sum: N = sum of N_k; no N_k is seen       |
       | draw eta^k once, rho_1^k .. rho_T^k       |                                |
       |                       T secure sums: sum_k (grad G_k(w_t) + rho_t^k + eta^k)
+      |                       (proven: grad G_k(w_t) + a share of Gaussian noise, new in every round)
       | w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t), by everybody alike     |
 
 See :mod:`masquerade_protocols.secure_sum` for the messages of a sum. The iterate is public, and everybody computes it
@@ -39,11 +40,14 @@ from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.gradients import gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of, require_convex
 from masquerade_core.model import Model
+from masquerade_core.privacy.discrete import discrete_gaussian_tail_bound
+from masquerade_core.privacy.dp_gd_claims import Noise, run_noise
 from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound, l2_laplace, l2_tail_bound
 from masquerade_core.privacy.objective import compute_slack, noise_sigma, sigma_share
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
+from masquerade_protocols.dp_gd import share
 from masquerade_protocols.secure_sum import add_up, learn_key, set_up
 
 __all__ = [
@@ -52,8 +56,10 @@ __all__ = [
     "Schedule",
     "charlie",
     "check",
+    "coarsest_bits",
     "decaying",
     "fraction_bits",
+    "joint_noise",
     "layout",
     "noisy",
     "party",
@@ -65,6 +71,7 @@ FRACTION_BITS = 28
 
 _LEAST_FRACTION_BITS = 12  # so that rounding to the grid moves a gradient's norm by little, whatever N is
 _EXACT_BITS = 26  # of the mean gradient
+_TAIL_BITS = 128  # proven noise of a whole run goes beyond its slots with a chance of 2^-_TAIL_BITS at most
 _RECORDS_BITS = 32  # of a party's N_k
 _WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 
@@ -98,11 +105,15 @@ class Schedule:
         beta_t of rho_t's density exp(-beta_t |x|_2), t = 0, 1, ...
     sigma : Fraction
         sigma*, the standard deviation of a coordinate of sum_k eta^k; 0 where there is no eta.
+    share : callable, optional
+        With ``calibration = "proven"``: F -> the noise, in units of 2^-F, of which every party draws a share in each
+        round, in place of rho and eta.
     """
 
     Delta: Fraction
     beta: Callable[[int], Fraction]
     sigma: Fraction
+    share: Callable[[int], Noise] | None = None
 
 
 Variant = Callable[[Study, int], Schedule]
@@ -114,11 +125,39 @@ def _beta(study: Study, epsilon: Fraction) -> Fraction:
 
 
 def psgd(study: Study, N: int) -> Schedule:
-    """Algorithm 1: eta^k once and rho_t^k in every round, both at eps~, which is what Procedure 3 is given."""
+    """Algorithm 1: eta^k once and rho_t^k in every round, both at eps~, which is what Procedure 3 is given.
+
+    With ``calibration = "proven"``: Gaussian noise on the sum in every round, and nothing else; a gradient of length L
+    is moved by 2 L at most, and T rounds compose exactly (``docs/privacy/psgd.md``).
+    """
+    if study.proven:
+        return Schedule(Fraction(0), lambda _: Fraction(0), Fraction(0), partial(joint_noise, study))
     slack = compute_slack(study.privacy.epsilon, study.model.regularization, N, loss_of(study.model.loss).c)
     sigma = noise_sigma(study.d, slack.epsilon, study.privacy.delta)
     beta = _beta(study, slack.epsilon)
     return Schedule(slack.Delta, lambda _: beta, sigma)
+
+
+def joint_noise(study: Study, F: int) -> Noise:
+    """Return the noise of a round with ``calibration = "proven"``, in units of 2^-F.
+
+    A party's sum is rounded as a whole, which moves it by sqrt(d)/2 units at most, under either neighbour: Delta is 2 L
+    2^F + sqrt(d), as where a single gradient of length L is rounded.
+
+    Raises
+    ------
+    BadInput
+        There is no such noise.
+    """
+    return run_noise(
+        clip=loss_of(study.model.loss).L,
+        d=study.d,
+        rounds=_parameters(study).rounds,
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        honest=study.honest,
+        fraction_bits=F,
+    )
 
 
 def noisy(study: Study, _N: int) -> Schedule:
@@ -182,20 +221,45 @@ def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
     return next(finer, least)
 
 
+def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
+    """Return a lower bound of :func:`fraction_bits` for every N that there may be: for what is said before N is known.
+
+    No layout takes fewer plaintexts than one for K 2^25, which is less than N 2^F, and none more than one for K
+    max_records.
+    """
+    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    schedule = variant(study, fewest)  # it has the most noise
+    count = Packing(study.d, study.K << (_EXACT_BITS - 1), study.crypto.key_bits).count
+    fine = (_slots(study, schedule, most, 0, F) for F in range(FRACTION_BITS, _LEAST_FRACTION_BITS, -1))
+    found = (
+        F for F, slots in zip(range(FRACTION_BITS, 0, -1), fine, strict=False) if slots.fits and slots.count <= count
+    )
+    return next(found, _LEAST_FRACTION_BITS)
+
+
 def _fits_as_well(slots: Packing, coarse: Packing) -> bool:
     return slots.fits and slots.count == coarse.count
 
 
 def _slots(study: Study, schedule: Schedule, N: int, t: int, F: int) -> Packing:
     gradients = ceil(N * loss_of(study.model.loss).L * (1 << F)) + study.K
+    return Packing(study.d, gradients + study.K * _largest(study, schedule, t, F), study.crypto.key_bits)
+
+
+def _largest(study: Study, schedule: Schedule, t: int, F: int) -> int:
+    """Bound one party's noise of round t, in units of 2^-F."""
+    if schedule.share is not None:
+        noise = schedule.share(F)
+        return discrete_gaussian_tail_bound(noise.share, study.K * noise.rounds * study.d, _TAIL_BITS)
     # Within B units of the finest grid together, eta and rho are within 1 + B/2^(28-F), rounded up, of a coarser one.
     finest = _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
-    noise = -(-finest >> (FRACTION_BITS - F)) + (F < FRACTION_BITS)
-    return Packing(study.d, gradients + study.K * noise, study.crypto.key_bits)
+    return -(-finest >> (FRACTION_BITS - F)) + (F < FRACTION_BITS)
 
 
 def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
     """Lay out round t: N gradients of length L at most, and the noise of K parties but for a chance of 2^-60 a draw.
+
+    With ``calibration = "proven"``, but for one of 2^-128 a run.
 
     Raises
     ------
@@ -310,8 +374,14 @@ def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> t
 
 
 async def _draw_noise(seat: Seat, study: Study, descent: _Descent) -> _Noise:
-    """Draw eta^k once, of variance sigma*^2/K a coordinate, and rho_t^k for each round; entry t is for round t."""
+    """Draw eta^k once, of variance sigma*^2/K a coordinate, and rho_t^k for each round; entry t is for round t.
+
+    With ``calibration = "proven"``, a share of Gaussian noise for each round.
+    """
     schedule, T, unit = descent.schedule, descent.rounds, Fraction(1 << descent.fraction_bits)
+    if schedule.share is not None:
+        noise = schedule.share(descent.fraction_bits)
+        return await seat.once("noise", lambda rng: share(rng, noise, study.d))
 
     def draw_eta(rng: Rng) -> tuple[int, ...]:
         return tuple(gaussian(rng, sigma_share(schedule.sigma, study.K), study.d, unit))

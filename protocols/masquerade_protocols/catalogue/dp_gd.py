@@ -6,15 +6,14 @@ from masquerade_core.study import Study
 from masquerade_protocols import dp_gd
 from masquerade_protocols.protocol import Explanation, Protocol, paragraphs
 
-__all__ = ["DP_GD"]
+__all__ = ["DP_GD", "explain_proven"]
 
 _LEAVES = """
 Your records stay on your machine.
 
-What leaves, in each of {rounds} rounds: the sum of your records' gradients at a classifier that everybody knows, each
-cut to a length of {clip:g}, with your share of the noise on it, encrypted, and masked so that not even {lead}, who
-holds the key, can read it alone. Before the first round, the number of your records, encrypted and masked in the same
-way.
+What leaves, in each of {rounds} rounds: the sum of your records' gradients at a classifier that everybody knows,{cut}
+with your share of the noise on it, encrypted, and masked so that not even {lead}, who holds the key, can read it alone.
+Before the first round, the number of your records, encrypted and masked in the same way.
 
 What everybody sees: the number of all records together (of two parties, each so learns the other's), and the noisy sum
 over all records, round by round. From these follows the model, and every classifier on the way to it.
@@ -54,7 +53,22 @@ def _statement(study: Study) -> tuple[Claim, ...]:
 
 
 def _explain(study: Study) -> Explanation:
-    chosen, privacy, t = _chosen(study), study.privacy, study.privacy.colluders
+    chosen = _chosen(study)
+    return explain_proven(study, chosen.rounds, f" each cut to a length of {chosen.clip:g},")
+
+
+def explain_proven(study: Study, rounds: int, cut: str = "") -> Explanation:
+    """Return the study in plain words: T noisy sums of gradients that keep the wish itself.
+
+    Parameters
+    ----------
+    study : Study
+    rounds : int
+        T.
+    cut : str
+        What is done to a gradient before.
+    """
+    privacy, t = study.privacy, study.privacy.colluders
     if t:
         parties = "one other party sides" if t == 1 else f"{t} other parties side"
         wish = f"What is promised holds even if {parties} with Charlie."
@@ -74,8 +88,8 @@ def _explain(study: Study) -> Explanation:
     )
     words = {
         "lead": study.lead,
-        "rounds": chosen.rounds,
-        "clip": chosen.clip,
+        "rounds": rounds,
+        "cut": cut,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "wish": wish,

@@ -2,10 +2,13 @@
 
 from functools import partial
 
+from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.claims import Claim
+from masquerade_core.privacy.dp_gd_claims import dp_gd_statement
 from masquerade_core.privacy.gradient_claims import gradient_statement
 from masquerade_core.study import Study
 from masquerade_protocols import psgd
+from masquerade_protocols.catalogue.dp_gd import explain_proven
 from masquerade_protocols.protocol import Explanation, Protocol, paragraphs
 
 __all__ = ["DECAYING_BUDGET", "NOISY_GRADIENT", "PSGD"]
@@ -31,24 +34,39 @@ that lies about its records is not caught.
 """
 _GRADIENTS_COST = """
 {claim} What is proved of the whole run, and against whom, stands in the privacy statement: it is epsilon =
-{total:g}.
+{total:.4g}.
 
 A second run over the same records costs the same again: the costs add up.
 """
 
 
-def _gradients(name: str, variant: psgd.Variant, claim: str) -> Protocol:
+def _gradients(name: str, variant: psgd.Variant, claim: str, calibrations: tuple[str, ...] = ("paper",)) -> Protocol:
     def statement(study: Study) -> tuple[Claim, ...]:
+        F = psgd.coarsest_bits(study, variant)
+        if study.proven:
+            return dp_gd_statement(
+                psgd.joint_noise(study, F),
+                K=study.K,
+                honest=study.honest,
+                epsilon=study.privacy.epsilon,
+                delta=study.privacy.delta,
+                min_records=study.study.min_records,
+            )
         return gradient_statement(
             name=name,
             K=study.K,
+            d=study.d,
+            L=float(loss_of(study.model.loss).L),
             eps=study.privacy.epsilon,
             delta=study.privacy.delta,
             rounds=psgd.Parameters.model_validate(study.protocol).rounds,
             colluders=study.privacy.colluders,
+            fraction_bits=F,
         )
 
     def explain(study: Study) -> Explanation:
+        if study.proven:
+            return explain_proven(study, psgd.Parameters.model_validate(study.protocol).rounds)
         proved = statement(study)[0].epsilon
         rounds = psgd.Parameters.model_validate(study.protocol).rounds
         words = {"lead": study.lead, "rounds": rounds, "total": proved, "epsilon": study.privacy.epsilon}
@@ -67,6 +85,7 @@ def _gradients(name: str, variant: psgd.Variant, claim: str) -> Protocol:
         check=partial(psgd.check, variant=variant),
         statement=statement,
         explain=explain,
+        calibrations=calibrations,
     )
 
 
@@ -74,6 +93,7 @@ PSGD = _gradients(
     "psgd",
     psgd.psgd,
     "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all.",
+    ("paper", "proven"),
 )
 
 NOISY_GRADIENT = _gradients(

@@ -1,18 +1,23 @@
 """The privacy statement of the gradient protocols: what Rajkumar and Agarwal claim, and what is provable of a run.
 
 Every view is the view of the transcript: the iterates are public, so whoever sees the run's outcome at all may have
-seen all T opened sums. What is proved here is plain composition of the rounds; it is not sharp.
+seen all T opened sums. What is proved is composition of the rounds: ``docs/privacy/psgd.md``.
 """
 
 import math
 
-from masquerade_core.privacy.claims import PARTY_UNIT, Claim
+from masquerade_core.privacy.claims import PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.l2_rounds import composed_epsilon
 from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
 
 __all__ = ["gradient_statement"]
 
 _NEIGHBOURS = "replace one record, all sizes fixed"
-_SOURCE = "Rajkumar and Agarwal 2012, Proposition 3.1 for a round; basic composition of T rounds"
+_SOURCE = (
+    "Rajkumar and Agarwal 2012, Proposition 3.1 for a round; T rounds by the law of their privacy losses, "
+    "docs/privacy/psgd.md"
+)
+_PURE_SOURCE = "Rajkumar and Agarwal 2012, Proposition 3.1 for a round; basic composition of T rounds"
 _NO_COLLUSION = "nothing: the paper assumes a secure sum"
 _ASSUMPTIONS = (
     "everybody follows the protocol",
@@ -23,37 +28,58 @@ _ASSUMPTIONS = (
 
 
 def gradient_statement(
-    *, name: str, K: int, eps: float, delta: float, rounds: int, colluders: int
+    *,
+    name: str,
+    K: int,
+    d: int,
+    L: float,
+    eps: float,
+    delta: float,
+    rounds: int,
+    colluders: int,
+    fraction_bits: int,
 ) -> tuple[Claim, ...]:
     """Return the statement for ``psgd``, ``noisy-gradient`` or ``decaying-budget``.
 
-    A record moves one round's sum by at most 2 L in L2 norm (Proposition 3.1), and every honest party adds rho_t of
-    density exp(-beta_t |x|_2) with beta_t = eps_t/(2 L). So the round is eps_t-private in the pure sense, for which one
-    honest party's rho is enough, and T rounds add up to sum_t eps_t. eta adds nothing to this bound: it is the same in
-    every round, so differences of rounds are free of it. The paper's own bound for psgd holds for the point that the
-    descent approaches, and the descent's path is public.
+    A record moves one round's sum by at most 2 L in L2 norm (Proposition 3.1), and by sqrt(d) units of the grid more,
+    as a party's sum is rounded; and every honest party adds rho_t of density exp(-beta_t |x|_2), beta_t = eps_t/(2 L).
+    So a round is (1 + sqrt(d) 2^-F/(2 L)) eps_t-private in the pure sense, for which one honest party's rho is enough.
+    T rounds cost the sum of that, or less (:func:`~masquerade_core.privacy.l2_rounds.composed_epsilon`) at delta. eta
+    adds nothing to this bound: it is the same in every round, so differences of rounds are free of it. The paper's own
+    bound for psgd holds for the point that the descent approaches, and the descent's path is public.
 
     Parameters
     ----------
     name : str
         The protocol.
-    K : int
-        Parties.
+    K, d : int
+        Parties; coordinates.
+    L : float
+        Bound on a gradient.
     eps, delta : float
         The study's wish; eps~ <= eps is what the noise of psgd gets.
     rounds : int
         T.
     colluders : int
         Parties that may side with Charlie.
+    fraction_bits : int
+        F of the coarsest grid there may be.
     """
-    total = eps if name == "decaying-budget" else rounds * eps
-    lost = _lost(eps, rounds + (name == "psgd"))
+    a_round = eps * (1 + math.sqrt(d) * 2.0**-fraction_bits / (2 * L))
+    lost = _lost(a_round, rounds + (name == "psgd"))
+    total = a_round if name == "decaying-budget" else rounds * a_round
+    if name != "decaying-budget" and delta > 2 * lost:
+        total, pure = composed_epsilon(a_round, rounds, d, delta - lost), total
+        lost = delta if total < pure else lost
+    source = _SOURCE if lost == delta else _PURE_SOURCE
     paper = {
         "psgd": f"probabilistic, epsilon = {eps:g}, delta = {delta:g} (Theorem 4.2)",
-        "noisy-gradient": f"epsilon = {eps:g} for one round, {total:g} for {rounds} (section 3.2, attempt 1)",
+        "noisy-gradient": f"epsilon = {eps:g} for one round, {rounds * eps:g} for {rounds} (section 3.2, attempt 1)",
         "decaying-budget": f"pure, epsilon = {eps:g} (section 3.2)",
     }[name]
     at = eps if name == "decaying-budget" else eps / rounds
+    instead = ', or calibration = "proven"' if name == "psgd" else ""
+    shown = _number(total) if total else "0"
 
     eta = (
         " The noise that a party adds alike in all rounds is no help in this bound: the difference of two rounds is "
@@ -69,11 +95,11 @@ def gradient_statement(
             neighbours=_NEIGHBOURS,
             definition="approximate, computational",
             claimed=claimed,
-            provable=f"epsilon = {total:g}, delta = {lost:.1e}",
+            provable=f"epsilon = {shown}, delta = {lost:.1e}",
             epsilon=total,
             delta=lost,
-            holds_at=f"this noise with epsilon = {at:.4g} in the study",
-            source=_SOURCE,
+            holds_at=f"this noise with epsilon = {at:.4g} in the study{instead}",
+            source=source,
             assumptions=(*_ASSUMPTIONS, *assumptions),
             text=text,
         )
@@ -84,7 +110,7 @@ def gradient_statement(
         row(
             "released model and all iterates",
             f"{rounds} noisy sums of gradients are public, and noise that is new in every round averages out. What is "
-            f"proved is that they cost no more than their sum, epsilon = {total:g}.{eta}",
+            f"proved is that all of them together cost no more than epsilon = {shown}.{eta}",
         ),
         row(
             "Charlie",

@@ -1,0 +1,158 @@
+"""psgd with ``calibration = "proven"``: descent, the noise that its proof needs, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.losses import loss_of
+from masquerade_core.study import Study
+from masquerade_protocols import protocol_of, psgd
+from masquerade_protocols import secure_sum as ss
+from tests.paper_data import simulated, split
+from tests.protocol_helpers import make_data
+from tests.sum_helpers import descend, descent_study
+from tests.unit.test_psgd import _in_the_clear
+
+
+def _study(protocol: str = "psgd", *, colluders: int = 0, delta: float | None = None, **kw: Any) -> Study:
+    text = descent_study(protocol, **kw).to_toml()
+    assert text.count('calibration = "paper"') == text.count("colluders = 0") == 1
+    text = text.replace('calibration = "paper"', 'calibration = "proven"')
+    text = text.replace("colluders = 0", f"colluders = {colluders}")
+    if delta is not None:
+        (line,) = (line for line in text.splitlines() if line.startswith("delta = "))
+        text = text.replace(line, f"delta = {delta}")
+    return Study.parse(text, in_memory=True)
+
+
+def _mu(epsilon: float, delta: float) -> float:
+    """Balle and Wang's curve once more."""
+
+    def lost(mu: float) -> float:
+        above = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        return float(above - delta)
+
+    return float(optimize.brentq(lost, 1e-6, 50.0, xtol=1e-14))
+
+
+def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) -> NDArray[np.float64]:
+    """What every party contributes to its rounds where gradients are 0: (K, T, d), in units of 1."""
+    seen: dict[str, list[list[int]]] = {name: [] for name in study.names}
+    open_sum = ss.Adder.open_sum
+
+    async def watched(self: ss.Adder, layout: Any, vector: Any, bound_to: bytes) -> Any:
+        seen[self.seat.me].append(list(vector))
+        return await open_sum(self, layout, vector, bound_to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ss.Adder, "open_sum", watched)
+        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
+        descend(study, make_data(study, (sizes,) * study.K))
+    N = sizes * study.K
+    unit = 2 ** psgd.fraction_bits(study, psgd.psgd(study, N), N)
+    contributed = np.array([vectors[1:] for vectors in seen.values()], dtype=np.float64)
+    return np.asarray(contributed / unit, dtype=np.float64)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
+def test_without_noise_it_is_gradient_descent(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psgd, "share", lambda _rng, noise, d: ((0,) * d,) * noise.rounds)
+    study = _study(K=5, d=10, loss=loss, epsilon=0.004, section="rounds = 200")
+    data = split(simulated(0)[0], study, (0.01, 0.29, 0.2, 0.25, 0.25))
+    w = descend(study, data).w
+    # Epsilon is small, but no curvature is bought: that is for eta's sake.
+    np.testing.assert_allclose(w, _in_the_clear(study, data, 200, Delta=0.0), rtol=0, atol=1e-6)
+    assert np.linalg.norm(w - _in_the_clear(study, data, 200)) > 1e-3
+
+
+@pytest.mark.parametrize(("K", "colluders"), [(2, 0), (4, 2)])
+def test_the_sum_has_the_noise_that_the_curve_asks_for(K: int, colluders: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    T, d = 50, 8
+    study = _study(K=K, d=d, colluders=colluders, section=f"rounds = {T}")
+    shares = _vectors(study, monkeypatch)
+    assert shares.shape == (K, T, d)
+    L = float(loss_of(study.model.loss).L)
+    sigma = 2 * L * math.sqrt(T) / _mu(study.privacy.epsilon, study.privacy.delta)
+    honest = shares[colluders:].sum(axis=0).ravel() / sigma  # any h = K - colluders of them are enough
+    law = stats.chi2(honest.size)
+    for factor, ends in ((1.0, True), (0.7, False), (1.3, False), (math.sqrt(K), False)):
+        assert (1e-6 < law.cdf(factor**2 * float((honest**2).sum())) < 1 - 1e-6) == ends
+    assert stats.kstest(honest, stats.norm.cdf).pvalue > 1e-6
+    # It is new in every round: nothing is left of rho and eta.
+    rounds = shares.sum(axis=0)
+    assert abs(np.corrcoef(rounds[:-1].ravel(), rounds[1:].ravel())[0, 1]) < 5 / math.sqrt(T * d)
+
+
+@pytest.mark.parametrize("bits_of_grid", [12, 20, 28])
+def test_rounding_is_counted_on_every_grid(bits_of_grid: int) -> None:
+    study = _study(K=3, d=400, section="rounds = 7")
+    noise = psgd.joint_noise(study, bits_of_grid)
+    moved = 2 * float(loss_of(study.model.loss).L) * 2**bits_of_grid + math.sqrt(study.d)
+    assert float(noise.Delta) == pytest.approx(moved, rel=1e-12)
+    wanted = moved * math.sqrt(7) / _mu(study.privacy.epsilon, study.privacy.delta)
+    assert wanted <= float(noise.sigma) * (1 + 1e-9)
+    assert float(noise.sigma) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_grid_s_lower_bound_is_one() -> None:
+    for K, d, epsilon in ((2, 10, 1.0), (5, 123, 1.0), (3, 40, 1e-3)):
+        for build in (descent_study, _study):
+            study = build(K=K, d=d, section="rounds = 20", epsilon=epsilon)
+            low = psgd.coarsest_bits(study)
+            most = study.K * study.max_records
+            N = study.K * study.study.min_records
+            while most >= N:
+                assert psgd.fraction_bits(study, psgd.psgd(study, N), N) >= low
+                N = N * 3 + 1
+
+
+def test_what_is_proved_is_the_wish_and_more_parties_on_charlies_side_see_more() -> None:
+    study = _study(K=5, d=10, colluders=1, section="rounds = 100")
+    claims = {claim.view: claim for claim in protocol_of(study).statement(study)}
+    wish = (study.privacy.epsilon, study.privacy.delta)
+    for view in ("released model and all iterates", "Charlie", "one party", "Charlie with 1 party"):
+        found = claims[view].epsilon
+        assert found is not None
+        assert found <= wish[0]
+        assert claims[view].delta == wish[1]
+    last = claims["Charlie with all parties but one"].epsilon
+    assert last is not None
+    # One share of four is left: mu is twice the wish's.
+    mu = 2 * _mu(*wish)
+    assert last == pytest.approx(optimize.brentq(lambda e: _mu(e, wish[1]) - mu, wish[0], 100), rel=1e-3)
+
+
+@pytest.mark.parametrize("protocol", ["noisy-gradient", "decaying-budget"])
+def test_what_the_paper_rejects_has_no_proven_noise(protocol: str) -> None:
+    with pytest.raises(BadInput, match="calibration"):
+        protocol_of(_study(protocol))
+
+
+@pytest.mark.parametrize(
+    ("kw", "said"),
+    [({"delta": 0.0}, "delta is 0"), ({"epsilon": 90.0}, "lost to arithmetic"), ({"colluders": 3}, "coll")],
+)
+def test_a_wish_that_cannot_be_met_is_refused(kw: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        protocol_of(_study(K=3, **kw))
+
+
+def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
+    """Ten dimensions, T = 1000: what is proved of the transcript, far above the claim, far below T epsilon."""
+    for epsilon, found in ((0.1, 1.569), (0.2, 4.5726)):
+        text = descent_study(K=5, d=10, epsilon=epsilon, section="rounds = 1000").to_toml()
+        (line,) = (line for line in text.splitlines() if line.startswith("delta = "))
+        study = Study.parse(
+            text.replace(line, "delta = 0.05").replace("key_bits = 512", "key_bits = 2048"), in_memory=True
+        )
+        for claim in protocol_of(study).statement(study)[:-1]:
+            assert claim.epsilon == pytest.approx(found, abs=6e-4)
+            assert claim.delta == 0.05
+            assert f"epsilon = {epsilon:g}" in claim.claimed or claim.claimed.startswith("nothing")
