@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,6 @@ PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 
 _THREE = 3
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
-_ROUNDS = re.compile(r"^rounds = \d+$", re.MULTILINE)
 
 _EXAMPLE_FEATURES = (Feature(name="age", min=0.0, max=120.0), Feature(name="sex", levels=("f", "m")))
 _EXAMPLE_LABEL = Label(name="outcome", positive="yes")
@@ -125,6 +124,8 @@ class Draft:
         Names and keys in roster order.
     rounds : int or None
         Of a protocol that has any; its own default where None.
+    parameters : mapping of str to number
+        What else is to stand in the protocol's section, in place of its own defaults.
     calibration : str or None
         "paper" or "proven"; the protocol's own choice where None.
     colluders : int
@@ -138,6 +139,7 @@ class Draft:
     name: str = "my-study"
     protocol: str = "local-aggregation"
     rounds: int | None = None
+    parameters: Mapping[str, float] = field(default_factory=dict)
     address: str = "tcp://127.0.0.1:5555"
     features: Sequence[Feature] = _EXAMPLE_FEATURES
     label: Label = _EXAMPLE_LABEL
@@ -200,12 +202,12 @@ class Draft:
             text = BASELINES[self.protocol].section or _BASELINE_SECTION
         else:
             text = section_of(self.protocol, self.calibration) + self._auxiliary_section()
-        if self.rounds is None:
-            return text
-        changed, count = _ROUNDS.subn(f"rounds = {self.rounds}", text)
-        if not count:
-            raise BadInput(f"{self.protocol} has no rounds to choose", "leave --rounds out")
-        return changed
+        wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}
+        for key, value in wanted.items():
+            text, count = re.subn(rf"^{key} = .+$", f"{key} = {json.dumps(value)}", text, flags=re.MULTILINE)
+            if not count:
+                raise BadInput(f"{self.protocol} has no {key} to choose", f"leave {'--' * (key == 'rounds')}{key} out")
+        return text
 
     def _calibration(self) -> str:
         return PROTOCOLS[self.protocol].calibrations[0] if self.protocol in PROTOCOLS else "paper"

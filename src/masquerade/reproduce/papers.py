@@ -6,6 +6,7 @@ from pathlib import Path
 
 from masquerade.reproduce.bands import Report
 from masquerade.reproduce.bixler import section_4
+from masquerade.reproduce.dp_gd import figure_1 as dp_gd_figure_1
 from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade.reproduce.kang import figure_2 as kang_figure_2
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
@@ -46,6 +47,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "kang": {"2": Figure(kang_figure_2, 4, 2019, "the folders breast-cancer-wisconsin and creditcard-balanced946")},
     "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
+    "dp-gd": {"1": Figure(lambda draws, seed, progress, _: dp_gd_figure_1(draws, seed, progress), 5, 2012)},
 }
 """By paper and figure."""
 
