@@ -1,4 +1,7 @@
-"""``python -m benchmarks [PART ...] [--json FILE] [--rounds N] [--plots]``: exit 1 if a limit is missed."""
+"""``python -m benchmarks [PART ...] [--json FILE] [--rounds N] [--plots]``: exit 1 if a limit is missed.
+
+Votes of very many parties have no limit to miss and take up to 20 minutes: ``python -m benchmarks.votes [K ...]``.
+"""
 
 import argparse
 import sys
@@ -22,7 +25,11 @@ PARTS: dict[str, Callable[[Bench, Callable[[str], None]], None]] = {
 
 def main() -> int:
     """Measure, print, and judge."""
-    parser = argparse.ArgumentParser(prog="benchmarks", description="What the protocols cost, in phe encryptions.")
+    parser = argparse.ArgumentParser(
+        prog="benchmarks",
+        description="What the protocols cost, in phe encryptions.",
+        epilog="Votes of very many parties are counted on their own: python -m benchmarks.votes [K ...]",
+    )
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: everything)"
     )

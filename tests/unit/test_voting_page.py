@@ -1,9 +1,11 @@
-"""What docs/protocols/voting.md says of sizes, names and tests is so."""
+"""What docs/protocols/voting.md and docs/privacy/voting.md say of sizes, numbers, names and tests is so."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,16 @@ from benchmarks.meter import MeteredTable
 
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
+from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.vote_claims import minimiser_radius, sensitivity, sharp_sensitivity
+from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, count_noise
 from masquerade_core.study import CHARLIE, Study
 from masquerade_protocols import voting
 from tests.vote_helpers import unit_rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/voting.md").read_text(encoding="utf-8")
+PRIVACY = (ROOT / "docs/privacy/voting.md").read_text(encoding="utf-8")
 POINTS = 1000
 LEAD, PARTY = "hospital-0", "hospital-1"
 
@@ -32,7 +38,10 @@ def _study() -> Study:
 
 @pytest.fixture(scope="module")
 def table() -> MeteredTable:
-    study = _study()
+    return _run(_study())
+
+
+def _run(study: Study) -> MeteredTable:
     voting.check(study)
     table = MeteredTable(study.names)
     X = unit_rows(10, 123, 1)
@@ -68,12 +77,69 @@ def test_what_a_party_sends_is_right(table: MeteredTable) -> None:
     assert f"{voting.layout(_study()).count} ciphertexts" in PAGE
 
 
-def test_every_test_that_the_page_names_exists() -> None:
+def test_what_a_party_sends_of_noisy_counts_is_right() -> None:
+    study = _study()
+    wish = study.privacy.model_copy(update={"calibration": "proven", "epsilon": 1.0, "delta": 1e-5})
+    proven = study.model_copy(update={"privacy": wish}).with_auxiliary(study.auxiliary)
+    slots = voting.layout(proven)
+    sizes = _run(proven).sent[PARTY, "Contribution"]
+    assert f"{slots.count} ciphertexts in place of {voting.layout(study).count}" in PAGE
+    assert f"a contribution has {sizes[0]:,} bytes" in PAGE
+
+
+# --- The derivation --------------------------------------------------------------------------------------
+
+
+def _rows(page: str, least: int) -> list[list[str]]:
+    """The tables' rows that hold at least so many numbers, cell by cell."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    return [row for row in rows if sum(bool(re.fullmatch(r"[\d.]+", cell)) for cell in row) >= least]
+
+
+def test_the_noise_in_the_derivation_is_that_of_the_code() -> None:
+    shown = {tuple(row[0].split(", N = ")): row[1:] for row in _rows(PRIVACY, 3) if " N = " in row[0]}
+    assert len(shown) == 4
+    for (kind, N), cells in shown.items():
+        for epsilon, cell in zip((1.0, 5.0, 10.0), cells, strict=True):
+            C = 2 if kind == "two classes" else 3
+            sigma = float(count_noise(N=int(N), classes=C, epsilon=epsilon, delta=1e-5, honest=1).sigma)
+            assert float(cell) == pytest.approx(sigma / (1 << COUNT_BITS), rel=1e-3)
+
+
+def test_the_epsilons_by_view_are_those_that_are_proved() -> None:
+    shown = [row for row in _rows(PRIVACY, 3) if " N = " not in row[0]]
+    assert len(shown) == 4
+    for row, shares in zip(shown, (5, 4, 3, 1), strict=True):
+        for t, cell in zip((0, 2, 4), row[2:], strict=True):
+            noise = count_noise(N=100, classes=2, epsilon=1.0, delta=1e-5, honest=5 - t)
+            assert float(cell) == pytest.approx(epsilon_of(noise.mu(shares), 1e-5), abs=1e-3)
+
+
+def test_the_sharp_sensitivities_are_those_of_the_code() -> None:
+    said = {row[0]: row[1:3] for row in _rows(PRIVACY, 2) if row[-1].split(",")[0] in {"diameter", "labels"}}
+    assert len(said) == 5
+    for what, (paper, sharp) in said.items():
+        soft, classes = what.startswith("`soft`"), 6 if "6 classes" in what else None
+        shape: dict[str, Any] = {"Lambda": 1e-4, "M": 1000}
+        if "average" in what:
+            found = 2 * minimiser_radius(loss="logistic", classes=None, Lambda=1e-4) / 1000
+        else:
+            assert float(paper) == pytest.approx(sensitivity(soft=soft, softmax=classes is not None, **shape), rel=5e-4)
+            found = sharp_sensitivity(soft=soft, loss="logistic", classes=classes, **shape)
+        assert float(sharp) == pytest.approx(found, rel=5e-4)
+    keeps = sharp_sensitivity(soft=False, loss="logistic", classes=None, Lambda=1e-4, M=1000) / 20_000
+    assert re.search(rf"keeps epsilon\s+= {keeps:.2g}\.".replace("0.0", r"\.0"), PRIVACY)
+    least = [math.ceil(epsilon / mu_of(epsilon, 1e-5)) for epsilon in (1, 5, 10)]
+    assert f"d >= {least[0]}, {least[1]}, {least[2]}" in " ".join(PRIVACY.split())
+
+
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PRIVACY, 8)])
+def test_every_test_that_the_pages_name_exists(page: str, least: int) -> None:
     defined = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     }
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
-    assert len(named) > 10
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > least
     assert not named - defined

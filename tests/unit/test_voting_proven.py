@@ -17,6 +17,7 @@ from scipy import integrate, stats
 from sklearn.linear_model import LogisticRegression
 
 from masquerade.template import Draft, throwaway_key
+from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate
 from masquerade_core.privacy.discrete import closeness_of_sum, discrete_gaussian
@@ -187,6 +188,21 @@ def test_shares_are_drawn_before_the_join_and_charlie_draws_no_noise() -> None:
         got = [kind for _, kind, _ in received(r.table, name)]
         assert got == ["SumKey", *(["BlindedTotal"] if name == r.study.lead else []), "Released"]
     assert "eta" not in [getattr(e.effect, "label", "") for e in r.table.journal(CHARLIE)]
+
+
+def test_a_lead_that_adds_to_what_it_opens_is_not_noticed(opened: list[Array], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page says is not covered: five votes more at every point, for a run that ends well."""
+    study = _proven(K=3, N=20)
+    added = voting.layout(study).pack((5 * UNIT,) * 20)
+    decrypt_all = SecretKey.decrypt_all
+
+    def shifted(self: SecretKey, total: Any) -> tuple[int, ...]:
+        return tuple((v + a) % self.public.n for v, a in zip(decrypt_all(self, total), added, strict=True))
+
+    monkeypatch.setattr(SecretKey, "decrypt_all", shifted)
+    r = cast(study)
+    noise = np.sum([drawn(r.table, name, "noise") for name in study.names], axis=0)
+    np.testing.assert_array_equal(opened[0], UNIT * (_tally(r)[:, 1] + 5) + noise)
 
 
 # --- One party moves the counts by Delta at most --------------------------------------------------------
@@ -400,3 +416,20 @@ def test_noise_on_the_counts_costs_the_model_less_than_noise_on_the_model() -> N
         wrong["model"].append(error_rate(test, labels, clear + eta))
     assert np.mean(wrong["counts"]) < 0.12
     assert np.mean(wrong["model"]) > np.mean(wrong["counts"]) + 0.05
+
+
+def test_noise_on_the_counts_moves_the_classifier_by_no_more_than_is_said() -> None:
+    """1/(M lambda mu) in root mean square, in the clear, where no count is cut; d and N do not matter."""
+    M, Lambda = 4000, 0.01
+    rng = np.random.default_rng(4)
+    for d, N in ((3, 100), (30, 100), (10, 400)):
+        study = _proven("soft", K=5, d=d, N=N, Lambda=Lambda, X=unit_rows(N, d, 1))
+        votes = rng.binomial(M, rng.uniform(0.2, 0.8, size=N))
+        ends = []
+        for _ in range(20):
+            noisy = votes + math.sqrt(N) / MU * rng.normal(size=N)
+            assert 0 < noisy.min() <= noisy.max() < M
+            ends.append(voting.minimiser(study, study.auxiliary.X, np.stack([M - noisy, noisy], axis=1) / M))
+        clear = voting.minimiser(study, study.auxiliary.X, np.stack([M - votes, votes], axis=1) / M)
+        rms = math.sqrt(float(np.mean([((w - clear) ** 2).sum() for w in ends])))
+        assert 0.05 < rms * M * Lambda * MU <= 1
