@@ -52,7 +52,8 @@ def run_walks(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng]
 def _slope(loss: str, m: _Array) -> _Array:
     """Each phi' from its definition."""
     if loss == "logistic":
-        return np.asarray(-1 / (1 + np.exp(m)))
+        with np.errstate(over="ignore"):  # a slope of 0
+            return np.asarray(-1 / (1 + np.exp(m)))
     return np.asarray(-np.exp(m) / (1 + np.exp(m)) ** 2)
 
 

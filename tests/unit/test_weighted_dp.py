@@ -194,11 +194,12 @@ def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> N
     """All records alike and noise at its bound, always down: each theta_T is as far out as it can be, or further."""
     study = walk_study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0)
     data = {name: Dataset(np.ones((50, 1)), np.ones(50)) for name in study.names}
-    plan = wd.plan(study, 100)
+    reach = 50 * gaussian_tail_bound(wd.plan(study, 100).sigma, 20, Fraction(F))
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
-        far = -factor * 50 * gaussian_tail_bound(plan.sigma, 20, Fraction(F))
+        far = -factor * reach
         monkeypatch.setattr(wd, "gaussian", lambda _rng, _s, size, _u, far=far: [far] * size)
-        assert np.isfinite(run_walks(study, data).w).all()
+        walks = [descended(study, part, 20, noise=np.full((20, 1), far / F / 50)) for part in data.values()]
+        assert (run_walks(study, data).w == pytest.approx(np.mean(walks, axis=0), rel=1e-9)) == (factor == 1)
 
 
 # --- Bad input ---------------------------------------------------------------------------------------
