@@ -34,7 +34,7 @@ from typing import NamedTuple
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, FullPool
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
+from masquerade_core.errors import LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import fit
 from masquerade_core.model import Model, Shares
 from masquerade_core.privacy.discrete import discrete_gaussian
@@ -111,22 +111,16 @@ def grid_norm(Lambda: float, fraction_bits: int) -> int:
 
 
 def packing(study: Study, noise: JointNoise) -> Packing:
-    """Lay out the sum of K vectors with their noise; for "sizes", after n.
+    """Lay out the sum of K vectors with their noise; for "sizes", after n. Noise that is of any use fits every key.
 
     Raises
     ------
     BadInput
-        There is no noise for the wish, or it fits no plaintext.
+        There is no noise for the wish, or it is beyond all use.
     """
     counts = MOST_RECORDS if noise.law == "sizes" else 1
-    bound = study.K * counts * grid_norm(study.model.regularization, FRACTION_BITS) + noise.largest
-    layout = Packing(study.d + (noise.law == "sizes"), bound, study.crypto.key_bits)
-    if not layout.fits:
-        raise BadInput(
-            f"the noise that this study asks for is too large for a key of {study.crypto.key_bits} bits",
-            "choose a larger epsilon, delta, regularization or min_records",
-        )
-    return layout
+    bound = study.K * counts * grid_norm(study.model.regularization, FRACTION_BITS)
+    return Packing(study.d + (noise.law == "sizes"), bound + noise.largest, study.crypto.key_bits)
 
 
 def draw(rng: Rng, noise: JointNoise) -> Drawn:
@@ -158,7 +152,10 @@ def _released(shares: Shares, law: str) -> Model:
         return Model(shares.open(), shares)
     n, *total = shares.total()
     if n < 1:
-        raise LocalProtocolError("the opened number of all records is none")
+        raise RunFailed(
+            "the opened number of all records is not a number of records: a party counted wrongly",
+            "start a new run; no participant can be blamed from the sum alone",
+        )
     return Model(tuple(float(Fraction(v, n << FRACTION_BITS)) for v in total), None)
 
 
@@ -227,7 +224,7 @@ async def party(seat: Seat, study: Study, data: Dataset, noise: JointNoise) -> M
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     RunFailed
-        The opened sum is not the sum of everybody's shares.
+        The opened sum is not the sum of everybody's shares, or its n is no number of records.
     """
     layout, n_j = packing(study, noise), len(data.y)
     _check_size(n_j, noise)
@@ -268,7 +265,7 @@ async def charlie(seat: Seat, study: Study, noise: JointNoise) -> Model:
     ProtocolViolation
         A party's fault; it is named where that can be known.
     RunFailed
-        The opened sum is not the sum of everybody's shares.
+        The opened sum is not the sum of everybody's shares, or its n is no number of records.
     """
     layout = packing(study, noise)
     await seat.join()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.calibration import refined_l2_sensitivity
 from masquerade_core.privacy.claims import LARGEST_SMALLEST, NONE, PARTY_UNIT, Claim
@@ -45,6 +45,7 @@ MOST_RECORDS = LARGEST_SMALLEST
 """Inexact minimisers are counted for at most this many records of a party that counts by its size."""
 
 _ROOT_BITS = 32
+_LARGEST_SIGMA = 1 << 180  # grid units; tail bounds are worked out up to 2^200
 _ROUNDED = 1 + 1e-12  # floats of a statement, upwards
 _NEIGHBOURS = "replace one record, all sizes fixed"
 _PREPROCESSING = (
@@ -143,7 +144,18 @@ class JointNoise:
 
     @cached_property
     def largest(self) -> int:
-        """Bound, in grid units, a coordinate of all parties' noise together."""
+        """Bound, in grid units, a coordinate of all parties' noise together.
+
+        Raises
+        ------
+        BadInput
+            There is no noise for the wish, or it is beyond all use.
+        """
+        if self.share(generic=True) > _LARGEST_SIGMA:
+            raise BadInput(
+                "the noise that this study asks for is beyond all use: on a weight of 1 it is of the order of 10^40",
+                "choose a larger epsilon, delta, regularization or min_records",
+            )
         if self.law == "selected":
             return self.K * (self.largest_scale * self.reach(Fraction(UNIT)) + self.reach(self.fine))
         return self.K * self.reach(self.share(generic=True))
@@ -278,9 +290,9 @@ def local_proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
 def _rule_breakers(noise: JointNoise) -> Claim:
     if noise.law == "selected":
         text = (
-            "A Charlie who selects nobody, a lead that steers the comparison, or a party that sends a scale of its own "
-            f"making can leave no more than the fine noise, {FINE}/{UNIT:,} of what the fewest records allowed would "
-            "get, and is not caught."
+            "A lead that sends another scale than the selected one, or a participant that tampers with the selection, "
+            f"can leave no more than the fine noise, {FINE}/{UNIT:,} of what the fewest records allowed would get, and "
+            "is not caught. A party that draws no noise is missed like one more colluding party."
         )
     else:
         text = (
