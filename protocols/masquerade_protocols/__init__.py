@@ -2,7 +2,7 @@
 
 from masquerade_protocols.baselines import BASELINES, Baseline, baseline_of
 from masquerade_protocols.protocol import Explanation, Protocol
-from masquerade_protocols.registry import PROTOCOLS, protocol_of, section_of
+from masquerade_protocols.registry import PROTOCOLS, protocol_of, section_of, statement_of
 
 __all__ = [
     "BASELINES",
@@ -13,4 +13,5 @@ __all__ = [
     "baseline_of",
     "protocol_of",
     "section_of",
+    "statement_of",
 ]

@@ -18,13 +18,14 @@ from pydantic import BaseModel, ConfigDict
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.learning.losses import LOGISTIC, loss_of, require_convex
+from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.learning.softmax import class_error_rate, fit_softmax
-from masquerade_core.privacy.mechanisms import gaussian, l2_laplace
-from masquerade_core.privacy.objective import compute_slack, noise_sigma
+from masquerade_core.privacy.claims import Claim
+from masquerade_core.privacy.mechanisms import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study, as_fraction, check_section
-from masquerade_protocols import central_dp
+from masquerade_protocols import central_dp, gop
+from masquerade_protocols.protocol import check_calibration
 from masquerade_protocols.weighted_dp import DESCENT_SECTION
 
 __all__ = [
@@ -39,8 +40,6 @@ __all__ = [
     "average_rate",
     "baseline_of",
     "best_single_party",
-    "gop_minimiser",
-    "gop_noise",
     "pool",
 ]
 
@@ -72,6 +71,10 @@ class AverageParameters(_Parameters):
     """``[protocol]`` of ``average``: empty, as epsilon and Lambda stand elsewhere in the study."""
 
 
+def _nothing(_study: Study) -> tuple[Claim, ...]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Baseline:
     """One baseline.
@@ -90,6 +93,10 @@ class Baseline:
         Raises BadInput for a study that this baseline cannot carry out.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
+    calibrations : tuple of str
+        How its noise may follow from the wish; that of a new study first.
+    statement : callable
+        What is claimed and proved; nothing where there is no privacy to speak of.
     """
 
     name: str
@@ -98,6 +105,8 @@ class Baseline:
     parameters: type[BaseModel]
     check: Callable[[Study], object]
     section: str = ""
+    calibrations: tuple[str, ...] = ("paper",)
+    statement: Callable[[Study], tuple[Claim, ...]] = _nothing
 
 
 def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
@@ -115,57 +124,11 @@ def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
     return Dataset(X, y, study.classes)
 
 
-# --- Gaussian objective perturbation ---------------------------------------------
-
-
-def gop_noise(rng: Rng, study: Study, N: int) -> Weights:
-    """Draw eta with components from N(0, sigma*^2), rounded to multiples of 2^-F; shape (d,).
-
-    Parameters
-    ----------
-    N : int
-        Records of all parties.
-
-    References
-    ----------
-    Rajkumar and Agarwal 2012, Algorithm 4 and Procedure 3.
-    """
-    privacy = study.privacy
-    slack = compute_slack(privacy.epsilon, study.model.regularization, N, loss_of(study.model.loss).c)
-    sigma = noise_sigma(study.d, slack.epsilon, privacy.delta)
-    eta = gaussian(rng, sigma, study.d, Fraction(1 << FRACTION_BITS))
-    return np.array([value / 2**FRACTION_BITS for value in eta])
-
-
-def gop_minimiser(study: Study, records: Dataset, eta: Weights) -> Weights:
-    """Return argmin_w J(w) + eta.w/N + (Delta/2) ||w||^2 for a given eta, such as the sum of the parties' eta^k.
-
-    References
-    ----------
-    Rajkumar and Agarwal 2012, Algorithm 4.
-    """
-    N, model = len(records.y), study.model
-    slack = compute_slack(study.privacy.epsilon, model.regularization, N, loss_of(model.loss).c)
-    # Delta is a multiple of 2^-40: the float is Delta itself.
-    return fit(records.X, records.y, model.regularization, model.loss, linear=eta / N, extra=float(slack.Delta))
+# --- With noise, on everybody's records ----------------------------------------------
 
 
 def _gop(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
-    records = pool(study, data)
-    return gop_minimiser(study, records, gop_noise(rng, study, len(records.y)))
-
-
-def _check_gop(study: Study) -> None:
-    """Refuse a wish without a sigma*: at the fewest records there may be, where least of epsilon is left."""
-    require_convex(study.model)
-    if study.multiclass:
-        raise BadInput("[label] has classes, but gop learns to tell one value from all others", "name it positive")
-    fewest = study.K * study.study.min_records
-    slack = compute_slack(study.privacy.epsilon, study.model.regularization, fewest, loss_of(study.model.loss).c)
-    noise_sigma(study.d, slack.epsilon, study.privacy.delta)
-
-
-# --- Noisy gradient descent --------------------------------------------------------
+    return gop.gop(study, pool(study, data), rng)
 
 
 def _central(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
@@ -247,7 +210,15 @@ def _average(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
 BASELINES: dict[str, Baseline] = {
     b.name: b
     for b in (
-        Baseline("gop", "Rajkumar and Agarwal 2012, Algorithm 4", _gop, GopParameters, _check_gop),
+        Baseline(
+            "gop",
+            "Rajkumar and Agarwal 2012, Algorithm 4",
+            _gop,
+            GopParameters,
+            gop.check_gop,
+            calibrations=("paper", "proven"),
+            statement=gop.statement,
+        ),
         Baseline(
             "central-dp",
             "Kang, Liu and Wang, Theorem 1",
@@ -270,7 +241,7 @@ def baseline_of(study: Study) -> Baseline:
     Raises
     ------
     BadInput
-        There is no such baseline; its section has an unknown key; or no noise fits the wish.
+        There is no such baseline; its section has an unknown key; it has no such calibration; or no noise fits.
     """
     name = study.study.protocol
     if name not in BASELINES:
@@ -279,5 +250,6 @@ def baseline_of(study: Study) -> Baseline:
         )
     baseline = BASELINES[name]
     check_section(baseline.parameters, study.protocol, "protocol")
+    check_calibration(study, baseline.calibrations)
     baseline.check(study)
     return baseline

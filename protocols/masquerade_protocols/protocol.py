@@ -1,17 +1,18 @@
 """What a protocol is to those who choose, check, explain and run it."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
+from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.claims import Claim
 from masquerade_core.seat import Effect, Seat
 from masquerade_core.study import Study
 
-__all__ = ["Explanation", "Protocol", "paragraphs"]
+__all__ = ["Explanation", "Protocol", "check_calibration", "paragraphs"]
 
 Role = Coroutine[Effect, Any, Model]
 
@@ -81,3 +82,19 @@ class Protocol:
 def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:
     """Return a text's paragraphs, each in one line, with ``words`` put in."""
     return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))
+
+
+def check_calibration(study: Study, calibrations: Sequence[str]) -> None:
+    """Refuse a study whose calibration its protocol or baseline does not have.
+
+    Raises
+    ------
+    BadInput
+        It is none of ``calibrations``.
+    """
+    if study.privacy.calibration not in calibrations:
+        raise BadInput(
+            f"[privacy] calibration is {study.privacy.calibration!r}, but {study.study.protocol} has only "
+            f"{', '.join(map(repr, calibrations))}",
+            f"set calibration = {calibrations[0]!r}".replace("'", '"'),
+        )

@@ -1,17 +1,18 @@
 """The protocols by name."""
 
 from masquerade_core.errors import BadInput
+from masquerade_core.privacy.claims import Claim
 from masquerade_core.study import Study, check_section
-from masquerade_protocols.baselines import BASELINES
+from masquerade_protocols.baselines import BASELINES, baseline_of
 from masquerade_protocols.catalogue.dp_gd import DP_GD
 from masquerade_protocols.catalogue.gradients import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
 from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
 from masquerade_protocols.catalogue.local_aggregation import LOCAL_AGGREGATION
 from masquerade_protocols.catalogue.voting import SOFT, VOTE
 from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
-from masquerade_protocols.protocol import Protocol
+from masquerade_protocols.protocol import Protocol, check_calibration
 
-__all__ = ["PROTOCOLS", "protocol_of", "section_of"]
+__all__ = ["PROTOCOLS", "protocol_of", "section_of", "statement_of"]
 
 PROTOCOLS: dict[str, Protocol] = {
     p.name: p
@@ -50,12 +51,7 @@ def protocol_of(study: Study) -> Protocol:
     """
     protocol = _named(study.study.protocol)
     check_section(protocol.parameters, study.protocol, "protocol")
-    if study.privacy.calibration not in protocol.calibrations:
-        raise BadInput(
-            f"[privacy] calibration is {study.privacy.calibration!r}, but {protocol.name} has only "
-            f"{', '.join(map(repr, protocol.calibrations))}",
-            f"set calibration = {protocol.calibrations[0]!r}".replace("'", '"'),
-        )
+    check_calibration(study, protocol.calibrations)
     if study.multiclass and not protocol.multiclass:
         able = [p.name for p in PROTOCOLS.values() if p.multiclass]
         raise BadInput(
@@ -66,3 +62,15 @@ def protocol_of(study: Study) -> Protocol:
         raise BadInput(f"the roster has one party, but {protocol.name} needs two or more", "add parties")
     protocol.check(study)
     return protocol
+
+
+def statement_of(study: Study) -> tuple[Claim, ...]:
+    """Return what is claimed and what is proved of a study, a baseline's too; nothing where there is no privacy.
+
+    Raises
+    ------
+    BadInput
+        See :func:`protocol_of` and :func:`~masquerade_protocols.baselines.baseline_of`.
+    """
+    known = baseline_of(study) if study.study.protocol in BASELINES else protocol_of(study)
+    return known.statement(study)

@@ -135,7 +135,7 @@ def simulate(
 
 
 def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test: Dataset | None) -> Simulation:
-    """Run what needs no table, for one person holds all records; so nobody sends anything, and nothing is stated."""
+    """Run what needs no table, for one person holds all records; so nobody sends anything."""
     baseline = baseline_of(study)
     began = time.perf_counter()
     found = baseline.run(study, data, _rng(seed, baseline.name))
@@ -159,7 +159,7 @@ def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test:
         "stages": [],
         "messages": 0,
         "bytes": 0,
-        "statement": [],
+        "statement": [claim.to_json() for claim in baseline.statement(study)],
         "metrics": metrics,
     }
     return Simulation(model, result, study, classifiers)

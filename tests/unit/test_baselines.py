@@ -16,17 +16,16 @@ from masquerade_core.learning.losses import LOSSES, loss_of
 from masquerade_core.privacy.objective import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.study import Study
-from masquerade_protocols import baselines, protocol_of
+from masquerade_protocols import gop, protocol_of
 from masquerade_protocols.baselines import (
     BASELINES,
     Weights,
     average_rate,
     baseline_of,
     best_single_party,
-    gop_minimiser,
-    gop_noise,
     pool,
 )
+from masquerade_protocols.gop import gop_minimiser, gop_noise
 from tests.paper_data import D, N, simulated, split, study_of
 
 EVEN = (0.2,) * 5
@@ -101,7 +100,7 @@ def test_with_the_printed_root_it_errs_far_less_often_than_privacy_allows(monkey
     def printed(d: int, epsilon: Fraction, delta: float) -> Fraction:
         return Fraction(2 / (float(epsilon) + 2 * float(np.sqrt(stats.chi2(d).ppf(1 - delta)))))
 
-    monkeypatch.setattr(baselines, "noise_sigma", printed)
+    monkeypatch.setattr(gop, "noise_sigma", printed)
     assert _error_of_gop(0.2) == pytest.approx(0.03, abs=0.015)
 
 

@@ -22,7 +22,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
 from masquerade_protocols import protocol_of, psgd
 from masquerade_protocols import secure_sum as ss
-from masquerade_protocols.baselines import gop_minimiser
+from masquerade_protocols.gop import gop_minimiser
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import EVEN_OR_SKEWED, Descent, descend, descent_roles, descent_study, drawn, draws, sent

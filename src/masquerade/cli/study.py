@@ -22,10 +22,11 @@ StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study 
 def new(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")],
     protocol: Annotated[
-        str, typer.Option(help="The protocol; or a baseline, for 'masquerade simulate'.")
-    ] = "local-aggregation",
+        str | None,
+        typer.Option(help="The protocol; or a baseline, for 'masquerade simulate'.  [default: dp-gd]"),
+    ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Of a gradient protocol.  [default: 100]", show_default=False)
+        int | None, typer.Option(help="Of a gradient protocol.  [default: the protocol's]", show_default=False)
     ] = None,
     name: Annotated[str, typer.Option(help="The study's name.")] = "my-study",
     party: Annotated[
@@ -62,7 +63,14 @@ def new(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write a commented study file, with placeholders for keys that are not given."""
-    from masquerade.template import Draft, auxiliary_file, parse_feature, parse_label, throwaway_key
+    from masquerade.template import (
+        DEFAULT_PROTOCOL,
+        Draft,
+        auxiliary_file,
+        parse_feature,
+        parse_label,
+        throwaway_key,
+    )
     from masquerade_core.identity import PublicKeys
 
     del output_format
@@ -78,7 +86,7 @@ def new(
         parties=[(who, key or missing()) for who, key in map(_party, party or ["site-a", "site-b", "site-c"])],
         curator_key=PublicKeys.parse(curator_key) if curator_key else missing(),
         name=name,
-        protocol=protocol,
+        protocol=protocol or DEFAULT_PROTOCOL,
         rounds=rounds,
         address=address,
         epsilon=epsilon,
@@ -167,11 +175,11 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
     from masquerade.report import flags, heading, paragraphs
     from masquerade.report import statement as stated
     from masquerade_core.study import Study
-    from masquerade_protocols import protocol_of
+    from masquerade_protocols import statement_of
 
     del output_format
     loaded = Study.load(study, in_memory=True)
-    rows = [claim.to_json() for claim in protocol_of(loaded).statement(loaded)]
+    rows = [claim.to_json() for claim in statement_of(loaded)]
     said = flags(loaded, rows)
     return Outcome(
         f"what is claimed and what is proved of study {loaded.study.name!r}",

@@ -33,7 +33,7 @@ from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.objective import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng
-from masquerade_protocols.baselines import gop_minimiser, gop_noise
+from masquerade_protocols.gop import gop_minimiser, gop_noise
 from masquerade_protocols.psgd import psgd
 
 __all__ = ["figure_1"]
