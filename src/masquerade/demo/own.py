@@ -16,6 +16,7 @@ __all__ = ["own_cohort"]
 _MOST_LEVELS = 30
 _MOST_PARTIES = 64
 _LONGEST_NAME = 32
+_PARQUET = (".parquet", ".pq")
 
 
 def own_cohort(
@@ -77,6 +78,8 @@ def own_cohort(
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    if path.suffix.lower() in _PARQUET:
+        raise BadInput(f"{path.name} is a Parquet file, but the demonstration reads CSV", "save it as CSV in UTF-8")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, strict=True) if row]
