@@ -1,22 +1,33 @@
-"""What docs/protocols/local-aggregation.md says of sizes and tests is so."""
+"""What local-aggregation.md, in docs/protocols and in docs/privacy, says of sizes, numbers and tests is so."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.measure import make_data, make_study, run_metered
 from benchmarks.meter import MeteredTable
 
+from masquerade_core.privacy.calibration import paper_noise_norm, refined_l2_sensitivity
+from masquerade_core.privacy.local_proven_claims import FINE, UNIT, JointNoise, closeness
 from masquerade_core.seat import Join, Once
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
+from masquerade_protocols.joint_noise import FRACTION_BITS
 from tests.protocol_helpers import make_data as small_data
 from tests.protocol_helpers import make_study as small_study
 from tests.protocol_helpers import run
+from tests.proven_helpers import proven_study
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/local-aggregation.md").read_text(encoding="utf-8")
+PRIVACY = (ROOT / "docs/privacy/local-aggregation.md").read_text(encoding="utf-8")
+SECTIONS = {"selected": {}, "floor": {"scale": "floor"}, "sizes": {"weights": "sizes"}}
+PAPER, SELECTED, PUBLIC = range(3)  # the diagrams of the page
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +36,20 @@ def table() -> MeteredTable:
     return run_metered(study, make_data(study))
 
 
-def _in_the_diagram(kind: str) -> list[int]:
+@pytest.fixture(scope="module")
+def proven() -> dict[str, MeteredTable]:
+    made = make_study(5)
+    privacy = made.privacy.model_copy(update={"calibration": "proven"})
+    tables = {}
+    for law, section in SECTIONS.items():
+        study = made.model_copy(update={"privacy": privacy, "protocol": section})
+        tables[law] = run_metered(study, make_data(study))
+    return tables
+
+
+def _in_the_diagram(kind: str, which: int = PAPER) -> list[int]:
     """The numbers at the end of a message's line, in order."""
-    (diagram,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
+    diagram = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)[which]
     (line,) = [line for line in diagram.splitlines() if kind in line]
     tail = re.split(r"\s{3,}", line.rpartition("|")[2].strip())[0]
     return [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", tail)]
@@ -58,19 +80,90 @@ def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
     assert f"sends {table.bytes_sent(party):,} bytes" in PAGE
 
 
+def test_the_sizes_with_proven_noise_are_those_on_the_wire(proven: dict[str, MeteredTable]) -> None:
+    lead, party = "hospital-0", "hospital-1"
+    selected = proven["selected"]
+    for kind, source in [
+        ("ScaleTerm", party),
+        ("Scale", lead),
+        ("NoiseTerm", party),
+        ("NoiseTotal", lead),
+        ("Share", party),
+        ("Published", CHARLIE),
+    ]:
+        label = {"Scale": "Scale:", "Share": " Share "}.get(kind, kind)
+        assert set(selected.sent[source, kind]) == set(_in_the_diagram(label, SELECTED)), kind
+    toss = [proven["floor"].sent[party, kind][0] for kind in ("Commitment", "Echo", "Reveal")]
+    assert toss == _in_the_diagram("Commitment", PUBLIC)
+    assert [*proven["floor"].sent[party, "Share"]] == _in_the_diagram(" Share ", PUBLIC)
+    assert {*proven["floor"].sent[CHARLIE, "Published"]} == {*_in_the_diagram("Published", PUBLIC)}
+    public = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)[PUBLIC]
+    (share,), published = proven["sizes"].sent[party, "Share"], proven["sizes"].sent[CHARLIE, "Published"][0]
+    assert f"+ z_j, {share:,}\n" in public
+    assert f"K + 1 shares; {published:,}\n" in public
+    sums = " | ".join(f"{t.bytes_sent(party):,}" for t in proven.values())
+    assert f"| what a party sends, K = 5, d = 123 | 4,796 | {sums} |" in PAGE
+
+
+def _proven_noise(law: str, **changes: Any) -> JointNoise:
+    values = {"d": 10, "honest": 5, "epsilon": 1.0, "Lambda": 0.1, "min_records": 100, **changes}
+    return JointNoise(law=law, K=5, delta=1e-5, fraction_bits=FRACTION_BITS, **values)
+
+
+def test_the_table_of_noise_is_right() -> None:
+    rows = re.findall(r"^\| (0\.01|0\.1|1) \|((?: [\d.]+ \|){4})$", PRIVACY, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for epsilon, cells in rows:
+        said = [float(cell) for cell in cells.split("|")[:-1]]
+        noise = {
+            law: _proven_noise(law, d=123, Lambda=2.0, min_records=1000, epsilon=float(epsilon)) for law in SECTIONS
+        }
+        root = math.sqrt(5 * 123) / 2**FRACTION_BITS
+        exact = [
+            paper_noise_norm(123, 3256, float(epsilon), 2.0),
+            root * noise["selected"].scale(3256) * UNIT / 5,
+            root * float(noise["floor"].share()) / 5,
+            root * float(noise["sizes"].share()) / 32_561,
+        ]
+        assert said == pytest.approx(exact, rel=5e-3)
+
+
+def test_the_table_of_epsilons_by_view_is_right_and_rounded_up() -> None:
+    rows = re.findall(r"^\| .* \| (K|K - 1|K - 2|1) \|((?: [\d.]+ \|){3})$", PRIVACY, flags=re.MULTILINE)
+    assert [left for left, _ in rows] == ["K", "K - 1", "K - 2", "1"]
+    for shares, (_, cells) in zip((5, 4, 3, 1), rows, strict=True):
+        for honest, cell in zip((5, 3, 1), cells.split("|")[:-1], strict=True):
+            for law in SECTIONS:
+                found = _proven_noise(law, honest=honest).proved(shares)
+                assert found is not None
+                assert found[0] - 1e-9 <= float(cell) <= found[0] + 0.001
+
+
+def test_the_slopes_and_the_closeness_of_the_derivation_are_right() -> None:
+    for Lambda, said in ((2.0, ".5554"), (0.2, ".7645"), (0.02, ".9767")):
+        assert refined_l2_sensitivity(10**6, Lambda) * 10**6 * Lambda / 2 == pytest.approx(float(said), abs=1e-4)
+    assert "s = .5554; at .2, .7645; at .02, .9767" in PRIVACY
+    assert "tau below 10^-75 per coordinate" in PRIVACY
+    noise = _proven_noise("selected")
+    assert all(closeness(m, 1, Fraction(UNIT), noise.fine, noise.largest_scale) < 1e-75 for m in (1, 5))
+    assert f"discrete Gaussian of sigma {FINE} b_max" in PRIVACY
+
+
 def test_every_test_that_the_page_names_exists() -> None:
     defined = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     }
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
-    assert len(named) > 10
-    assert not named - defined
+    for page in (PAGE, PRIVACY):
+        named = set(re.findall(r"`(test_\w+)`", page))
+        assert len(named) > 10
+        assert not named - defined
 
 
-def test_f8_whatever_takes_time_by_the_number_of_records_is_done_before_the_join() -> None:
-    study = small_study(3, 2)
+@pytest.mark.parametrize("make", [small_study, proven_study])
+def test_f8_whatever_takes_time_by_the_number_of_records_is_done_before_the_join(make: Callable[..., Study]) -> None:
+    study = make(3, 2)
     r = run(study, small_data(study, (20, 21, 22)))
     for name in study.names:
         effects = [e.effect for e in r.table.journal(name)]

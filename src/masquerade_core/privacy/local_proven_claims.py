@@ -153,7 +153,7 @@ class JointNoise:
         """
         if self.share(generic=True) > _LARGEST_SIGMA:
             raise BadInput(
-                "the noise that this study asks for is beyond all use: on a weight of 1 it is of the order of 10^40",
+                "the noise that this study asks for is beyond all use: 10^42 and more on a weight",
                 "choose a larger epsilon, delta, regularization or min_records",
             )
         if self.law == "selected":
