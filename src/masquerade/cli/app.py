@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli import keys, study
+from masquerade.cli.audit import audit
 from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.output import Outcome, describe, emit, wants_json
@@ -33,7 +34,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.command()(study.statement)
-for _command in (curator, party, simulate, predict, doctor, reproduce):
+for _command in (curator, party, simulate, predict, doctor, reproduce, audit):
     app.command()(_command)
 
 

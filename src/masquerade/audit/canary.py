@@ -1,0 +1,85 @@
+"""Neighbouring data sets and studies for audits: small, public, and the same for ever.
+
+All records but one lie where the last coordinate is 0. The canary is that coordinate's unit vector, labelled +1 in D
+and -1 in D'. With the logistic loss a gradient at w then moves by sigma(-m) + sigma(m) = 1 in the last coordinate,
+whatever w is: the most that two opposite records can do, and no other record is in the way.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade.template import Draft, throwaway_key
+from masquerade_core.data.schema import Dataset
+from masquerade_core.rng import SimulationRng
+from masquerade_core.study import Feature, Study
+
+__all__ = ["FLAT", "flat", "others", "study_of"]
+
+FLAT = "a unit vector along which no other record lies, labelled +1 or -1"
+
+_Array = NDArray[np.float64]
+
+
+def others(n: int, d: int, seed: int = 1) -> tuple[_Array, _Array]:
+    """Return n records on a sphere whose last coordinate is 0, and labels that follow the first, mostly."""
+    rng = SimulationRng(seed, f"audit records {n} {d}")
+    raw = np.frombuffer(rng.bytes(8 * n * d), dtype="<u8").reshape(n, d) / 2.0**63 - 1.0
+    X = raw.copy()
+    X[:, -1] = 0.0
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9)
+    y = np.where(X[:, 0] + 0.5 * raw[:, -1] > 0, 1.0, -1.0)
+    return X, y
+
+
+def flat(n: int, d: int, *, moved: bool) -> Dataset:
+    """Return n records in R^d, the canary last: D, or D' if ``moved``."""
+    X, y = others(n - 1, d)
+    canary = np.zeros((1, d))
+    canary[0, -1] = 1.0
+    return Dataset.from_unit_ball(np.concatenate([X, canary]), np.append(y, -1.0 if moved else 1.0))
+
+
+def study_of(
+    protocol: str,
+    *,
+    parties: int,
+    d: int,
+    epsilon: float,
+    delta: float,
+    regularization: float = 0.1,
+    section: Mapping[str, object] | None = None,
+    **more: object,
+) -> Study:
+    """Return a study for the in-memory table, with keys of 512 bits and records of d coordinates.
+
+    Parameters
+    ----------
+    section : mapping
+        What the ``[protocol]`` section has in place of its defaults.
+    more
+        Further fields of :class:`~masquerade.template.Draft`.
+    """
+    names: Sequence[str] = [f"party-{k}" for k in range(1, parties + 1)]
+    fields = {"min_records": 10, "key_bits": 512, **more}
+    draft = Draft(
+        parties=[(name, throwaway_key()) for name in names],
+        curator_key=throwaway_key(),
+        protocol=protocol,
+        features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(1, d + 1)],
+        epsilon=epsilon,
+        delta=delta,
+        regularization=regularization,
+        intercept=False,
+        **fields,  # type: ignore[arg-type]
+    )
+    text = draft.to_toml()
+    for key, value in (section or {}).items():
+        text, found = re.subn(rf"^{key} = .*$", f"{key} = {json.dumps(value)}", text, flags=re.MULTILINE)
+        if found != 1:
+            msg = f"the section of {protocol} has {found} lines with {key}"
+            raise ValueError(msg)
+    return Study.parse(text, "an audit's study", in_memory=True)

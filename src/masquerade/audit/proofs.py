@@ -1,0 +1,312 @@
+"""Audits of what is proved: they must not exceed it, and must do so once there is less noise.
+
+To add one, write down how a run's noise meets a canary, with the protocol's own functions, and what the adversary
+computes from it; then say what is proved. ``factor`` multiplies all noise.
+"""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade.audit.audit import Audit, Gate, Scores
+from masquerade.audit.canary import FLAT, flat, study_of
+from masquerade.audit.source import Source
+from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.erm import TOLERANCE, fit
+from masquerade_core.learning.gradients import gradient_sum
+from masquerade_core.learning.input_noise import perturb, randomised_response
+from masquerade_core.learning.losses import loss_of
+from masquerade_core.privacy.discrete import discrete_gaussian
+from masquerade_core.privacy.dp_gd_claims import Noise
+from masquerade_core.privacy.gop_claims import perturbation
+from masquerade_core.privacy.mechanisms import gaussian
+from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, counters_at_a_point
+from masquerade_core.study import AuxiliaryFile, Label, Study, as_fraction
+from masquerade_protocols import dp_gd, gop, input_noise, joint_noise, local_aggregation, psgd, voting, weighted_dp
+
+__all__ = ["descent_scores", "proofs"]
+
+_Array = NDArray[np.float64]
+
+_SEED = 2026
+
+
+def _proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: object) -> Audit:
+    """Return the audit of a study's wish, which its calibration proves."""
+    fields = {"canary": FLAT, "runs": 4000, "quick": 1000, "seed": _SEED} | more
+    return Audit(
+        name=name,
+        protocol=study.study.protocol,
+        gate=Gate.HOLDS,
+        adversary=adversary,
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        scores=scores,
+        proved=study.privacy.epsilon,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+# --- dp-gd -------------------------------------------------------------------------------------------
+
+
+def descent_scores(
+    study: Study, noise: Noise, shares: int, runs: int, moved: bool, source: Source, factor: Fraction
+) -> _Array:
+    """Run ``dp-gd``, and add up what the sums show along the last coordinate.
+
+    Parameters
+    ----------
+    study : Study
+    noise : Noise
+        What every party draws its share by.
+    shares : int
+        Shares of the noise that the adversary does not know.
+    """
+    records, drawn = flat(20, study.d, moved=moved), replace(noise, share=noise.share * factor)
+    scores = np.zeros(runs)
+    for run in range(runs):
+        descent = dp_gd.Descent(study, len(records.y))
+        parts = [dp_gd.share(source.rng, drawn, study.d) for _ in range(shares)]
+        for t in range(noise.rounds):
+            noisy = zip(descent.gradient(records), *(part[t] for part in parts), strict=True)
+            sums = tuple(sum(values) for values in noisy)
+            scores[run] += sums[-1]
+            descent.step(sums)
+    return scores
+
+
+# --- input-noise ----------------------------------------------------------------------------------------
+
+
+def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Look at one noisy copy and one label a run: everything else is made of them."""
+    chosen = input_noise.Parameters.model_validate(study.protocol)
+    alpha, epsilon_y = as_fraction(input_noise.alpha_of(study)) / factor, as_fraction(chosen.epsilon_y or 0.0)
+    sign = -1.0 if moved else 1.0
+    X, y = np.zeros((runs, study.d)), np.full(runs, sign)
+    X[:, -1] = sign
+    seen, labels = perturb(source.rng, X, alpha, chosen.noise), randomised_response(source.rng, y, epsilon_y)
+    a = float(alpha)
+    if chosen.noise == "gaussian":
+        loss = 2 * a * a * seen[:, -1]
+    else:
+        e = np.eye(study.d)[-1]
+        loss = a / 2 * (np.linalg.norm(seen + e, axis=1) - np.linalg.norm(seen - e, axis=1))
+    return np.asarray(loss + float(epsilon_y) * labels)
+
+
+# --- local-aggregation ------------------------------------------------------------------------------------
+
+
+def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Look at the canary's party's classifier under its own noise alone: the other 4 know theirs."""
+    noise, n = local_aggregation.joint_noise_of(study), study.study.min_records
+    records = flat(n, study.d, moved=moved)
+    w = fit(records.X, records.y, study.model.regularization).tolist()
+    known = joint_noise.encode(w, n if noise.law == "sizes" else 1)[-1]
+    b = noise.scale(n) if noise.law == "selected" else 0
+    scores = []
+    for _ in range(runs):
+        drawn = joint_noise.draw(source.rng, noise)
+        x = drawn.fine[-1] + (b * drawn.unit[-1] if drawn.unit else 0)
+        scores.append(known + float(factor * x))
+    return np.array(scores)
+
+
+# --- Descent that anybody may steer: psgd -------------------------------------------------------------------
+
+
+def _steered(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Open T sums at one far point, where both records' gradients are longest."""
+    canary, w = _wide(80, moved=moved), np.array([-1000.0, 0.0])
+    noise = psgd.joint_noise(study, psgd.FRACTION_BITS)
+    drawn = replace(noise, share=noise.share * factor)
+    known = gradient_sum(canary.X, canary.y, w, loss_of(study.model.loss))[-1] * 2**psgd.FRACTION_BITS
+    parts = [dp_gd.share(source.rng, drawn, study.d) for _ in range(runs)]
+    return np.array([float(sum(x[-1] for x in part)) + noise.rounds * known for part in parts])
+
+
+def _wide(degrees: float, *, moved: bool) -> Dataset:
+    """Return one record, so many degrees to one side of the first axis or to the other, labelled +1."""
+    angle = math.radians(degrees) * (1 if moved else -1)
+    return Dataset.from_unit_ball(np.array([[math.cos(angle), math.sin(angle)]]), np.ones(1))
+
+
+# --- weighted-dp ------------------------------------------------------------------------------------------
+
+
+def _walk_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Look at a party's walk; its other records lead it where both of the canary's gradients are long."""
+    n, canary = 400, _wide(60, moved=moved)
+    X, y = np.zeros((n, 2)), np.full(n, -1.0)
+    X[:, 0] = 1.0
+    X[-1], y[-1] = canary.X[0], 1.0
+    records, descent = Dataset.from_unit_ball(X, y), weighted_dp.plan(study, 2 * n)
+    sigma = descent.sigma_at(n) * factor
+    return np.array(
+        [weighted_dp.walk(study, descent.T, float(descent.eta), sigma, records, source.rng)[-1] for _ in range(runs)]
+    )
+
+
+# --- gop --------------------------------------------------------------------------------------------------
+
+
+def _objective(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Release the minimiser; from it, the adversary works out how long an eta it takes under D and under D'."""
+    N, Lambda, loss = 20, study.model.regularization, loss_of(study.model.loss)
+    pair = [flat(N, study.d, moved=m) for m in (False, True)]
+    noise = perturbation(
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        Lambda=Lambda,
+        N=N,
+        c=float(loss.c),
+        d=study.d,
+        tolerance=TOLERANCE,
+        grid=2.0**-gop.FRACTION_BITS,
+    )
+
+    def released() -> _Array:
+        if factor == 1:
+            return gop.gop(study, pair[moved], source.rng)
+        eta, off = (
+            np.array(gaussian(source.rng, s * factor, study.d, _FINE)) / float(_FINE)
+            for s in (noise.sigma, noise.output)
+        )
+        records, Delta = pair[moved], float(noise.Delta)
+        return off + fit(records.X, records.y, Lambda, linear=eta / N, extra=Delta)
+
+    scores = []
+    for _ in range(runs):
+        w = released()
+        eta = [
+            gradient_sum(D.X, D.y, w, loss) + N * (Lambda + float(noise.Delta)) * w for D in pair
+        ]  # but for the sign
+        scores.append(eta[0] @ eta[0] - eta[1] @ eta[1])
+    return np.array(scores)
+
+
+# --- vote and soft ------------------------------------------------------------------------------------------
+
+_POINTS = 4
+
+
+def _vote_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Add up the counts that the canary's votes are in: of the first class, less those of the second."""
+    noise, counters = voting.noise_of(study), counters_at_a_point(study.classes or 2)
+    signs = np.tile([1, -1, 0][:counters], _POINTS)
+    votes = signs == (1 if moved else -1)  # for the first class everywhere, or for the second
+    known = float(signs @ votes) * 2**COUNT_BITS
+    draws = (np.array(discrete_gaussian(source.rng, noise.share * factor, len(signs))) for _ in range(runs))
+    return np.array([known + float(signs @ x) for x in draws])
+
+
+# --- The list -------------------------------------------------------------------------------------------------
+
+_FINE = Fraction(1 << gop.FRACTION_BITS)
+_MOST = "Charlie with 4 of 5 parties"
+
+
+def _dp_gd(colluders: int, adversary: str, quick: int) -> Audit:
+    study = study_of(
+        "dp-gd", parties=5, d=2, epsilon=1.0, delta=0.05, colluders=colluders, regularization=0.01, rounds=10
+    )
+    scores = partial(descent_scores, study, dp_gd.noise_of(study), study.honest)
+    return _proof(f"dp-gd, {colluders} colluders", study, scores, adversary=adversary, quick=quick)
+
+
+def _input_noise(law: str, d: int, delta: float) -> Audit:
+    study = _proven("input-noise", d=d, delta=delta, section={"noise": law})
+    return _proof(
+        f"input-noise, {law}",
+        study,
+        partial(_copy_scores, study),
+        adversary="whoever holds the noisy copy and the randomised label",
+        canary="a unit vector labelled +1, or its negative labelled -1",
+        runs=40000,
+        quick=10000,
+    )
+
+
+def _joint(law: str, quick: int) -> Audit:
+    section = {"weights": "sizes"} if law == "sizes" else {"scale": law}
+    study = _proven("local-aggregation", colluders=4, regularization=1.0, section=section)
+    how = "own minimiser, scale, grid and shares; the sum as it is opened"
+    return _proof(
+        f"local-aggregation, {law}", study, partial(_joint_scores, study), adversary=_MOST, quick=quick, how=how
+    )
+
+
+def _psgd() -> Audit:
+    study = _proven("psgd", colluders=4, rounds=10)
+    return _proof(
+        "psgd, points chosen",
+        study,
+        partial(_steered, study),
+        adversary=f"{_MOST}, who supplies w_t",
+        canary="one of two unit vectors 160 degrees apart",
+        how="own gradients and shares of noise; the sums as they are opened",
+    )
+
+
+def _gop() -> Audit:
+    study = _proven("gop", regularization=1.0)
+    return _proof(
+        "gop", study, partial(_objective, study), adversary="whoever sees the released model", control=Fraction(1, 4)
+    )
+
+
+def _votes(protocol: str, **more: Any) -> Audit:
+    auxiliary = AuxiliaryFile(file="points.csv", sha256="0" * 64, records=_POINTS)
+    study = _proven(protocol, colluders=4, auxiliary=auxiliary, **more)
+    return _proof(
+        protocol,
+        study,
+        partial(_vote_scores, study),
+        adversary=_MOST,
+        canary="a party that votes for one class at every point, or for another",
+        how="own layout of counters, shares and sampler; the counts as they are opened",
+    )
+
+
+def _weighted() -> Audit:
+    study = _proven("weighted-dp", rounds=10, regularization=0.0, section={"learning_rate": 7.5})
+    return _proof(
+        "weighted-dp",
+        study,
+        partial(_walk_scores, study),
+        adversary="everybody but the record's party: its walk, alone",
+        canary="one of two unit vectors 120 degrees apart",
+        quick=3000,
+        control=Fraction(1, 3),
+    )
+
+
+def _proven(protocol: str, *, d: int = 2, delta: float = 0.05, colluders: int = 0, **more: Any) -> Study:
+    return study_of(
+        protocol, parties=5, d=d, epsilon=1.0, delta=delta, calibration="proven", colluders=colluders, **more
+    )
+
+
+def proofs() -> tuple[Audit, ...]:
+    """Return the audits of what is proved."""
+    return (
+        _dp_gd(0, "everybody: T sums, with the noise of all 5 parties", 0),
+        _dp_gd(4, _MOST, 1500),
+        _input_noise("gaussian", 2, 0.05),
+        _input_noise("l2", 1, 1e-6),
+        _joint("selected", 3000),
+        _joint("floor", 0),
+        _joint("sizes", 0),
+        _psgd(),
+        _gop(),
+        _votes("vote"),
+        _votes("soft", label=Label(name="class", classes=("a", "b", "c"))),
+        _weighted(),
+    )

@@ -1,0 +1,64 @@
+"""Slips that are easily made and that no error rate shows, each with the noise that it would leave: must be caught."""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache, partial
+
+from masquerade.audit.audit import Audit, Gate
+from masquerade.audit.canary import FLAT, study_of
+from masquerade.audit.proofs import descent_scores
+from masquerade_core.privacy.discrete import gaussian_share_sigma
+from masquerade_core.privacy.dp_gd_claims import noise_sigma, sensitivity
+from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.study import Study, as_fraction
+from masquerade_protocols import dp_gd
+
+__all__ = ["slips"]
+
+
+@cache
+def _study() -> Study:
+    return study_of("dp-gd", parties=5, d=2, epsilon=1.0, delta=0.05, colluders=4, regularization=0.01, rounds=10)
+
+
+def _slip(name: str, share: Fraction) -> Audit:
+    """Return the audit of a ``dp-gd`` whose parties draw with another sigma than they must."""
+    study = _study()
+    noise = replace(dp_gd.noise_of(study), share=share)
+    return Audit(
+        name=name,
+        protocol="dp-gd",
+        gate=Gate.CAUGHT,
+        adversary="Charlie with 4 of 5 parties",
+        canary=FLAT,
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        scores=partial(descent_scores, study, noise, study.honest),
+        runs=4000,
+        quick=1500,
+        seed=2026,
+        proved=epsilon_of(noise.mu(study.honest), study.privacy.delta),
+        how="own descent and sampler, with the slip's sigma",
+    )
+
+
+def _one_clip() -> Fraction:
+    """Take a record's gradient for what a replaced one moves: C in place of 2 C."""
+    study, noise = _study(), dp_gd.noise_of(_study())
+    clip = as_fraction(dp_gd.Parameters.model_validate(study.protocol).clip)
+    Delta = sensitivity(clip / 2, study.d, dp_gd.FRACTION_BITS)
+    sigma = noise_sigma(Delta, noise.rounds, study.privacy.epsilon, study.privacy.delta)
+    return gaussian_share_sigma(sigma, study.honest)
+
+
+def _all_honest() -> Fraction:
+    """Size shares as if all K parties' counted, where only h do."""
+    return gaussian_share_sigma(dp_gd.noise_of(_study()).sigma, _study().K)
+
+
+def slips() -> tuple[Audit, ...]:
+    """Return the audits of slips."""
+    return (
+        _slip("dp-gd, sensitivity C for 2 C", _one_clip()),
+        _slip("dp-gd, shares for K in place of h", _all_honest()),
+    )
