@@ -192,7 +192,7 @@ def test_every_role_repeats_from_its_journal() -> None:
 
 def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     """All records alike and noise at its bound, always down: each theta_T is as far out as it can be, or further."""
-    study = walk_study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0)
+    study = walk_study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0, epsilon=0.05)
     data = {name: Dataset(np.ones((50, 1)), np.ones(50)) for name in study.names}
     reach = 50 * gaussian_tail_bound(wd.plan(study, 100).sigma, 20, Fraction(F))
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on

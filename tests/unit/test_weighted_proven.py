@@ -99,15 +99,15 @@ def test_a_party_walks_before_it_joins_and_repeats_from_its_journal() -> None:
 
 
 def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = _study("rounds = 20", K=2, d=1, Lambda=0.0)
-    data = {name: Dataset(np.ones((n, 1)), np.ones(n)) for name, n in zip(study.names, (50, 3), strict=True)}
+    study, sizes = _study("rounds = 20", K=5, d=1, Lambda=0.0), (50, 3, 4, 5, 6)
+    data = {name: Dataset(np.ones((n, 1)), np.ones(n)) for name, n in zip(study.names, sizes, strict=True)}
     reach = discrete_gaussian_tail_bound(wd.proven_noise(study).share, 20)
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
         far = -factor * reach
         monkeypatch.setattr(wd, "discrete_gaussian", lambda _rng, _s, size, far=far: [far] * size)
         noise = {name: np.full((20, 1), far / F / len(part.y)) for name, part in data.items()}
         walks = [descended(study, part, 20, noise=noise[name]) for name, part in data.items()]
-        whole = np.average(walks, axis=0, weights=(50, 3))
+        whole = np.average(walks, axis=0, weights=sizes)
         assert (run_walks(study, data).w == pytest.approx(whole, rel=1e-9)) == (factor == 1)
 
 
