@@ -2,7 +2,7 @@
 .PHONY: help demo test test-system compose check bench lock clean
 
 PARTIES ?= 5
-PROTOCOL ?= local-aggregation
+PROTOCOL ?= dp-gd
 VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
@@ -20,7 +20,7 @@ test: $(SETUP) ## unit, property and vector tests (ARGS="-k name")
 test-system: $(SETUP) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system $(ARGS)
 
-compose: ## a container for each participant (PARTIES=5 PROTOCOL=local-aggregation); needs docker
+compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-gd); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL)
 
 check: $(SETUP) ## format, lint, types, import contracts, packaging, spelling

@@ -71,9 +71,16 @@ class Shell:
 def small_study(
     shell: Shell, path: Path, parties: Sequence[str] = ("north", "south", "west"), **options: object
 ) -> Path:
-    """Write a study for simulations: two features, small keys."""
+    """Write a study for simulations: two features, small keys, and a protocol whose model has shares."""
     words = [word for party in parties for word in ("--party", party)]
-    chosen = {"key_bits": 512, "min_records": 20, "epsilon": 1.0, "regularization": 0.1, **options}
+    chosen = {
+        "protocol": "local-aggregation",
+        "key_bits": 512,
+        "min_records": 20,
+        "epsilon": 1.0,
+        "regularization": 0.1,
+        **options,
+    }
     words += [word for name, value in chosen.items() for word in ("--" + name.replace("_", "-"), str(value))]
     answer = shell(
         "study", "new", "--output", path, "--throwaway-keys", "--feature", "age:0:120", "--feature", "sex:f,m",

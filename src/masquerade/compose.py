@@ -8,7 +8,7 @@ one folder for public things alone::
       |--- <fingerprint>.pub ---------------->| waits for PARTIES of them and names their owners
       |<---------------- study.toml ----------| and writes the study
       | finds its name by its key             |
-      | takes its part of the simulated data  |
+      | takes its part of the example data    |
       |<============ the run ================>|
 
 It stands in for the telephone and the e-mail of a real study, where people compare fingerprints; here nobody does.
@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from masquerade.datasets import simulated
+from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
 from masquerade.report import result_report
 from masquerade.template import Draft, auxiliary_file, needs_auxiliary
@@ -92,7 +92,7 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
         raise BadInput(
             f"{len(halves)} parties came, but {parties} were asked for", "run: docker compose down --volumes"
         )
-    cohort = simulated(parties)
+    cohort = suited(protocol, parties)
     if needs_auxiliary(protocol):
         cohort = cohort.with_auxiliary()
     study = SCRATCH / "study.toml"
@@ -108,6 +108,7 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
         curator_key=keys.public,
         name="compose",
         protocol=protocol,
+        parameters=cohort.parameters.get(protocol, {}),
         auxiliary=auxiliary,
         address=f"tcp://curator:{PORT}",
         features=cohort.features,
@@ -128,7 +129,7 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
 
 
 def party(progress: Progress) -> None:
-    """Be a party: show the key, find the own name in the study, take part with that part of the simulated data."""
+    """Be a party: show the key, find the own name in the study, take part with that part of the example data."""
     keys = _keys()
     _publish(MEETING / "keys" / f"{keys.public.fingerprint().replace(' ', '')}.pub", str(keys.public))
     READY.touch()
@@ -141,7 +142,7 @@ def party(progress: Progress) -> None:
 
     study = _await(study_with_me, "the study")
     me = study.name_of(keys.public)
-    cohort = simulated(study.K)
+    cohort = suited(study.study.protocol, study.K)
     data = SCRATCH / "records.csv"
     data.write_text(cohort.parties[me].to_csv(), encoding="utf-8")
     out, own = SCRATCH / f"run-{time.time_ns()}", classifiers(study).get(me)

@@ -25,6 +25,7 @@ __all__ = [
     "shares",
     "shuffled",
     "simulated",
+    "suited",
     "unit_ball",
 ]
 
@@ -231,6 +232,14 @@ def breast_cancer(K: int = 5) -> Cohort:
         origin=f"{len(rows)} real records (Wisconsin breast cancer)",
         parameters={"dp-gd": {"rounds": 30, "clip": 0.5}},
     )
+
+
+_MOST_WDBC_PARTIES = 16
+
+
+def suited(protocol: str, K: int) -> Cohort:
+    """Return what shows a protocol best: real records for ``dp-gd`` and up to 16 parties, simulated ones else."""
+    return breast_cancer(K) if protocol == "dp-gd" and K <= _MOST_WDBC_PARTIES else simulated(K)
 
 
 UNIT_BALL_SEED = 2012

@@ -28,6 +28,7 @@ __all__ = [
     "human_seconds",
     "program",
     "result_report",
+    "short",
     "sparkline",
     "statement",
     "study_fingerprint",
@@ -196,8 +197,20 @@ def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
     return tuple(lines)
 
 
-def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple[RenderableType, ...]:
-    """Return the privacy statement; ``full`` with each row's explanation, source and calibration."""
+def statement(
+    rows: Sequence[Mapping[str, Any]], *, full: bool = False, brief: bool = False
+) -> tuple[RenderableType, ...]:
+    """Return the privacy statement.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Of a result.
+    full : bool
+        With each row's explanation, source and calibration.
+    brief : bool
+        Without what each view has of the noise, unless one could take it all off.
+    """
     if not rows:
         return (
             heading("Privacy statement"),
@@ -205,10 +218,10 @@ def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple
         )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
     table.add_column("who looks", max_width=40)
-    table.add_column("the paper claims", max_width=30)
+    table.add_column("what is claimed", max_width=30)
     table.add_column("proved", no_wrap=True)
     for row in rows:
-        table.add_row(escape(_view(row)), escape(_short(row["claimed"])), _proved(row))
+        table.add_row(escape(_view(row)), escape(short(row["claimed"])), _proved(row))
     parts: list[RenderableType] = [
         heading("Privacy statement", _neighbours(rows)),
         Padding(table, (0, 0, 0, 1)),
@@ -219,7 +232,7 @@ def statement(rows: Sequence[Mapping[str, Any]], *, full: bool = False) -> tuple
             parts += [Text.assemble(("\n  " + _view(row), "bold")), Padding(Text(row["text"]), (0, 0, 0, 4))]
             parts += [Padding(Text(f"{name}: {note}", style="dim"), (0, 0, 0, 4)) for name, note in notes if note]
     else:
-        parts += _strippers(rows)
+        parts += _strippers(rows, brief=brief)
     if common := _common(rows):
         parts += [heading("What is proved holds if"), paragraphs(common)]
     return tuple(parts)
@@ -254,12 +267,12 @@ def flags(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return said
 
 
-def _strippers(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
-    """Return who stands without any guarantee; where nobody does, what each view has of the noise."""
+def _strippers(rows: Sequence[Mapping[str, Any]], *, brief: bool) -> list[RenderableType]:
+    """Return who stands without any guarantee; where nobody does, what each view has of the noise, if not ``brief``."""
     said = heading("Who could take the noise off")
     if bare := [row for row in rows if row["provable"] == _NONE]:
         return [said, paragraphs([_seen(row) for row in bare])]
-    part = [_seen(row) for row in rows if row["epsilon"] is not None]
+    part = [_seen(row) for row in rows if row["epsilon"] is not None and not brief]
     words = "  Nobody that was assessed can take off all of it." + (" What each has of it:" if part else "")
     return [said, Text(words), *([paragraphs(part)] if part else [])]
 
@@ -276,13 +289,14 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Return a claim with Greek letters."""
     return text.replace("epsilon", "ε").replace("delta", "δ")
 
 
 def _proved(row: Mapping[str, Any]) -> str:
     colour = "green" if row["epsilon"] is not None else "red" if row["provable"] == _NONE else "yellow"
-    return f"[{colour}]{escape(_short(row['provable']))}[/]"
+    return f"[{colour}]{escape(short(row['provable']))}[/]"
 
 
 def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -15,7 +15,19 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
 from masquerade_protocols import BASELINES, PROTOCOLS, baseline_of, protocol_of, section_of
 
-__all__ = ["Draft", "auxiliary_file", "needs_auxiliary", "new_nonce", "parse_feature", "parse_label", "throwaway_key"]
+__all__ = [
+    "DEFAULT_PROTOCOL",
+    "Draft",
+    "auxiliary_file",
+    "needs_auxiliary",
+    "new_nonce",
+    "parse_feature",
+    "parse_label",
+    "throwaway_key",
+]
+
+DEFAULT_PROTOCOL = "dp-gd"
+"""Of a new study and of a demonstration: what is wished is what is proved."""
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
@@ -137,7 +149,7 @@ class Draft:
     parties: Sequence[tuple[str, PublicKeys | None]]
     curator_key: PublicKeys | None = None
     name: str = "my-study"
-    protocol: str = "local-aggregation"
+    protocol: str = DEFAULT_PROTOCOL
     rounds: int | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     address: str = "tcp://127.0.0.1:5555"

@@ -13,6 +13,8 @@ import pytest
 
 from tests.face_helpers import FIELDS, RESULT_FIELDS, STATEMENT_FIELDS, split_csv
 
+AGGREGATION = ("--protocol", "local-aggregation")
+
 
 def _demo(folder: Path, *words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -34,7 +36,7 @@ def _data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("demo")
-    return folder, _data(_demo(folder, "--parties", "3", "--out", "run", "--format", "json"))
+    return folder, _data(_demo(folder, *AGGREGATION, "--parties", "3", "--out", "run", "--format", "json"))
 
 
 def test_json_has_the_fields_of_a_result(three: tuple[Path, dict[str, Any]]) -> None:
@@ -94,16 +96,17 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
     assert seconds < 30
     text = " ".join(done.stderr.split())
     for piece in (
-        "20,000 simulated records, 5 parties and Charlie",
+        "dp-gd, epsilon = 1",
+        "569 real records (Wisconsin breast cancer), 5 parties and Charlie",
+        "demo only: rounds = 30 and clip = 0.5 were chosen by looking at such records",
         "(5 of 5)",
-        "stage 3: shares:",
+        "30 rounds of",
         "Privacy statement",
-        "Theorem 4.1",
-        "Who could take the noise off",
-        "The party with the fewest records",
+        "Nobody that was assessed can take off all of it.",
         "What is proved holds if",
         "everybody follows the protocol",
         "the released model",
+        "proved of it: ε = 1, δ = 1e-06",
         "all records in one place",
         "the best single party",
         "demo only, private figures",
@@ -111,11 +114,41 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "study show",
     ):
         assert piece in text
-    assert len(list(tmp_path.glob("runs/demo-*/*/model.json"))) == 6
+    assert "What each has of it" not in text  # that is in report.txt
+    (report,) = tmp_path.glob("runs/demo-*/report.txt")
+    assert "A share that is missing is missed like that of one more party" in " ".join(report.read_text().split())
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("runs/demo-*/*/model.json")]
+    assert len(results) == 6
+    assert len({json.dumps(model["weights"]) for model in results}) == 1
+
+
+def test_the_default_model_is_good_and_its_wish_is_proved(tmp_path: Path) -> None:
+    data = _data(_demo(tmp_path, "--format", "json"))
+    figures = data["demo"]["private_figures"]
+    assert (data["protocol"], data["parties"], data["calibration"]) == ("dp-gd", 5, "proven")
+    assert data["metrics"]["test_error"] < figures["pooled"] + 0.12  # more than 99 of 100 runs
+    assert figures["pooled"] < 0.05
+    assert figures["majority"] > 0.2
+    model = data["statement"][0]
+    assert (model["epsilon"], model["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
+
+
+def test_local_aggregation_tells_who_could_take_its_noise_off(tmp_path: Path) -> None:
+    done = _demo(tmp_path, *AGGREGATION)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stderr.split())
+    for piece in (
+        "20,000 simulated records, 5 parties and Charlie",
+        "stage 3: shares:",
+        "Theorem 4.1",
+        "Who could take the noise off",
+        "The party with the fewest records",
+    ):
+        assert piece in text
 
 
 def test_the_real_records_are_too_few_and_it_says_which_epsilon_would_do(tmp_path: Path) -> None:
-    data = _data(_demo(tmp_path, "--dataset", "breast-cancer", "--format", "json"))
+    data = _data(_demo(tmp_path, *AGGREGATION, "--dataset", "breast-cancer", "--format", "json"))
     assert data["n_features"] == 30
     advice = data["demo"]["private_figures"]["advice"]
     assert "too few for this paper's noise" in advice

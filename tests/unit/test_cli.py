@@ -271,6 +271,16 @@ def test_what_makes_no_study_is_said_and_no_file_is_written(
     assert not file.exists()
 
 
+def test_a_new_study_keeps_its_wish_unless_it_is_told_otherwise(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    assert shell("study", "new", "--output", file, "--throwaway-keys", "--colluders", 1).code == 0
+    study = Study.load(file)
+    assert (study.study.protocol, study.privacy.calibration, study.honest) == ("dp-gd", "proven", 2)
+    assert shell.json("study", "check", file).data["protocol"] == "dp-gd"
+    classes = ["study", "new", "--output", tmp_path / "c.toml", "--throwaway-keys", "--label", "stage:i,ii,iii"]
+    assert "dp-gd" in shell.json(*classes).json["message"]
+
+
 def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_path: Path) -> None:
     file = small_study(shell, tmp_path / "study.toml")
     text = file.read_text()

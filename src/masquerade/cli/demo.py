@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-DEFAULT_PROTOCOL = "local-aggregation"
 _MOST_PARTIES = 64
 
 
@@ -29,16 +28,22 @@ class Source(StrEnum):
 
 
 def demo(
-    protocol: Annotated[str, typer.Option(help="The protocol.")] = DEFAULT_PROTOCOL,
+    protocol: Annotated[str | None, typer.Option(help="The protocol.  [default: dp-gd]", show_default=False)] = None,
     parties: Annotated[int | None, typer.Option(help="How many parties.  [default: 5]", show_default=False)] = None,
-    dataset: Annotated[Source, typer.Option(help="Which records.")] = Source.SIMULATED,
+    dataset: Annotated[
+        Source | None,
+        typer.Option(
+            help="Which records.  [default: breast-cancer for dp-gd with up to 16 parties, else simulated]",
+            show_default=False,
+        ),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Your own records instead (CSV) ...")] = None,
     by: Annotated[str | None, typer.Option(help="... a party for each value of this column ...")] = None,
     label: Annotated[str | None, typer.Option(help="... and COLUMN:POSITIVE, what to predict.")] = None,
     study: Annotated[Path | None, typer.Option(help="Columns and public bounds of your records, as a study.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The privacy wish.  [default: 1]", show_default=False)] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Of a gradient protocol.  [default: 100]", show_default=False)
+        int | None, typer.Option(help="Of a gradient protocol.  [default: the protocol's]", show_default=False)
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where everything goes.  [default: runs/demo-<time>]", show_default=False)
@@ -52,11 +57,13 @@ def demo(
     from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
     from masquerade.report import descent, statement
+    from masquerade.template import DEFAULT_PROTOCOL
     from masquerade_protocols import protocol_of
 
+    protocol = protocol or DEFAULT_PROTOCOL
     console = Console(stderr=True, highlight=False)
     template = _study(study)
-    cohort = _cohort(dataset, data, by, label, template, parties)
+    cohort = _cohort(protocol, dataset, data, by, label, template, parties)
     wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
     plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out, rounds=rounds)
@@ -80,7 +87,7 @@ def demo(
                 "private_figures": played.comparison.to_json(),
             },
         },
-        shown=(*descent(played.result), *statement(played.result["statement"]), *outcome),
+        shown=(*descent(played.result), *statement(played.result["statement"], brief=True), *outcome),
     )
 
 
@@ -91,7 +98,13 @@ def _study(path: Path | None) -> "Study | None":
 
 
 def _cohort(
-    dataset: Source, data: Path | None, by: str | None, label: str | None, study: "Study | None", parties: int | None
+    protocol: str,
+    dataset: Source | None,
+    data: Path | None,
+    by: str | None,
+    label: str | None,
+    study: "Study | None",
+    parties: int | None,
 ) -> "Cohort":
     from masquerade import datasets
     from masquerade.demo.own import own_cohort
@@ -107,6 +120,8 @@ def _cohort(
             raise BadInput(
                 f"--parties is {K}, but 2 to {_MOST_PARTIES} fit on this machine", "one alone learns nothing new"
             )
+        if dataset is None:
+            return datasets.suited(protocol, K)
         return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
     if by is None:
         raise BadInput("--data needs --by COLUMN: the parties are that column's values", "for example --by hospital")
@@ -124,6 +139,12 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
         f"  {escape(plan.cohort.origin)}, {study.K} parties and Charlie: {study.K + 1} processes, real keys",
         soft_wrap=True,
     )
+    if suited := plan.cohort.parameters.get(study.study.protocol):
+        values = " and ".join(f"{key} = {study.protocol[key]}" for key in suited)
+        console.print(
+            f"  [dim]demo only: {values} were chosen by looking at such records; a study must choose without[/]",
+            soft_wrap=True,
+        )
     if loud:
         console.print(
             "\n  [bold yellow]demo only:[/] bounds and levels were read off these records and are no secret any more.\n"
@@ -137,12 +158,13 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     from rich.table import Table
     from rich.text import Text
 
-    from masquerade.report import heading, program
+    from masquerade.report import heading, program, short
+    from masquerade.template import DEFAULT_PROTOCOL
 
     me = program()
     protocol = plan.study.study.protocol
     chosen = "" if protocol == DEFAULT_PROTOCOL else f" --protocol {protocol}"
-    few = ", which are too few" if protocol == DEFAULT_PROTOCOL else ""
+    few = ", which are too few" if protocol == "local-aggregation" else ""
     real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with real records{few}"
     own = f"{me} demo{chosen} --data FILE --by COLUMN --label COLUMN:POSITIVE", "the same with your own records"
     another = real if plan.cohort.simulated else own
@@ -151,8 +173,12 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     errors.add_column(min_width=34)
     errors.add_column(justify="right")
     errors.add_column(style="dim")
+    model = next(iter(result["statement"]), None)
+    proved = model["provable"] if model is not None and model["epsilon"] is not None else "nothing"
     errors.add_row(
-        "[bold]the released model[/]", f"[bold green]{result['metrics']['test_error']:.1%}[/]", "what everybody gets"
+        "[bold]the released model[/]",
+        f"[bold green]{result['metrics']['test_error']:.1%}[/]",
+        f"what everybody gets; proved of it: {short(proved)}",
     )
     errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
     errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")

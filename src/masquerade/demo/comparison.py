@@ -25,6 +25,7 @@ __all__ = ["Comparison", "compare"]
 WARNING = "demo only: read off everybody's records, which a real run shows to nobody"
 
 _LARGEST_EPSILON = 1e6
+_DROWNED = 0.5  # of scores; here it begins to show in the error
 
 _Array = NDArray[np.float64]
 
@@ -46,7 +47,7 @@ class Comparison:
     majority : float
         Always answering the more frequent class.
     noise_ratio : float
-        The noise's length over the classifier's; of a descent, the noise's part of records' scores over the scores.
+        The noise's length over the classifier's; of a descent, its part of records' scores over the scores.
     enough_epsilon : float or None
         Where the noise would be small, the wish or larger for a descent; None where no epsilon makes it so.
     advice : str
@@ -90,6 +91,8 @@ def compare(study: Study, cohort: Cohort, released: Sequence[float] = ()) -> Com
         clean, noiseless, ratio, enough, advice = _of_descent(study, together)
     elif study.study.protocol == "local-aggregation":
         clean, noiseless, ratio, enough, advice = _of_average(study, own, [len(part.y) for part in data.values()])
+    elif study.study.protocol == "dp-gd":
+        clean, noiseless, ratio, enough, advice = _of_clipped_steps(study, data, together, np.array(released))
     else:
         clean, noiseless, ratio, enough, advice = _by_its_effect(study, data, np.array(released))
     return Comparison(
@@ -160,12 +163,25 @@ def _of_descent(study: Study, together: Dataset) -> _Judged:
     return clean, f"{rounds} rounds on exact gradients", ratio, enough, advice
 
 
+def _of_clipped_steps(study: Study, data: Mapping[str, Dataset], together: Dataset, released: _Array) -> _Judged:
+    """Judge by what the noise did to records' scores: in a direction that no record has it does no harm."""
+    clean, wish = by_clipped_steps(study, data), study.privacy.epsilon
+    ratio = float(np.linalg.norm(together.X @ (released - clean)) / np.linalg.norm(together.X @ clean))
+    noiseless = "the same steps on exact sums"
+    if ratio <= _DROWNED:
+        return clean, noiseless, ratio, wish, ""
+    enough = wish * ratio / SMALL_NOISE
+    advice = (
+        f"The noise moved records' scores by {_times(ratio)} their size; epsilon = {_two_digits(enough)} or so would "
+        f"do, or as many times more records than these {len(together.y):,} as that is larger."
+    )
+    return clean, noiseless, ratio, enough, advice
+
+
 def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array) -> _Judged:
     """Judge by how far the released model is from what it would be without noise."""
     name, wish = study.study.protocol, study.privacy.epsilon
-    if name == "dp-gd":
-        clean, noiseless = by_clipped_steps(study, data), "the same steps on exact sums"
-    elif name == "weighted-dp":
+    if name == "weighted-dp":
         clean, noiseless = by_walks(study, data), "the parties' average after exact steps"
     elif name == "input-noise":
         clean, noiseless = by_noisy_examples(study, data), "the parties' average on exact examples"
@@ -181,7 +197,7 @@ def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array) 
         return clean, noiseless, ratio, None, advice
     enough = wish * ratio / SMALL_NOISE
     cure = f"epsilon = {_two_digits(enough)} or so would do"
-    if name in {"dp-gd", "weighted-dp"}:
+    if name == "weighted-dp":
         advice = f"{moved}; {cure}, or as many times more records than these as that is larger."
     else:
         advice = f"{moved}; {cure}, or many more parties: this noise hides all that a party has, and {study.K} are few."
