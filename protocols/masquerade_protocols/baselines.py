@@ -20,13 +20,14 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.learning.softmax import class_error_rate, fit_softmax
+from masquerade_core.privacy.central_claims import average_statement
 from masquerade_core.privacy.claims import Claim
 from masquerade_core.privacy.mechanisms import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study, as_fraction, check_section
 from masquerade_protocols import central_dp, gop
 from masquerade_protocols.protocol import check_calibration
-from masquerade_protocols.weighted_dp import DESCENT_SECTION
+from masquerade_protocols.weighted_dp import DESCENT_SECTION, STEPS_SECTION
 
 __all__ = [
     "BASELINES",
@@ -97,6 +98,8 @@ class Baseline:
         How its noise may follow from the wish; that of a new study first.
     statement : callable
         What is claimed and proved; nothing where there is no privacy to speak of.
+    proven_section : str
+        ``section`` of a new study with ``calibration = "proven"``, where it is another.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Baseline:
     section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
     statement: Callable[[Study], tuple[Claim, ...]] = _nothing
+    proven_section: str = ""
 
 
 def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
@@ -207,6 +211,19 @@ def _average(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
     return np.array([(round(value * unit) + noise) / unit for value, noise in zip(mean.tolist(), eta, strict=True)])
 
 
+def _average_claims(study: Study) -> tuple[Claim, ...]:
+    return average_statement(
+        M=study.K,
+        d=study.d * study.outputs,
+        eps=study.privacy.epsilon,
+        Lambda=study.model.regularization,
+        loss=study.model.loss,
+        classes=study.classes,
+        Delta=float(as_fraction(study.privacy.epsilon) / average_rate(study)),
+        fraction_bits=FRACTION_BITS,
+    )
+
+
 BASELINES: dict[str, Baseline] = {
     b.name: b
     for b in (
@@ -226,11 +243,21 @@ BASELINES: dict[str, Baseline] = {
             central_dp.Parameters,
             central_dp.check,
             DESCENT_SECTION,
+            calibrations=("paper", "proven"),
+            statement=central_dp.statement,
+            proven_section=STEPS_SECTION,
         ),
         Baseline("pooled", "all: one classifier for everybody's records", _pooled, PooledParameters, _minimiser),
         Baseline("individual", "all: a classifier for each party's", _individual, IndividualParameters, _minimiser),
         Baseline("batch", "Hamm, Cao and Belkin 2016, section 6: pooled", _pooled, PooledParameters, _minimiser),
-        Baseline("average", "Hamm, Cao and Belkin 2016, Appendix B.4", _average, AverageParameters, _minimiser),
+        Baseline(
+            "average",
+            "Hamm, Cao and Belkin 2016, Appendix B.4",
+            _average,
+            AverageParameters,
+            _minimiser,
+            statement=_average_claims,
+        ),
     )
 }
 

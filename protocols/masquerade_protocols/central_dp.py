@@ -3,6 +3,7 @@
 One walk of T rounds down everybody's objective, with the noise of n records in every round: a baseline, no protocol.
 Here the paper's sigma is right, as one record moves the mean gradient by 2 G/n: with c >= 16, T rounds at mu = 2 G
 sqrt(T)/(n sigma) = 2 epsilon/sqrt(c ln(1/delta)) are (epsilon, delta)-private by far (Kang, Liu and Wang, Theorem 1).
+With ``calibration = "proven"`` the rounds compose to the wish itself.
 """
 
 import numpy as np
@@ -10,11 +11,25 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.losses import loss_of
+from masquerade_core.privacy.central_claims import central_dp_statement, central_proven_statement
+from masquerade_core.privacy.claims import Claim
+from masquerade_core.privacy.weighted_claims import MOST_RECORDS
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
-from masquerade_protocols.weighted_dp import DescentParameters, check_steps, paper_sigma, walk
+from masquerade_protocols.weighted_dp import (
+    FRACTION_BITS,
+    DescentParameters,
+    check_no_c,
+    check_steps,
+    draws,
+    paper_c,
+    paper_sigma,
+    proven_noise,
+    walk,
+)
 
-__all__ = ["Parameters", "central_dp", "check"]
+__all__ = ["Parameters", "central_dp", "check", "statement"]
 
 
 class Parameters(DescentParameters):
@@ -35,6 +50,10 @@ def check(study: Study) -> None:
         )
     chosen = Parameters.model_validate(study.protocol)
     check_steps(study, chosen)
+    check_no_c(study, chosen)
+    if study.proven:
+        proven_noise(study)
+        return
     paper_sigma(study, chosen, study.K * study.study.min_records)
 
 
@@ -49,6 +68,27 @@ def central_dp(study: Study, records: Dataset, rng: Rng) -> NDArray[np.float64]:
     rng : Rng
         The only source of randomness.
     """
-    chosen = Parameters.model_validate(study.protocol)
-    sigma = paper_sigma(study, chosen, len(records.y))
+    chosen, n = Parameters.model_validate(study.protocol), len(records.y)
+    if not study.proven:
+        sigma = paper_sigma(study, chosen, n)
+    elif n <= MOST_RECORDS:
+        sigma = proven_noise(study).share / (n << FRACTION_BITS)
+    else:
+        raise BadInput(f"{n:,} records are more than the {MOST_RECORDS:,} for which rounding is counted in the noise")
     return walk(study, chosen.rounds, chosen.learning_rate, sigma, records, rng)
+
+
+def statement(study: Study) -> tuple[Claim, ...]:
+    """Return what is claimed and proved of a run."""
+    chosen, privacy = Parameters.model_validate(study.protocol), study.privacy
+    if study.proven:
+        return central_proven_statement(epsilon=privacy.epsilon, delta=privacy.delta)
+    return central_dp_statement(
+        d=study.d,
+        eps=privacy.epsilon,
+        delta=privacy.delta,
+        c=paper_c(chosen),
+        G=loss_of(study.model.loss).L,
+        draws=draws(chosen.rounds, study.d),
+        fraction_bits=FRACTION_BITS,
+    )

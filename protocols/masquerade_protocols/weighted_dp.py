@@ -64,6 +64,7 @@ __all__ = [
     "Plan",
     "charlie",
     "check",
+    "check_no_c",
     "check_steps",
     "draws",
     "paper_c",
@@ -191,6 +192,15 @@ def paper_c(chosen: DescentParameters) -> float:
     return chosen.c
 
 
+def check_no_c(study: Study, chosen: DescentParameters) -> None:
+    """Refuse c where it would change nothing."""
+    if study.proven and chosen.c is not None:
+        raise BadInput(
+            f'[protocol] c is {chosen.c:g}, but with calibration = "proven" the noise follows from epsilon and delta',
+            'leave c out, or set calibration = "paper"',
+        )
+
+
 def paper_sigma(study: Study, chosen: DescentParameters, n: int) -> Fraction:
     """Return equation (3)'s sigma for n records.
 
@@ -275,11 +285,7 @@ def check(study: Study) -> None:
 
 
 def _check_together(study: Study, chosen: Parameters) -> None:
-    if study.proven and chosen.c is not None:
-        raise BadInput(
-            f'[protocol] c is {chosen.c:g}, but with calibration = "proven" the noise follows from epsilon and delta',
-            'leave c out, or set calibration = "paper"',
-        )
+    check_no_c(study, chosen)
     if study.proven and chosen.weights == "uniform":
         raise BadInput(
             '[protocol] weights is "uniform", but with calibration = "proven" a plain average\'s noise would be mostly '

@@ -211,7 +211,9 @@ class Draft:
 
     def _section(self) -> str:
         if self.protocol in BASELINES:
-            text = BASELINES[self.protocol].section or _BASELINE_SECTION
+            baseline = BASELINES[self.protocol]
+            proven = self.calibration == "proven" and baseline.proven_section
+            text = proven or baseline.section or _BASELINE_SECTION
         else:
             text = section_of(self.protocol, self.calibration) + self._auxiliary_section()
         wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}

@@ -13,7 +13,8 @@ from fractions import Fraction
 from scipy.integrate import quad
 
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.central_claims import WHOEVER_COMPUTES
+from masquerade_core.privacy.claims import PARTY_UNIT, Claim, _number
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import GAUSSIAN_TV_BITS
 from masquerade_core.privacy.objective import SLACK_BITS
@@ -134,20 +135,6 @@ def perturbation(
 # --- The statement ----------------------------------------------------------------
 
 
-_ALL = Claim(
-    view="whoever computes it",
-    unit="record",
-    neighbours=_NEIGHBOURS,
-    definition=NONE,
-    claimed="nothing: a trusted party holds everybody's records",
-    provable=NONE,
-    epsilon=None,
-    delta=None,
-    holds_at="no noise; it takes a protocol",
-    source="by inspection",
-    assumptions=(),
-    text="A baseline has no table: one person holds all records.",
-)
 _EXACT = (
     "the exact minimiser of an objective with continuous noise: a gradient norm of 1e-9 and the rounding of floats are "
     "not covered here"
@@ -186,7 +173,7 @@ def gop_statement(*, epsilon: float, delta: float, slack: float, sigma: float) -
             assumptions=(*_PUBLIC, _EXACT),
             text=f"Noise in {_number(sigma)} records' gradients hides one of them better than is claimed.",
         ),
-        _ALL,
+        WHOEVER_COMPUTES,
         PARTY_UNIT,
     )
 
@@ -208,6 +195,6 @@ def proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ...]:
             assumptions=_PUBLIC,
             text="Noise in the objective, and a little on its minimiser, for what floating point leaves open.",
         ),
-        _ALL,
+        WHOEVER_COMPUTES,
         PARTY_UNIT,
     )

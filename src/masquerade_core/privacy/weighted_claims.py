@@ -33,6 +33,7 @@ __all__ = [
     "SIGMA_BITS",
     "descent_sigma",
     "exact_mu",
+    "rounding_part",
     "shown",
     "weighted_statement",
 ]
@@ -124,8 +125,8 @@ def exact_mu(*, c: float, epsilon: float, delta: float, part: float, rounding: f
     return 2 * (1 + rounding) * epsilon / (part * math.sqrt(c * math.log(1 / delta)))
 
 
-def _rounding(d: int, fraction_bits: int, G: Fraction) -> float:
-    """Bound, as a part of 2 G, what rounding adds to the distance of two neighbours' gradient sums.
+def rounding_part(d: int, fraction_bits: int, G: Fraction) -> float:
+    """Return, as a part of 2 G, what rounding adds at most to the distance of two neighbours' gradient sums.
 
     Rounding to the grid of 2^-F moves each by sqrt(d)/2 units at most; the rest is ``ROUNDING``.
     """
@@ -181,7 +182,7 @@ def weighted_statement(
     min_records : int
         The public floor of n_j.
     """
-    extra = _rounding(d, fraction_bits, G)
+    extra = rounding_part(d, fraction_bits, G)
 
     def proved(part: float) -> float:
         return epsilon_of(exact_mu(c=c, epsilon=eps, delta=delta, part=part, rounding=extra), delta)

@@ -1,0 +1,157 @@
+"""What is claimed and proved of the baselines with noise, for which one person holds everybody's records.
+
+``central-dp`` is Kang, Liu and Wang's descent on pooled records: T rounds of Gaussian noise on a mean gradient that one
+record moves by 2 G/n, for which their sigma is right. ``average`` is Hamm, Cao and Belkin's noisy mean of M classifiers
+(Appendix B.4), whose unit is the party.
+"""
+
+import math
+from fractions import Fraction
+
+from masquerade_core.learning.erm import TOLERANCE
+from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
+from masquerade_core.privacy.vote_claims import minimiser_radius
+from masquerade_core.privacy.weighted_claims import C_OF_THE_PROOF, exact_mu, rounding_part
+
+__all__ = ["WHOEVER_COMPUTES", "average_statement", "central_dp_statement", "central_proven_statement"]
+
+_RECORD = "replace one record, all sizes fixed"
+_PARTY = "replace all records of one party, the number of parties fixed"
+_SOURCE = "docs/privacy/weighted-dp.md: T Gaussian rounds compose exactly; Balle and Wang 2018, Theorem 8"
+_ASSUMPTIONS = (
+    "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
+    "the model is released once; every further run over the same records adds its own epsilon",
+)
+
+WHOEVER_COMPUTES = Claim(
+    view="whoever computes it",
+    unit="record",
+    neighbours=_RECORD,
+    definition=NONE,
+    claimed="nothing: a trusted party holds everybody's records",
+    provable=NONE,
+    epsilon=None,
+    delta=None,
+    holds_at="no noise; it takes a protocol",
+    source="by inspection",
+    assumptions=(),
+    text="A baseline has no table: one person holds all records.",
+)
+
+
+def central_dp_statement(
+    *, d: int, eps: float, delta: float, c: float, G: Fraction, draws: int, fraction_bits: int
+) -> tuple[Claim, ...]:
+    """Return the statement for ``central-dp``.
+
+    Parameters
+    ----------
+    d : int
+        Coordinates.
+    eps, delta : float
+        The wish.
+    c : float
+        Of equation (3).
+    G : Fraction
+        Bound on a record's gradient.
+    draws : int
+        Vectors of noise; each is within total variation 2^-60 of its law.
+    fraction_bits : int
+        F of the grid 2^-F.
+    """
+    extra = rounding_part(d, fraction_bits, G)
+    found = epsilon_of(exact_mu(c=c, epsilon=eps, delta=delta, part=1.0, rounding=extra), delta)
+    lost = min(1.0, delta + draws * 2.0**-TAIL_BITS * (1 + math.exp(min(found, 700.0))))
+    doubt = "" if c >= C_OF_THE_PROOF else f"; its proof needs c >= {C_OF_THE_PROOF}, and c is {c:g}"
+    return (
+        Claim(
+            view="released model and all iterates",
+            unit="record",
+            neighbours=_RECORD,
+            definition="approximate",
+            claimed=f"approximate, epsilon = {eps:g}, delta = {delta:g} (Theorem 1){doubt}",
+            provable=f"epsilon = {_number(found)}, delta = {lost:.1e}",
+            epsilon=found,
+            delta=lost,
+            holds_at=f"c = {_number(c * (found / eps) ** 2)} or so" if found > eps else "this noise, and less",
+            source=_SOURCE,
+            assumptions=_ASSUMPTIONS,
+            text="One record moves the mean gradient of all n by 2 G/n, which is what the paper's sigma is sized for.",
+        ),
+        WHOEVER_COMPUTES,
+        PARTY_UNIT,
+    )
+
+
+def central_proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ...]:
+    """Return the statement for ``central-dp`` with ``calibration = "proven"``."""
+    return (
+        Claim(
+            view="released model and all iterates",
+            unit="record",
+            neighbours=_RECORD,
+            definition="approximate",
+            claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g}: the wish",
+            provable=f"epsilon = {_number(epsilon)}, delta = {delta:g}",
+            epsilon=epsilon,
+            delta=delta,
+            holds_at="this noise",
+            source=_SOURCE,
+            assumptions=_ASSUMPTIONS,
+            text="T rounds of noise on the sum of all records' gradients, which one of them moves by 2 G.",
+        ),
+        WHOEVER_COMPUTES,
+        PARTY_UNIT,
+    )
+
+
+def average_statement(
+    *, M: int, d: int, eps: float, Lambda: float, loss: str, classes: int | None, Delta: float, fraction_bits: int
+) -> tuple[Claim, ...]:
+    """Return the statement for ``average``.
+
+    No minimiser is longer than R, so that one party's moves the mean by 2 R/M at most; and by 2/(M Lambda), or 2
+    sqrt2/(M Lambda) for softmax, as the paper has it. What is proved is the smaller, with inexact minimisers and
+    rounding counted, over the Delta that the noise was made for.
+
+    Parameters
+    ----------
+    M, d : int
+        Parties; all weights of a classifier.
+    eps : float
+        The wish.
+    Lambda : float
+        The paper's lambda.
+    loss : str
+        By its name.
+    classes : int or None
+        Of softmax.
+    Delta : float
+        The paper's.
+    fraction_bits : int
+        F of the grid 2^-F.
+    """
+    sharp = 2 * minimiser_radius(loss=loss, classes=classes, Lambda=Lambda) / M
+    moved = min(Delta, sharp) + 2 * TOLERANCE / (Lambda * M) + math.sqrt(d) * 2.0**-fraction_bits
+    found = eps * moved / Delta * (1 + 1e-12)
+    lost = min(1.0, 2.0**-L2_TV_BITS * (1 + math.exp(min(found, 700.0))))
+    return (
+        Claim(
+            view="released model",
+            unit="party",
+            neighbours=_PARTY,
+            definition="approximate",
+            claimed=f"pure, epsilon = {eps:g}, with a trusted party (Appendix B.4)",
+            provable=f"epsilon = {_number(found)}, delta = {lost:.1e}",
+            epsilon=found,
+            delta=lost,
+            holds_at=f"Delta = {_number(moved)}, where the paper has {_number(Delta)}",
+            source="docs/privacy/voting.md",
+            assumptions=_ASSUMPTIONS,
+            text="However different a party's records are, its classifier is no longer than a bound: with a small "
+            "regularization that is far less than the paper counts.",
+        ),
+        WHOEVER_COMPUTES,
+    )
