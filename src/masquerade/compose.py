@@ -108,7 +108,6 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
         curator_key=keys.public,
         name="compose",
         protocol=protocol,
-        parameters=cohort.parameters.get(protocol, {}),
         auxiliary=auxiliary,
         address=f"tcp://curator:{PORT}",
         features=cohort.features,

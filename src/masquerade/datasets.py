@@ -5,7 +5,7 @@ machine, so that two demonstrations differ by their noise alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -69,8 +69,6 @@ class Cohort:
         Whether nobody stands behind them.
     auxiliary : Records or None
         Public records without labels, where the protocol learns from such.
-    parameters : dict of str to dict of str to number
-        By protocol, what suits these data in its section in place of its defaults; chosen like Lambda.
     """
 
     parties: dict[str, Records]
@@ -83,7 +81,6 @@ class Cohort:
     origin: str
     simulated: bool = False
     auxiliary: Records | None = None
-    parameters: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def with_auxiliary(self) -> "Cohort":
         """Return the same with half of the test set, 1,000 records at most, as auxiliary records without labels."""
@@ -230,7 +227,6 @@ def breast_cancer(K: int = 5) -> Cohort:
         regularization=0.01,
         intercept=True,
         origin=f"{len(rows)} real records (Wisconsin breast cancer)",
-        parameters={"dp-gd": {"rounds": 30, "clip": 0.5}},
     )
 
 

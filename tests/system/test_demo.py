@@ -98,9 +98,8 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
     for piece in (
         "dp-gd, epsilon = 1",
         "569 real records (Wisconsin breast cancer), 5 parties and Charlie",
-        "demo only: rounds = 30 and clip = 0.5 were chosen by looking at such records",
         "(5 of 5)",
-        "30 rounds of",
+        "20 rounds of",
         "Privacy statement",
         "Nobody that was assessed can take off all of it.",
         "What is proved holds if",

@@ -97,8 +97,8 @@ def _slope(loss: str, m: float) -> float:
 def _in_the_clear(
     study: Study,
     data: Mapping[str, Dataset],
-    T: int = 10,
-    C: float = 0.25,
+    T: int = 20,
+    C: float = 0.5,
     eta: float = 4.0,
     noise: Sequence[_Array] | None = None,
 ) -> _Array:
@@ -123,10 +123,11 @@ def _in_the_clear(
 @pytest.mark.parametrize(
     ("loss", "section", "T", "C", "eta"),
     [
-        ("logistic", "", 10, 0.25, 4.0),
+        ("logistic", "", 20, 0.5, 4.0),
+        ("logistic", "rounds = 10\nclip = 0.25", 10, 0.25, 4.0),
         ("logistic", "rounds = 3\nclip = 0.01\nlearning_rate = 6.0", 3, 0.01, 6.0),
         ("logistic", "rounds = 5\nclip = 1.0\nlearning_rate = 2.0", 5, 1.0, 2.0),
-        ("smoothed-hinge", "rounds = 12\nlearning_rate = 1.0", 12, 0.25, 1.0),
+        ("smoothed-hinge", "rounds = 12\nlearning_rate = 1.0", 12, 0.5, 1.0),
         ("sigmoid", "rounds = 7\nclip = 0.2", 7, 0.2, 4.0),
     ],
 )
@@ -151,9 +152,9 @@ def test_without_noise_it_is_descent_along_clipped_gradients(
 def test_clipping_sums_and_clipping_records_are_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a mistake would look like: the sum of all gradients cut to N C is hardly ever cut."""
     _quiet(monkeypatch)
-    study = _study(2, 5)
+    study = _study(2, 5, "rounds = 10\nclip = 0.25")
     data = make_data(study, (40, 60))
-    assert np.abs(_in_the_clear(study, data, C=1.0) - _run(study, data).w).max() > 0.1
+    assert np.abs(_in_the_clear(study, data, T=10, C=1.0) - _run(study, data).w).max() > 0.1
 
 
 def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn() -> None:
@@ -236,7 +237,7 @@ GATE = {0.1: 7.095, 0.2: 5.260, 1.0: 2.107}
 
 @pytest.mark.parametrize("epsilon", GATE)
 def test_the_noise_on_a_sum_has_the_sd_of_two_clipped_gradients(epsilon: float) -> None:
-    study = _study(5, 10, epsilon=epsilon, delta=0.05)
+    study = _study(5, 10, "rounds = 10\nclip = 0.25", epsilon=epsilon, delta=0.05)
     sd = float(dp_gd.noise_of(study).sigma) / F
     assert sd == pytest.approx(GATE[epsilon], abs=5e-4)
     slip = run_noise(
@@ -326,7 +327,7 @@ def _sd_accepted(noise: _Array, sd: float) -> bool:
 
 @pytest.mark.parametrize("t", [0, 3])
 def test_the_opened_sum_s_noise_has_the_law_that_the_proof_asks_for(t: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = _study(4, 60, "rounds = 10", epsilon=0.2, delta=0.05, colluders=t, bits=1024)
+    study = _study(4, 60, "rounds = 10\nclip = 0.25", epsilon=0.2, delta=0.05, colluders=t, bits=1024)
     wanted = GATE[0.2] * math.sqrt(4 / (4 - t))  # 4 shares, of which 4 - t are enough
     noise = _opened_noise(study, monkeypatch)
     assert noise.shape == (10, 60)

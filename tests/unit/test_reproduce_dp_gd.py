@@ -56,9 +56,13 @@ def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monk
     assert np.linalg.norm(dp_gd.clipped_descent(records, study, None, "") - encrypted) > 0.1
 
 
-def test_settings_are_those_that_a_new_study_has() -> None:
+def test_settings_are_those_of_the_bars_or_of_a_new_study() -> None:
     study = dp_gd._study(0.2, 0.05, 10, 9)
-    assert protocol.Parameters.model_validate(study.protocol) == protocol.Parameters()
+    assert study.protocol == {"rounds": 10, "clip": 0.25, "learning_rate": 4.0}
+    usual = dp_gd._study(0.2, 0.05, 10, usual=True)
+    assert protocol.Parameters.model_validate(usual.protocol) == protocol.Parameters()
+    assert "T = 20, C = 0.5" in dp_gd._USUAL
+    assert (protocol.Parameters().rounds, protocol.Parameters().clip) == (20, 0.5)
     assert (study.model.regularization, study.d, study.K, study.honest) == (0.02, 10, 10, 1)
     assert (study.privacy.epsilon, study.privacy.delta) == (0.2, 0.05)
 
@@ -88,12 +92,12 @@ def test_noise_of_which_each_share_is_enough_is_told_from_shares_of_it(reduced: 
     assert errors["local aggregation, eps = 0.1"].value > 0.3
 
 
-def test_the_demo_s_steps_learn_breast_cancer_and_the_usual_ones_do_not(reduced: Report) -> None:
+def test_the_usual_steps_learn_breast_cancer_and_those_of_the_bars_do_not(reduced: Report) -> None:
     found = {row.name: row.value for row in reduced.tables()[dp_gd._CANCER]}
     often = found["always the more frequent answer"]
     assert found["T = 10, C = 0.25, no noise"] > often - 0.05
-    assert found["T = 30, C = 0.5, no noise"] < 0.1
-    assert found["T = 30, C = 0.5, eps = 1.0, delta = 0.05"] < 0.12
+    assert found["T = 20, C = 0.5, no noise"] < 0.1
+    assert found["T = 20, C = 0.5, eps = 1.0, delta = 0.05"] < 0.12
     assert found["no privacy"] < 0.06
 
 

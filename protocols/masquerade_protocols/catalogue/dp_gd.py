@@ -105,8 +105,8 @@ DP_GD = Protocol(
     party=dp_gd.party,
     charlie=dp_gd.charlie,
     parameters=dp_gd.Parameters,
-    section="# How many noisy sums of gradients are opened.\nrounds = 10\n"
-    "# The longest gradient of a record; longer ones are cut.\nclip = 0.25\n"
+    section="# How many noisy sums of gradients are opened.\nrounds = 20\n"
+    "# The longest gradient of a record; longer ones are cut.\nclip = 0.5\n"
     "# The length of a step.\nlearning_rate = 4.0\n",
     stages=("keys", "rounds"),
     check=dp_gd.check,

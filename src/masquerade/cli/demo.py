@@ -139,12 +139,6 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
         f"  {escape(plan.cohort.origin)}, {study.K} parties and Charlie: {study.K + 1} processes, real keys",
         soft_wrap=True,
     )
-    if suited := plan.cohort.parameters.get(study.study.protocol):
-        values = " and ".join(f"{key} = {study.protocol[key]}" for key in suited)
-        console.print(
-            f"  [dim]demo only: {values} were chosen by looking at such records; a study must choose without[/]",
-            soft_wrap=True,
-        )
     if loud:
         console.print(
             "\n  [bold yellow]demo only:[/] bounds and levels were read off these records and are no secret any more.\n"

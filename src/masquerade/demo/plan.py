@@ -119,7 +119,6 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         name="demo",
         protocol=protocol,
         rounds=rounds,
-        parameters=cohort.parameters.get(protocol, {}),
         auxiliary=auxiliary,
         address=f"tcp://{_LOOPBACK}:{_free_port()}",
         features=cohort.features,
