@@ -10,7 +10,7 @@ import time
 
 from mpyc.runtime import mpc
 
-WIDTH, FRACTION = 64, 28  # bits of a number; psgd's slots have 44 and 28
+WIDTH, FRACTION = 32, 15  # bits of a number; psgd's slots have 31 and 15
 
 
 async def _rounds(count: int, length: int) -> list[float]:
