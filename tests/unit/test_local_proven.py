@@ -88,6 +88,14 @@ def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
         assert opened_sum(r) == expected
 
 
+def test_a_classifier_that_counts_by_size_is_rounded_once() -> None:
+    """A half at most, as the sensitivity counts; rounded first and multiplied then it would lie on a lattice of n."""
+    w = np.random.default_rng(2).normal(size=50).tolist()
+    for n in (1, 7, 1000, MOST_RECORDS):
+        exact = [n * Fraction(v) * GRID for v in w]
+        assert max(abs(i - v) for i, v in zip(jn.encode(w, n), exact, strict=True)) <= Fraction(1, 2)
+
+
 def test_where_the_scale_is_public_nothing_is_compared_and_no_key_is_made() -> None:
     sent = {}
     for law in LAWS:
