@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system compose check bench lock clean
+.PHONY: help demo test test-system audit compose check bench lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-gd
@@ -19,6 +19,9 @@ test: $(SETUP) ## unit, property and vector tests (ARGS="-k name")
 
 test-system: $(SETUP) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system $(ARGS)
+
+audit: $(SETUP) ## a few minutes of attacks: claims refuted, slips caught, proofs not reached
+	$(BIN)/masquerade audit --quick
 
 compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-gd); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL)

@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-__all__ = ["Rule", "choose", "count", "epsilon_bound", "probability_above", "probability_below"]
+__all__ = [
+    "Rule",
+    "choose",
+    "count",
+    "epsilon_bound",
+    "largest_bound",
+    "probability_above",
+    "probability_below",
+]
 
 _CANDIDATES = 400  # thresholds that are tried
 _LEAST = 10  # runs of each half
@@ -132,3 +140,9 @@ def epsilon_bound(zeros: _Array, ones: _Array, delta: float, error: float = 0.05
         raise ValueError(msg)
     rule = choose(zeros[: half[0]], ones[: half[1]], delta, error)
     return count(rule, zeros[half[0] :], ones[half[1] :], delta, error)
+
+
+def largest_bound(runs: int, delta: float, error: float = 0.05) -> float:
+    """Return the bound that so many runs show of what can always be told apart: no more runs, no larger bound."""
+    counted = runs - runs // 2
+    return float(_bounds(counted, 0, (counted, counted), True, delta, error))

@@ -5,6 +5,7 @@ computes from it; then say what is proved. ``factor`` multiplies all noise.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -52,7 +53,7 @@ def _proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: o
     )
 
 
-# --- dp-gd -------------------------------------------------------------------------------------------
+# --- dp-gd ----------------------------------------------------------------------------------------
 
 
 def descent_scores(
@@ -81,7 +82,7 @@ def descent_scores(
     return scores
 
 
-# --- input-noise ----------------------------------------------------------------------------------------
+# --- input-noise ----------------------------------------------------------------------------------
 
 
 def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
@@ -101,7 +102,7 @@ def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: F
     return np.asarray(loss + float(epsilon_y) * labels)
 
 
-# --- local-aggregation ------------------------------------------------------------------------------------
+# --- local-aggregation ----------------------------------------------------------------------------
 
 
 def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
@@ -119,7 +120,7 @@ def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: 
     return np.array(scores)
 
 
-# --- Descent that anybody may steer: psgd -------------------------------------------------------------------
+# --- Descent that anybody may steer: psgd ---------------------------------------------------------
 
 
 def _steered(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
@@ -138,23 +139,26 @@ def _wide(degrees: float, *, moved: bool) -> Dataset:
     return Dataset.from_unit_ball(np.array([[math.cos(angle), math.sin(angle)]]), np.ones(1))
 
 
-# --- weighted-dp ------------------------------------------------------------------------------------------
+# --- weighted-dp and central-dp -------------------------------------------------------------------
 
 
-def _walk_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Look at a party's walk; its other records lead it where both of the canary's gradients are long."""
-    n, canary = 400, _wide(60, moved=moved)
-    X, y = np.zeros((n, 2)), np.full(n, -1.0)
+_LED = 400  # records that one party holds, or all
+
+
+def _walk_scores(study: Study, sigma: Fraction, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Look at a walk; the other records lead it where both of the canary's gradients are long."""
+    X, y = np.zeros((_LED, 2)), np.full(_LED, -1.0)
     X[:, 0] = 1.0
-    X[-1], y[-1] = canary.X[0], 1.0
-    records, descent = Dataset.from_unit_ball(X, y), weighted_dp.plan(study, 2 * n)
-    sigma = descent.sigma_at(n) * factor
-    return np.array(
-        [weighted_dp.walk(study, descent.T, float(descent.eta), sigma, records, source.rng)[-1] for _ in range(runs)]
+    X[-1], y[-1] = _wide(60, moved=moved).X[0], 1.0
+    records, chosen = Dataset.from_unit_ball(X, y), weighted_dp.DescentParameters.model_validate(study.protocol)
+    walks = (
+        weighted_dp.walk(study, chosen.rounds, chosen.learning_rate, sigma * factor, records, source.rng)
+        for _ in range(runs)
     )
+    return np.array([walk[-1] for walk in walks])
 
 
-# --- gop --------------------------------------------------------------------------------------------------
+# --- gop ------------------------------------------------------------------------------------------
 
 
 def _objective(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
@@ -192,7 +196,7 @@ def _objective(study: Study, runs: int, moved: bool, source: Source, factor: Fra
     return np.array(scores)
 
 
-# --- vote and soft ------------------------------------------------------------------------------------------
+# --- vote and soft --------------------------------------------------------------------------------
 
 _POINTS = 4
 
@@ -207,7 +211,7 @@ def _vote_scores(study: Study, runs: int, moved: bool, source: Source, factor: F
     return np.array([known + float(signs @ x) for x in draws])
 
 
-# --- The list -------------------------------------------------------------------------------------------------
+# --- The list -------------------------------------------------------------------------------------
 
 _FINE = Fraction(1 << gop.FRACTION_BITS)
 _MOST = "Charlie with 4 of 5 parties"
@@ -215,7 +219,15 @@ _MOST = "Charlie with 4 of 5 parties"
 
 def _dp_gd(colluders: int, adversary: str, quick: int) -> Audit:
     study = study_of(
-        "dp-gd", parties=5, d=2, epsilon=1.0, delta=0.05, colluders=colluders, regularization=0.01, rounds=10
+        "dp-gd",
+        parties=5,
+        d=2,
+        epsilon=1.0,
+        delta=0.05,
+        colluders=colluders,
+        regularization=0.01,
+        rounds=10,
+        section={"clip": 0.25},
     )
     scores = partial(descent_scores, study, dp_gd.noise_of(study), study.honest)
     return _proof(f"dp-gd, {colluders} colluders", study, scores, adversary=adversary, quick=quick)
@@ -275,17 +287,25 @@ def _votes(protocol: str, **more: Any) -> Audit:
     )
 
 
-def _weighted() -> Audit:
-    study = _proven("weighted-dp", rounds=10, regularization=0.0, section={"learning_rate": 7.5})
+def _walk(protocol: str, adversary: str, quick: int, sigma: Callable[[Study], Fraction]) -> Audit:
+    study = _proven(protocol, rounds=10, regularization=0.0, section={"learning_rate": 7.5})
     return _proof(
-        "weighted-dp",
+        protocol,
         study,
-        partial(_walk_scores, study),
-        adversary="everybody but the record's party: its walk, alone",
+        partial(_walk_scores, study, sigma(study)),
+        adversary=adversary,
         canary="one of two unit vectors 120 degrees apart",
-        quick=3000,
+        quick=quick,
         control=Fraction(1, 3),
     )
+
+
+def _own_sigma(study: Study) -> Fraction:
+    return weighted_dp.plan(study, 2 * _LED).sigma_at(_LED)
+
+
+def _central_sigma(study: Study) -> Fraction:
+    return weighted_dp.proven_noise(study).share / (_LED << weighted_dp.FRACTION_BITS)
 
 
 def _proven(protocol: str, *, d: int = 2, delta: float = 0.05, colluders: int = 0, **more: Any) -> Study:
@@ -308,5 +328,6 @@ def proofs() -> tuple[Audit, ...]:
         _gop(),
         _votes("vote"),
         _votes("soft", label=Label(name="class", classes=("a", "b", "c"))),
-        _weighted(),
+        _walk("weighted-dp", "everybody but the record's party: its walk, alone", 3000, _own_sigma),
+        _walk("central-dp", "whoever sees the released model", 0, _central_sigma),
     )

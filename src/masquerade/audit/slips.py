@@ -18,7 +18,17 @@ __all__ = ["slips"]
 
 @cache
 def _study() -> Study:
-    return study_of("dp-gd", parties=5, d=2, epsilon=1.0, delta=0.05, colluders=4, regularization=0.01, rounds=10)
+    return study_of(
+        "dp-gd",
+        parties=5,
+        d=2,
+        epsilon=1.0,
+        delta=0.05,
+        colluders=4,
+        regularization=0.01,
+        rounds=10,
+        section={"clip": 0.25},
+    )
 
 
 def _slip(name: str, share: Fraction) -> Audit:

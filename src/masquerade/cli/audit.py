@@ -17,11 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 
+_RUNS = 400
+
+
 def audit(
+    study: Annotated[
+        Path | None, typer.Argument(help="Your own study, run with made-up records.", show_default=False)
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and without what is slow.")] = False,
     protocol: Annotated[str | None, typer.Option(help="The audits of this protocol alone.", show_default=False)] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw claim, proof and audit into this SVG file.", show_default=False)
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=20, help=f"Of a study, with each of two data sets; {_RUNS} if not given.", show_default=False),
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
@@ -29,9 +39,19 @@ def audit(
     from rich.console import Console
     from rich.progress import Progress
 
+    from masquerade_core.errors import BadInput
+
+    as_json = output_format is Format.JSON
+    if study is not None:
+        if quick or protocol or plot:
+            raise BadInput("--quick, --protocol and --plot choose among the audits of this program, not of a study")
+        return _own(study, runs or _RUNS, as_json=as_json)
+    if runs is not None:
+        raise BadInput("--runs is for a study; the runs of this program's own audits are fixed")
+
     from masquerade.audit import audits, run
 
-    with Progress(console=Console(stderr=True), transient=True, disable=output_format is Format.JSON) as bar:
+    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task("audits")
         findings = run(
             audits(protocol),
@@ -43,6 +63,41 @@ def audit(
 
         draw(findings, plot)
     return _outcome(findings)
+
+
+def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from masquerade.audit.study import audit_study
+    from masquerade_core.data.auxiliary import load_study
+
+    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+        task = bar.add_task("runs")
+        found = audit_study(
+            load_study(path, in_memory=True),
+            runs=runs,
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    privacy = found.study.privacy
+    wish = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g}"
+    seen = (
+        f"{runs} runs with each of two data sets that differ in one {found.unit} show epsilon >= {found.bound:.3f} of "
+        "the released model, at 99 %"
+    )
+    if found.exceeded:
+        return Outcome(
+            f"{seen}, but the study asks for {wish}",
+            found.to_json(),
+            hint="do not run this study with real records; 'masquerade statement' says what is proved of it",
+            error_code="run_failed",
+            exit_code=1,
+        )
+    return Outcome(
+        f"{seen}. The study asks for {wish}, which that does not refute; so many runs could show at most epsilon = "
+        f"{found.most:.2f}, and what they do not show is not proved",
+        found.to_json(),
+    )
 
 
 def _outcome(findings: "Sequence[Finding]") -> Outcome:
@@ -86,7 +141,7 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
     headings = ["runs", "delta"] + (["proved"] if proof else ["claimed", "proved"]) + ["at least"]
     headings += ["less noise"] * proof
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", min_width=22)
+    table.add_column("", min_width=18)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
