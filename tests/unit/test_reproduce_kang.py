@@ -13,7 +13,7 @@ from scipy import stats
 
 from masquerade.originals import Table
 from masquerade.reproduce import kang, kang_runs
-from masquerade.reproduce.kang_data import one_hot
+from masquerade.reproduce.kang_data import _coordinates, one_hot
 from masquerade.reproduce.kang_runs import ETAS, Setting, accuracies, party_sizes, sigma, walks
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -134,6 +134,15 @@ def test_a_missing_folder_is_said_and_none_at_all_is_refused(tmp_path: Path, mon
 def test_tables_become_records_in_the_unit_ball() -> None:
     table = Table(("age", "job", "y"), [("20", "a", "no"), ("60", "b", "yes"), ("40", "a", "no")])
     data = one_hot(table, "y", lambda cell: cell == "yes")
-    rows = np.array([[-1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 1]])
+    rows = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [0.5, 1, 0, 1]])
     np.testing.assert_allclose(data.X, rows / np.linalg.norm(rows, axis=1)[:, None])
     np.testing.assert_array_equal(data.y, [-1, 1, -1])
+
+
+def test_amounts_that_span_two_orders_of_magnitude_go_in_by_their_logarithm_and_columns_can_be_left_out() -> None:
+    gains, rates, balances = ("0", "9", "99"), ("0", "9", "100"), ("-1", "9", "500")
+    for cells, expected in ((gains, [0, 9 / 99, 1]), (rates, [0, math.log(10) / math.log(101), 1])):
+        np.testing.assert_allclose(_coordinates(cells)[:, 0], expected)
+    np.testing.assert_allclose(_coordinates(balances)[:, 0], [0, 10 / 501, 1])
+    table = Table(("age", "duration", "y"), [("20", "7", "no"), ("60", "8", "yes")])
+    assert one_hot(table, "y", lambda cell: cell == "yes", left_out=("duration",)).X.shape == (2, 2)
