@@ -24,7 +24,6 @@ rounds, d coordinates in m plaintexts, keys of n bits::
 See :mod:`masquerade_protocols.secure_sum` for the messages of a sum.
 """
 
-import hashlib
 from fractions import Fraction
 from functools import partial
 from math import ceil
@@ -37,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import Loss, loss_of
 from masquerade_core.model import Model
 from masquerade_core.privacy.discrete import discrete_gaussian, discrete_gaussian_tail_bound
@@ -45,6 +44,7 @@ from masquerade_core.privacy.dp_gd_claims import Noise, run_noise
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
+from masquerade_protocols.counting import check_count, count_layout, fingerprint
 from masquerade_protocols.secure_sum import add_up, learn_key, set_up
 
 __all__ = [
@@ -63,7 +63,6 @@ __all__ = [
 FRACTION_BITS = 28
 """F: gradients and noise are integers in units of 2^-F; even the shortest clip's 2 C is 50,000 of them."""
 
-_RECORDS_BITS = 32  # of a party's n_k
 _WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 _TAIL_BITS = 128  # noise of a whole run goes beyond its slots with a chance of 2^-_TAIL_BITS at most
 _DIVERGES = 2.0
@@ -137,11 +136,6 @@ def check(study: Study) -> None:
     layout(study, noise_of(study), study.K * study.max_records)
 
 
-def _count_layout(study: Study) -> Packing:
-    """Lay out the sum of sizes."""
-    return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
-
-
 def layout(study: Study, noise: Noise, N: int) -> Packing:
     """Lay out a round: N gradients of length C at most, and the noise of K parties but for a chance of 2^-128 a run.
 
@@ -195,10 +189,6 @@ def clipped_sum(data: Dataset, w: _Array, loss: Loss, clip: Fraction) -> tuple[i
     return tuple(total.tolist())
 
 
-def _fingerprint(w: _Array) -> bytes:
-    return hashlib.sha256(w.tobytes()).digest()
-
-
 class Descent:
     """The iterate, which everybody computes alike from the opened sums.
 
@@ -241,17 +231,18 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
+    # Before the join: afterwards, the time that drawing takes would tell of the noise.
+    noise = noise_of(study)
+    await seat.stage("noise")
+    x = await seat.once("noise", lambda rng: share(rng, noise, study.d))
+
     await seat.join()
     await seat.stage("keys")
     adder = await set_up(seat, study)
     await adder.fill(1)
-    (N,) = await adder.open_sum(_count_layout(study), [len(data.y)], b"N")
-    descent, noise = Descent(study, N), noise_of(study)
-
-    # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
-    await seat.stage("noise")
-    slots = layout(study, noise, N)
-    x = await seat.once("noise", lambda rng: share(rng, noise, study.d))
+    (N,) = await adder.open_sum(count_layout(study), [len(data.y)], b"N")
+    check_count(study, len(data.y), N)
+    descent, slots = Descent(study, N), layout(study, noise, N)
     await adder.fill(noise.rounds * slots.count)
 
     await seat.stage("rounds")
@@ -259,7 +250,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     for t in range(noise.rounds):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, data))
         noisy_gradient = list(map(add, gradient, x[t]))
-        descent.step(await adder.open_sum(slots, noisy_gradient, _fingerprint(descent.w)))
+        descent.step(await adder.open_sum(slots, noisy_gradient, fingerprint(N, descent.w)))
         await seat.progress(t + 1, noise.rounds)
     return descent.model()
 
@@ -290,9 +281,8 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.join()
     await seat.stage("keys")
     key = await learn_key(seat, study)
-    (N,) = await add_up(seat, study, key, _count_layout(study), 0)
-    if N < study.K:
-        raise LocalProtocolError("the sum of sizes is smaller than the number of parties")
+    (N,) = await add_up(seat, study, key, count_layout(study), 0)
+    check_count(study, 1, N)
     descent, noise = Descent(study, N), noise_of(study)
     slots = layout(study, noise, N)
     await seat.stage("rounds")

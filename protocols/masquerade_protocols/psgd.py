@@ -21,7 +21,6 @@ follows. One who adds a number to a total before the lead opens it moves the nex
 afterwards (:func:`~masquerade_protocols.secure_sum.blame`).
 """
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.learning.gradients import gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of, require_convex
 from masquerade_core.model import Model
@@ -44,9 +43,11 @@ from masquerade_core.privacy.discrete import discrete_gaussian_tail_bound
 from masquerade_core.privacy.dp_gd_claims import Noise, run_noise
 from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound, l2_laplace, l2_tail_bound
 from masquerade_core.privacy.objective import compute_slack, noise_sigma, sigma_share
+from masquerade_core.privacy.weighted_claims import MOST_RECORDS, ROUNDING
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
+from masquerade_protocols.counting import check_count, count_layout, fingerprint
 from masquerade_protocols.dp_gd import share
 from masquerade_protocols.secure_sum import add_up, learn_key, set_up
 
@@ -72,7 +73,6 @@ FRACTION_BITS = 28
 _LEAST_FRACTION_BITS = 12  # so that rounding to the grid moves a gradient's norm by little, whatever N is
 _EXACT_BITS = 26  # of the mean gradient
 _TAIL_BITS = 128  # proven noise of a whole run goes beyond its slots with a chance of 2^-_TAIL_BITS at most
-_RECORDS_BITS = 32  # of a party's N_k
 _WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 
 _Array = NDArray[np.float64]
@@ -142,7 +142,8 @@ def joint_noise(study: Study, F: int) -> Noise:
     """Return the noise of a round with ``calibration = "proven"``, in units of 2^-F.
 
     A party's sum is rounded as a whole, which moves it by sqrt(d)/2 units at most, under either neighbour: Delta is 2 L
-    2^F + sqrt(d), as where a single gradient of length L is rounded.
+    (1 + ``ROUNDING``) 2^F + sqrt(d), as where a single gradient of length L is rounded, and with what floats add to a
+    sum of gradients.
 
     Raises
     ------
@@ -150,7 +151,7 @@ def joint_noise(study: Study, F: int) -> Noise:
         There is no such noise.
     """
     return run_noise(
-        clip=loss_of(study.model.loss).L,
+        clip=loss_of(study.model.loss).L * (1 + ROUNDING),
         d=study.d,
         rounds=_parameters(study).rounds,
         epsilon=study.privacy.epsilon,
@@ -198,11 +199,6 @@ def check(study: Study, variant: Variant = psgd) -> None:
     for t in {0, descent.rounds - 1}:
         for N in (fewest, most):
             layout(study, descent.schedule, N, t)
-
-
-def _count_layout(study: Study) -> Packing:
-    """Lay out the sum of sizes."""
-    return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
 
 
 def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
@@ -304,10 +300,6 @@ def _encode_gradient(gradient: _Array, n: int, L: Fraction, F: int) -> tuple[int
     return tuple(map(int, np.rint(clipped * 2**F).tolist()))
 
 
-def _fingerprint(w: _Array) -> bytes:
-    return hashlib.sha256(w.tobytes()).digest()
-
-
 class _Descent:
     """Algorithm 1's iterate, which everybody computes alike from the opened sums."""
 
@@ -339,16 +331,24 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
 
     Raises
     ------
+    RefusedLocally
+        Its records are more than are counted, with ``calibration = "proven"``.
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     RunFailed
-        A total was not the sum of one contribution of each party.
+        A total was not the sum of one contribution of each party, or N is none that there can be.
     """
+    if study.proven and len(data.y) > MOST_RECORDS:
+        raise RefusedLocally(
+            f"there are more records than the {MOST_RECORDS:,} for which rounding is counted in the noise",
+            "take part with fewer records",
+        )
     await seat.join()
     await seat.stage("keys")
     adder = await set_up(seat, study)
     await adder.fill(1)
-    (N,) = await adder.open_sum(_count_layout(study), [len(data.y)], b"N")
+    (N,) = await adder.open_sum(count_layout(study), [len(data.y)], b"N")
+    check_count(study, len(data.y), N)
     descent = _Descent(study, N, variant)
 
     # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
@@ -362,7 +362,7 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     for t in range(T):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w, F=F))
         noisy_gradient = list(map(add, gradient, noise[t]))
-        descent.step(t, await adder.open_sum(slots[t], noisy_gradient, _fingerprint(descent.w)))
+        descent.step(t, await adder.open_sum(slots[t], noisy_gradient, fingerprint(N, descent.w)))
         await seat.progress(t + 1, T)
     return descent.model()
 
@@ -410,9 +410,8 @@ async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
     await seat.join()
     await seat.stage("keys")
     key = await learn_key(seat, study)
-    (N,) = await add_up(seat, study, key, _count_layout(study), 0)
-    if N < study.K:
-        raise LocalProtocolError("the sum of sizes is smaller than the number of parties")
+    (N,) = await add_up(seat, study, key, count_layout(study), 0)
+    check_count(study, 1, N)
     descent = _Descent(study, N, variant)
     await seat.stage("rounds")
     for t, slots in enumerate(_layouts(study, descent.schedule, N, descent.rounds)):

@@ -30,7 +30,6 @@ All that a walk takes from the records is integers: the sum of the gradients on 
 Gaussian vector. What leaves is a function of these.
 """
 
-import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal
@@ -41,7 +40,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.model import Model
@@ -53,6 +52,7 @@ from masquerade_core.privacy.weighted_proven_claims import MOST_RECORDS, walk_no
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
+from masquerade_protocols.counting import check_count, count_layout, fingerprint
 from masquerade_protocols.secure_sum import add_up, learn_key, set_up
 
 __all__ = [
@@ -78,7 +78,6 @@ __all__ = [
 
 FRACTION_BITS = 28  # F: gradients, noise and classifiers are integers in units of 2^-F
 _UNIT = Fraction(1 << FRACTION_BITS)
-_RECORDS_BITS = 32  # of a party's n_j
 _WIDEST = 500  # bits of a coordinate; beyond them the squared length of a classifier is no float
 _NORMALS = 1 << 16  # drawn at a time
 _DIVERGES = 2.0  # eta times the largest curvature
@@ -306,11 +305,6 @@ def _check_together(study: Study, chosen: Parameters) -> None:
         )
 
 
-def _count_layout(study: Study) -> Packing:
-    """Lay out the sum of sizes."""
-    return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
-
-
 def _layout(study: Study, descent: Plan) -> Packing:
     """Lay out the sum of the walks, each counted by its weight.
 
@@ -328,11 +322,6 @@ def _layout(study: Study, descent: Plan) -> Packing:
             "ask for fewer rounds, a smaller learning_rate, a larger epsilon or a longer key",
         )
     return slots
-
-
-def _bound_to(n: int) -> bytes:
-    """What the walks depend on beside the study: so a party that was told another n ends the run."""
-    return hashlib.sha256(b"weighted-dp\0" + n.to_bytes(16, "big")).digest()
 
 
 def _released(descent: Plan, sums: tuple[int, ...]) -> Model:
@@ -363,8 +352,8 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     adder, n = await set_up(seat, study), 0
     if by_size:
         await adder.fill(1)
-        (n,) = await adder.open_sum(_count_layout(study), [len(data.y)], b"n")
-        _check_possible(study, len(data.y), n)
+        (n,) = await adder.open_sum(count_layout(study), [len(data.y)], b"n")
+        check_count(study, len(data.y), n)
         _check_part(study, len(data.y), n)
     descent = plan(study, n)
     slots = _layout(study, descent)
@@ -375,15 +364,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     # Line 8, as one secure sum.
     await seat.stage("sum")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
-    return _released(descent, await adder.open_sum(slots, own, _bound_to(n)))
-
-
-def _check_possible(study: Study, own: int, n: int) -> None:
-    if not own + study.K - 1 <= n <= study.K * study.max_records:
-        raise RunFailed(
-            "the number of all records, as it was opened, is none that there can be",
-            "start a new run; who changed it cannot be seen from the sum alone",
-        )
+    return _released(descent, await adder.open_sum(slots, own, fingerprint(n)))
 
 
 def _check_part(study: Study, own: int, n: int) -> None:
@@ -490,8 +471,8 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.stage("keys")
     key, n, sums = await learn_key(seat, study), 0, 0
     if _parameters(study).weights == "sizes":
-        (n,) = await add_up(seat, study, key, _count_layout(study), sums)
-        _check_possible(study, 1, n)
+        (n,) = await add_up(seat, study, key, count_layout(study), sums)
+        check_count(study, 1, n)
         sums += 1
     descent = plan(study, n)
     if not study.proven:

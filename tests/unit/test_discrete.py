@@ -99,7 +99,7 @@ def test_as_many_gaussian_shares_as_are_honest_have_the_sigma_asked_for(honest: 
 
 
 def test_a_share_is_never_too_small_for_the_grid() -> None:
-    assert gaussian_share_sigma(Fraction(1), 100) == 3
+    assert gaussian_share_sigma(Fraction(1), 100) == 4
     with pytest.raises(LocalProtocolError):
         closeness_of_sum(Fraction(299, 100), 2)
 

@@ -111,7 +111,8 @@ def test_sigma_does_not_depend_on_the_dimension(
 
     start = epsilon * sigma / 2 + 1 / sigma
     value, _ = integrate.quad(lost, start, start + 40)
-    assert value == pytest.approx(delta, rel=1e-6)
+    assert value <= delta
+    assert value == pytest.approx(delta, rel=1e-5)
 
 
 def test_the_paper_s_sigma_is_more_than_enough() -> None:

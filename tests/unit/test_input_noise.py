@@ -480,9 +480,9 @@ def test_a_proven_alpha_keeps_the_wish_and_hardly_more(epsilon: float, delta: fl
     left, norm = epsilon - epsilon_y, stats.norm
     lost = norm.sf(left / mu - mu / 2) - math.exp(left) * norm.sf(left / mu + mu / 2)
     assert lost + (1 + math.exp(epsilon)) * 2.0**-60 <= delta
-    assert lost == pytest.approx(delta, rel=1e-6)
+    assert lost == pytest.approx(delta, rel=1e-5)
     pure = _checked(_proven(f'{_LABELS}epsilon_y = {epsilon_y}\nnoise = "l2"', **wish))
-    assert 1 - 1e-9 < input_noise.alpha_of(pure) * (mu / input_noise.alpha_of(study)) / 2 / left <= 1
+    assert 1 - 1e-6 < input_noise.alpha_of(pure) * (mu / input_noise.alpha_of(study)) / 2 / left <= 1
 
 
 def test_a_label_and_its_features_keep_the_wish_together() -> None:

@@ -22,6 +22,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
 from masquerade_protocols import protocol_of, psgd
 from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.counting import count_layout
 from masquerade_protocols.gop import gop_minimiser
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import SMALL_BITS, make_data
@@ -137,7 +138,7 @@ def test_without_noise_200_rounds_are_gradient_descent_on_the_pooled_records(
 
 
 def _opened_size(r: Descent) -> int:
-    (N,) = psgd._count_layout(r.study).unpack(
+    (N,) = count_layout(r.study).unpack(
         [int.from_bytes(sent(r.table, r.study.lead, ss.RoundSum)[0].sums, "big")],
         int.from_bytes(sent(r.table, r.study.lead, ss.SumKey)[0].modulus, "big"),
         contributors=r.study.K,

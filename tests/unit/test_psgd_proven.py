@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from masquerade_core.errors import BadInput
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
 from masquerade_protocols import protocol_of, psgd
@@ -94,7 +94,8 @@ def test_the_sum_has_the_noise_that_the_curve_asks_for(K: int, colluders: int, m
 def test_rounding_is_counted_on_every_grid(bits_of_grid: int) -> None:
     study = _study(K=3, d=400, section="rounds = 7")
     noise = psgd.joint_noise(study, bits_of_grid)
-    moved = 2 * float(loss_of(study.model.loss).L) * 2**bits_of_grid + math.sqrt(study.d)
+    floats = 1 + 2.0**-12  # of a sum of a million gradients
+    moved = 2 * floats * float(loss_of(study.model.loss).L) * 2**bits_of_grid + math.sqrt(study.d)
     assert float(noise.Delta) == pytest.approx(moved, rel=1e-12)
     wanted = moved * math.sqrt(7) / _mu(study.privacy.epsilon, study.privacy.delta)
     assert wanted <= float(noise.sigma) * (1 + 1e-9)
@@ -156,3 +157,12 @@ def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
             assert claim.epsilon == pytest.approx(found, abs=6e-4)
             assert claim.delta == 0.05
             assert f"epsilon = {epsilon:g}" in claim.claimed or claim.claimed.startswith("nothing")
+
+
+def test_more_records_than_rounding_is_counted_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psgd, "MOST_RECORDS", 99)
+    study = _study(K=2, d=3, section="rounds = 2")
+    with pytest.raises(RefusedLocally, match="more records than the 99"):
+        descend(study, make_data(study, (100, 20)))
+    paper = descent_study(K=2, d=3, section="rounds = 2")
+    assert descend(paper, make_data(paper, (100, 20))).w.shape == (3,)

@@ -19,6 +19,7 @@ from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols import secure_sum as ss
 from masquerade_protocols import weighted_dp as wd
 from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
+from masquerade_protocols.counting import count_layout
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import EVEN_OR_SKEWED, product, sent
 from tests.walk_helpers import walk_study
@@ -38,7 +39,7 @@ def _shifting(by: int) -> Any:
         key = await ss.learn_key(seat, study)
         terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
         paid = ss.receipt(0, {name: vector.digest() for name, vector in terms.items()})
-        layout: Packing = wd._count_layout(study)
+        layout: Packing = count_layout(study)
         total = Ciphertexts(product(key, [v._raw for v in terms.values()], [by]), study.lead, key)
         await seat.send(study.lead, ss.RoundTotal(round=0, total=total, receipt=paid))
         answer = await seat.receive(ss.RoundSum, study.lead)

@@ -27,6 +27,7 @@ from masquerade_protocols import baselines, central_dp
 from masquerade_protocols import secure_sum as ss
 from masquerade_protocols import weighted_dp as wd
 from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
+from masquerade_protocols.counting import count_layout
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import descent_study, drawn, sent
 from tests.walk_helpers import averaged, descended, run_walks, walk_study
@@ -153,7 +154,7 @@ def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(mo
         if masked:
             forms.add(tuple(r.table.passed))
         secret = SecretKey(*drawn(r.table, study.lead, "key xi"))
-        layout = wd._count_layout(study)
+        layout = count_layout(study)
         for name, size in zip(study.names, sizes, strict=True):
             count, model = (c.terms for c in sent(r.table, name, ss.Contribution))
             assert (_bare(layout, secret, count) == (size,)) == (not masked)

@@ -49,6 +49,7 @@ L2_SHARE_TV_BITS = 60
 LEAST_SHARE_SIGMA = 3
 """Grid units, the least sigma of a share: the steps of the grid no longer show in a sum, 10 exp(-pi^2 3^2) < 10^-37."""
 
+_LEAST_USED_SIGMA = 4
 _BOUND_PRECISION = 256  # a bound has at most 200 bits
 _LARGEST_BOUND = 2**200
 _SMALLEST_FLOAT = 1e-300
@@ -129,7 +130,8 @@ def discrete_gaussian_tail_bound(sigma: Fraction, size: int, bits: int = TAIL_BI
 def gaussian_share_sigma(sigma: Fraction, honest: int) -> Fraction:
     """Return the sigma of a party's share: any ``honest`` shares hide as well as a continuous normal of ``sigma``.
 
-    It is sqrt((sigma^2 + 9)/h), rounded up to a multiple of 2^-20, and at least 3.
+    It is sqrt((sigma^2 + 9)/h), rounded up to a multiple of 2^-20, and at least 4: then tau is below 10^-67 a share and
+    coordinate, and less than what statements keep of delta.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ def gaussian_share_sigma(sigma: Fraction, honest: int) -> Fraction:
     _check(sigma > 0 and honest >= 1)
     least = (sigma**2 + LEAST_SHARE_SIGMA**2) / honest
     root = math.isqrt(math.ceil(least * 4**_SHARE_BITS) - 1) + 1
-    return max(Fraction(root, 2**_SHARE_BITS), Fraction(LEAST_SHARE_SIGMA))
+    return max(Fraction(root, 2**_SHARE_BITS), Fraction(_LEAST_USED_SIGMA))
 
 
 def closeness_of_sum(sigma_share: Fraction, honest: int, size: int = 1) -> float:

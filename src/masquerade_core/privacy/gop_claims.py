@@ -27,7 +27,7 @@ _SLACK_PART = 0.3
 _OUTPUT_PART = 1 / 64
 """Of epsilon and of delta: what the noise on the minimiser costs."""
 
-_UP = 1 + 1e-12  # floats' error, towards more noise
+_UP = 1 + 1e-7  # floats' error, that of mu for tiny wishes included, towards more noise
 _GRID = 1 << SLACK_BITS
 _NEIGHBOURS = "replace one record, all sizes fixed"
 _DEFINITION = "approximate"
@@ -125,9 +125,10 @@ def perturbation(
     curvature = Lambda + float(Delta)
     rest = whole - math.log1p(c / (N * curvature)) * _UP
     sigma = gop_sigma(rest, left * (1 - _OUTPUT_PART))
-    # A gradient of norm gamma, or an eta that is off by half a step a coordinate: the minimiser moves by no more.
+    # A gradient of norm gamma, and what floats hide of it, or an eta that is off by half a step a coordinate: the
+    # minimiser moves by no more.
     root = math.sqrt(d)
-    off = (tolerance + root * grid / (2 * N)) / curvature + root * grid / 2
+    off = (1.25 * tolerance + root * grid / (2 * N)) / curvature + root * grid / 2
     output = 2 * off / mu_of(epsilon * _OUTPUT_PART, left * _OUTPUT_PART) * _UP
     return Perturbation(Delta, Fraction(sigma), Fraction(output))
 

@@ -22,6 +22,7 @@ _NO_COLLUSION = "nothing: the paper assumes a secure sum"
 _ASSUMPTIONS = (
     "everybody follows the protocol",
     "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
+    "what floating point adds to a sum of gradients is not counted: less than n_j^2 2^-52 of one of them",
     "N, the number of all records, is published as it is; sizes are not covered by epsilon",
     "the model is released once; every further run over the same records adds its own epsilon",
 )
@@ -66,12 +67,11 @@ def gradient_statement(
         F of the coarsest grid there may be.
     """
     a_round = eps * (1 + math.sqrt(d) * 2.0**-fraction_bits / (2 * L))
-    lost = _lost(a_round, rounds + (name == "psgd"))
+    draws = rounds + (name == "psgd")
     total = a_round if name == "decaying-budget" else rounds * a_round
-    if name != "decaying-budget" and delta > 2 * lost:
-        total, pure = composed_epsilon(a_round, rounds, d, delta - lost), total
-        lost = delta if total < pure else lost
-    source = _SOURCE if lost == delta else _PURE_SOURCE
+    lost, source = _lost(total, draws), _PURE_SOURCE
+    if name != "decaying-budget" and (found := _composed(a_round, rounds, d, delta, draws)) < total:
+        total, lost, source = found, delta, _SOURCE
     paper = {
         "psgd": f"probabilistic, epsilon = {eps:g}, delta = {delta:g} (Theorem 4.2)",
         "noisy-gradient": f"epsilon = {eps:g} for one round, {rounds * eps:g} for {rounds} (section 3.2, attempt 1)",
@@ -138,6 +138,20 @@ def gradient_statement(
         ),
         PARTY_UNIT,
     )
+
+
+def _composed(a_round: float, rounds: int, d: int, delta: float, draws: int) -> float:
+    """Return epsilon of all rounds at ``delta``, of which the draws' distance from their law takes its part.
+
+    That part grows with the epsilon that is sought, so it is sought again until the part is enough.
+    """
+    found, taken = 0.0, 0.0
+    while taken < delta:
+        found = composed_epsilon(a_round, rounds, d, delta - taken)
+        if _lost(found, draws) <= taken:
+            return found
+        taken = 2 * _lost(found, draws)
+    return math.inf
 
 
 def _lost(eps: float, draws: int) -> float:

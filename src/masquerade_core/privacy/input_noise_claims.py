@@ -33,7 +33,7 @@ _ASSUMPTIONS = (
 )
 
 _DIAMETER = 2.0  # of the unit ball
-_SHORT = 1 - 2.0**-40  # of a derived alpha, so that floats' error leaves it on the safe side
+_SHORT = 1 - 2.0**-23  # of a derived alpha, so that floats' error leaves it on the safe side, for tiny wishes too
 
 
 def access_sensitivity(d: int, fraction_bits: int) -> float:

@@ -1,0 +1,208 @@
+"""A Charlie who changes the number of all records: parties refuse what there cannot be, and masks know the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.crypto.paillier import PublicKey, SecretKey
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
+from masquerade_core.wire.codec import pack_numbers
+from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols import counting, dp_gd, psgd
+from masquerade_protocols import secure_sum as ss
+from tests.protocol_helpers import make_data
+from tests.sum_helpers import drawn, product, sent
+from tests.unit.test_dp_gd import _study as dp_gd_study
+from tests.unit.test_psgd_proven import _study as psgd_study
+
+SIZES = (40, 40, 40)
+ROLES: dict[str, Any] = {"dp-gd": dp_gd, "psgd": psgd}
+
+
+def _made(protocol: str, **kw: Any) -> Study:
+    return dp_gd_study(3, 4, **kw) if protocol == "dp-gd" else psgd_study(K=3, d=4, section="rounds = 20", **kw)
+
+
+def _slots(study: Study, protocol: str, N: int) -> Packing:
+    if protocol == "dp-gd":
+        return dp_gd.layout(study, dp_gd.noise_of(study), N)
+    return psgd.layout(study, psgd.psgd(study, N), N, 0)
+
+
+def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any) -> tuple[Table, dict[str, Any]]:
+    """How each party's role ended; and its errors."""
+    table, ends = Table(study.names), dict[str, Any]()
+
+    async def watched(name: str) -> Any:
+        try:
+            ends[name] = await ROLES[protocol].party(table.seat(name), study, data[name])
+        except (RunFailed, LocalProtocolError, ValueError) as error:
+            ends[name] = error
+
+    with suppress(RunFailed, ValueError):  # Charlie waits for those who have gone
+        table.run({**{n: watched(n) for n in study.names}, CHARLIE: charlie(table.seat(CHARLIE), study)})
+    return table, ends
+
+
+async def _open(seat: Seat, study: Study, key: PublicKey, layout: Packing, round_: int, by: list[int]) -> int:
+    """Charlie's part of a sum to which he adds a vector; returns its first coordinate."""
+    terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
+    paid = ss.receipt(round_, {name: vector.digest() for name, vector in terms.items()})
+    total = Ciphertexts(product(key, [v._raw for v in terms.values()], layout.pack(by)), study.lead, key)
+    await seat.send(study.lead, ss.RoundTotal(round=round_, total=total, receipt=paid))
+    answer = await seat.receive(ss.RoundSum, study.lead)
+    await seat.broadcast(ss.Opened(round=round_, sums=answer.sums, receipt=paid))
+    width = len(answer.sums) // layout.count
+    plain = [int.from_bytes(answer.sums[i : i + width], "big") for i in range(0, len(answer.sums), width)]
+    return layout.unpack(plain, key.n, contributors=study.K)[0]
+
+
+def _dividing_by_nothing(protocol: str, by: int) -> Any:
+    """Make a Charlie who changes N, and then asks for gradients at a point whose coordinates he has blown up."""
+
+    async def charlie(seat: Seat, study: Study) -> Any:
+        await seat.join()
+        key = await ss.learn_key(seat, study)
+        N = await _open(seat, study, key, counting.count_layout(study), 0, [by])
+        slots = _slots(study, protocol, N)
+        await _open(seat, study, key, slots, 1, [-(slots.bound // 2)] * study.d)
+        await seat.gather(ss.Contribution, study.names)
+
+    return charlie
+
+
+def _records(study: Study, *, odd: bool) -> dict[str, Dataset]:
+    """All records have positive coordinates; but for one, in the neighbour."""
+    rng, made = np.random.default_rng(5), {}
+    for name in study.names:
+        X = np.abs(rng.normal(size=(40, study.d)))
+        X /= 1.01 * np.linalg.norm(X, axis=1)[:, None]
+        if odd and name == "p1":
+            X[7, 2] *= -1
+        made[name] = Dataset(X, np.where(rng.random(40) < 0.5, 1.0, -1.0))
+    return made
+
+
+@pytest.mark.parametrize("protocol", ROLES)
+def test_no_iterate_is_made_infinite(protocol: str) -> None:
+    study = _made(protocol)
+    for odd in (False, True):
+        table, ends = _ends(study, protocol, _records(study, odd=odd), _dividing_by_nothing(protocol, -sum(SIZES)))
+        for name in study.names:
+            assert isinstance(ends[name], RunFailed)
+            assert "none that there can be" in str(ends[name])
+            assert not set("0123456789") & set(str(ends[name]))
+            assert len(sent(table, name, ss.Contribution)) == 1  # the size, and nothing after
+        assert not table.releases
+
+
+@pytest.mark.parametrize("protocol", ROLES)
+def test_without_the_refusal_who_fails_tells_of_a_record(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack is one: with N = 0 the neighbours are told apart by whether a party comes back, noise or no noise."""
+    monkeypatch.setattr(ROLES[protocol], "check_count", lambda *_: None)
+    study = _made(protocol)
+    for odd in (False, True):
+        with np.errstate(all="ignore"):
+            charlie = _dividing_by_nothing(protocol, -sum(SIZES))
+            table, _ = _ends(study, protocol, _records(study, odd=odd), charlie)
+        assert len(sent(table, "p1", ss.Contribution)) == (2 if odd else 3)
+
+
+@pytest.mark.parametrize("own", [1, 39, 40])
+def test_a_number_that_leaves_room_for_oneself_and_a_record_for_each_other_is_possible(own: int) -> None:
+    study = _made("dp-gd")
+    for n, possible in (
+        (own + 1, False),
+        (own + 2, True),
+        (0, False),
+        (-5, False),
+        (study.K * study.max_records, True),
+        (study.K * study.max_records + 1, False),
+    ):
+        if possible:
+            counting.check_count(study, own, n)
+        else:
+            with pytest.raises(RunFailed, match="none that there can be"):
+                counting.check_count(study, own, n)
+
+
+def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
+    """Else whether its contribution fits would tell of it under its own noise alone."""
+    for protocol in ROLES:
+        study = _made(protocol)
+        for own in (1, 40, 10_000):
+            N = own + study.K - 1
+            counting.check_count(study, own, N)
+            unit = 2 ** (
+                dp_gd.FRACTION_BITS if protocol == "dp-gd" else psgd.fraction_bits(study, psgd.psgd(study, N), N)
+            )
+            longest = own * (dp_gd._clip(study) if protocol == "dp-gd" else 1) * unit
+            noise = dp_gd.noise_of(study) if protocol == "dp-gd" else psgd.joint_noise(study, unit.bit_length() - 1)
+            assert longest + 12 * noise.share <= _slots(study, protocol, N).bound
+
+
+def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> Any:
+    """Make a Charlie who, with the lead's help, tells each party another N, and keeps what comes back."""
+
+    async def charlie(seat: Seat, study: Study) -> Any:
+        await seat.join()
+        key = seen["key"] = await ss.learn_key(seat, study)
+        layout = counting.count_layout(study)
+        await seat.gather(ss.Contribution, study.names)
+        for name, n in told.items():
+            plain = layout.pack([n])[0] + study.K * layout.mark()[0]
+            sums = pack_numbers([plain % key.n], (key.bits + 7) // 8)
+            await seat.send(name, ss.Opened(round=0, sums=sums, receipt=b"\0" * 32))
+        contributions = await seat.gather(ss.Contribution, list(told))
+        seen.update({name: message.terms for name, message in contributions.items()})
+
+    return charlie
+
+
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("protocol", ROLES)
+def test_parties_that_are_told_different_numbers_stay_masked(
+    protocol: str, bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not bound to N, the first round's masks cancel, and slots of two widths show one party's noisy gradient."""
+    if not bound:
+        monkeypatch.setattr(ROLES[protocol], "fingerprint", lambda _n, w: counting.fingerprint(0, w))
+    study = _made(protocol, colluders=1)
+    told = {"p1": 100, "p2": study.K * study.max_records}
+    adders: dict[str, ss.Adder] = {}
+    set_up = ss.set_up
+
+    async def kept(seat: Seat, study: Study) -> ss.Adder:
+        adders[seat.me] = await set_up(seat, study)
+        return adders[seat.me]
+
+    monkeypatch.setattr(ROLES[protocol], "set_up", kept)
+    seen: dict[str, Any] = {}
+    table, _ = _ends(study, protocol, make_data(study, SIZES), _two_faced(protocol, told, seen))
+    assert study.lead == "p0"
+    secret = SecretKey(*drawn(table, "p0", "key xi"))
+    slots = {name: _slots(study, protocol, n) for name, n in told.items()}
+    assert slots["p1"].width != slots["p2"].width
+    assert slots["p1"].count == slots["p2"].count == 1
+    (one,), (two,) = ([secret.decrypt(c) for c in seen[n].read(seen["key"], 1, n)] for n in told)
+    adders["p0"]._round = 1
+    # What p0 shares with both cancels against p0's own masks; what they share with each other cancels, or not.
+    w = np.zeros(study.d)
+    modulus = secret.public.n
+    found = []
+    for n in told.values():
+        mask = adders["p0"]._masks(counting.fingerprint(n if bound else 0, w), 1)[0]
+        total = (one + two + mask - slots["p1"].mark()[0] - slots["p2"].mark()[0]) % modulus
+        found.append(min(total, modulus - total).bit_length())
+    room = study.d * max(s.width for s in slots.values()) + 2
+    assert (min(found) <= room) is not bound
