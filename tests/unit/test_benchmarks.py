@@ -156,9 +156,9 @@ def test_a_limit_that_is_missed_is_called_so() -> None:
 # --- Secure sums ----------------------------------------------------------------------------------------------------
 
 
-def test_the_study_of_a_round_takes_three_ciphertexts() -> None:
+def test_the_study_of_a_round_takes_two_ciphertexts() -> None:
     layout = gradient_layout(gradient_study())
-    assert (layout.length, layout.count) == (123, 3)
+    assert (layout.length, layout.count) == (123, 2)
 
 
 def test_phes_sum_is_the_sum(keys: naive.Keys) -> None:

@@ -253,6 +253,10 @@ def _count(parties: int) -> str:
     return "the noise of one honest party" if parties == 1 else f"the noise of {parties} honest parties"
 
 
+def _colluding(parties: int) -> str:
+    return f"{parties or 'no'} colluding {'party' if parties == 1 else 'parties'}"
+
+
 @dataclass(frozen=True)
 class _Rows:
     """What the rows of one statement have in common."""
@@ -286,7 +290,7 @@ class _Rows:
             unit="record",
             neighbours=_NEIGHBOURS,
             definition="approximate, computational" if proved else NONE,
-            claimed=f"approximate, {wish}: the wish, for {self.K - self.honest} colluding parties"
+            claimed=f"approximate, {wish}: the wish, for {_colluding(self.K - self.honest)}"
             if enough
             else "nothing: these are more than the study's colluders",
             provable=f"epsilon = {_number(found)}, delta = {lost:g}" if proved else NONE,
