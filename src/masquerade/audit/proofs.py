@@ -39,7 +39,7 @@ _SEED = 2026
 
 def _proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: object) -> Audit:
     """Return the audit of a study's wish, which its calibration proves."""
-    fields = {"canary": FLAT, "runs": 4000, "quick": 1000, "seed": _SEED} | more
+    fields = {"canary": FLAT, "runs": 4000, "quick": 2000, "seed": _SEED} | more
     return Audit(
         name=name,
         protocol=study.study.protocol,
@@ -318,7 +318,7 @@ def proofs() -> tuple[Audit, ...]:
     """Return the audits of what is proved."""
     return (
         _dp_gd(0, "everybody: T sums, with the noise of all 5 parties", 0),
-        _dp_gd(4, _MOST, 1500),
+        _dp_gd(4, _MOST, 2000),
         _input_noise("gaussian", 2, 0.05),
         _input_noise("l2", 1, 1e-6),
         _joint("selected", 3000),
