@@ -137,8 +137,8 @@ def test_neither_side_nor_sign_of_a_score_matters() -> None:
 
 def test_an_event_that_only_one_of_the_two_data_sets_has_is_found_whichever_it_is() -> None:
     sometimes, never = (np.random.default_rng(8).random(1000) < 0.3).astype(float), np.zeros(1000)
-    for pair in ((sometimes, never), (never, sometimes), (-sometimes, never), (never, -sometimes)):
-        assert epsilon_bound(*pair, 0.0) > 3
+    for zeros, ones in ((sometimes, never), (never, sometimes), (-sometimes, never), (never, -sometimes)):
+        assert epsilon_bound(zeros, ones, 0.0) > 3
 
 
 def test_scores_that_are_all_alike_show_nothing_and_too_few_are_refused() -> None:
