@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 
 from masquerade_core.learning.erm import TOLERANCE
-from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.gaussian_dp import epsilon_of
 from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
 from masquerade_core.privacy.vote_claims import minimiser_radius
@@ -72,10 +72,10 @@ def central_dp_statement(
             neighbours=_RECORD,
             definition="approximate",
             claimed=f"approximate, epsilon = {eps:g}, delta = {delta:g} (Theorem 1){doubt}",
-            provable=f"epsilon = {_number(found)}, delta = {lost:.1e}",
+            provable=f"epsilon = {digits(found)}, delta = {lost:.1e}",
             epsilon=found,
             delta=lost,
-            holds_at=f"c = {_number(c * (found / eps) ** 2)} or so" if found > eps else "this noise, and less",
+            holds_at=f"c = {digits(c * (found / eps) ** 2)} or so" if found > eps else "this noise, and less",
             source=_SOURCE,
             assumptions=_ASSUMPTIONS,
             text="One record moves the mean gradient of all n by 2 G/n, which is what the paper's sigma is sized for.",
@@ -94,7 +94,7 @@ def central_proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ..
             neighbours=_RECORD,
             definition="approximate",
             claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g}: the wish",
-            provable=f"epsilon = {_number(epsilon)}, delta = {delta:g}",
+            provable=f"epsilon = {digits(epsilon)}, delta = {delta:g}",
             epsilon=epsilon,
             delta=delta,
             holds_at="this noise",
@@ -144,10 +144,10 @@ def average_statement(
             neighbours=_PARTY,
             definition="approximate",
             claimed=f"pure, epsilon = {eps:g}, with a trusted party (Appendix B.4)",
-            provable=f"epsilon = {_number(found)}, delta = {lost:.1e}",
+            provable=f"epsilon = {digits(found)}, delta = {lost:.1e}",
             epsilon=found,
             delta=lost,
-            holds_at=f"Delta = {_number(moved)}, where the paper has {_number(Delta)}",
+            holds_at=f"Delta = {digits(moved)}, where the paper has {digits(Delta)}",
             source="docs/privacy/voting.md",
             assumptions=_ASSUMPTIONS,
             text="However different a party's records are, its classifier is no longer than a bound: with a small "

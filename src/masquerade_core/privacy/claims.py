@@ -23,6 +23,7 @@ __all__ = [
     "NOT_ASSESSED",
     "PARTY_UNIT",
     "Claim",
+    "digits",
     "local_aggregation_statement",
     "provable_delta",
     "provable_epsilon",
@@ -201,8 +202,8 @@ def local_aggregation_statement(
         rows.proved(
             "released model",
             f"Whoever sees only what is published: {wish}. The generic bound on how far a record moves a classifier "
-            f"gives {formula} = {_number(generic)}; the slopes that can occur at this regularization give "
-            f"{_number(proved)}, with rounding and inexact minimisers counted.",
+            f"gives {formula} = {digits(generic)}; the slopes that can occur at this regularization give "
+            f"{digits(proved)}, with rounding and inexact minimisers counted.",
             "the published shares are masked with keys that no outsider can compute",
         ),
         rows.proved(
@@ -294,7 +295,7 @@ class _Rows:
     @property
     def _claimed(self) -> str:
         where = "Theorem 4.1" if self.noise == "laplace" else "Rajkumar and Agarwal, footnote 2"
-        return f"pure, epsilon = {_number(self.eps)} ({where})"
+        return f"pure, epsilon = {digits(self.eps)} ({where})"
 
     def proved(self, view: str, text: str, *assumptions: str, claimed: str = "") -> Claim:
         """Return a row for a view that is no more than the model, masked as it may be."""
@@ -309,10 +310,10 @@ class _Rows:
             neighbours=_NEIGHBOURS,
             definition="approximate, computational",
             claimed=claimed or self._claimed,
-            provable=f"epsilon = {_number(self.epsilon)}, delta = {self.delta:.1e}",
+            provable=f"epsilon = {digits(self.epsilon)}, delta = {self.delta:.1e}",
             epsilon=self.epsilon,
             delta=self.delta,
-            holds_at=f"{law}; that is this noise with epsilon = {_number(at, math.floor)} in the study",
+            holds_at=f"{law}; that is this noise with epsilon = {digits(at, math.floor)} in the study",
             source="our derivation from Chaudhuri and Monteleoni 2008, Corollary 2",
             assumptions=(*self.assumptions, *assumptions),
             text=text,
@@ -336,8 +337,18 @@ class _Rows:
         )
 
 
-def _number(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
-    """Show four significant digits; a bound is rounded up, since it must not look smaller than it is."""
+def digits(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
+    """Show four significant digits; a bound is rounded up, since it must not look smaller than it is.
+
+    Parameters
+    ----------
+    value : float
+        At least 0.
+    rounded : callable
+        ``math.floor`` for what must not look larger.
+    """
+    if value <= 0:
+        return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 3)
     scaled = value / unit
     nearest = round(scaled)  # the division's own rounding must not turn 1 into 1.001

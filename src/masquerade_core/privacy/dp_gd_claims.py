@@ -11,7 +11,6 @@ and correctly rounded arithmetic, and is the same number everywhere.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -20,7 +19,7 @@ import gmpy2
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy._search import smallest
-from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim
+from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.discrete import LEAST_SHARE_SIGMA, gaussian_share_sigma
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import as_fraction
@@ -281,7 +280,7 @@ class _Rows:
 
     def row(self, view: str, shares: int, text: str, *assumptions: str) -> Claim:
         """Return the row of a view that does not know ``shares`` of the shares of noise."""
-        wish = f"epsilon = {_number(self.epsilon)}, delta = {self.delta:g}"
+        wish = f"epsilon = {digits(self.epsilon)}, delta = {self.delta:g}"
         enough = shares >= self.honest
         found, lost = self._proved(shares)
         proved = lost < 1
@@ -293,7 +292,7 @@ class _Rows:
             claimed=f"approximate, {wish}: the wish, for {_colluding(self.K - self.honest)}"
             if enough
             else "nothing: these are more than the study's colluders",
-            provable=f"epsilon = {_number(found)}, delta = {lost:g}" if proved else NONE,
+            provable=f"epsilon = {digits(found)}, delta = {lost:g}" if proved else NONE,
             epsilon=found if proved else None,
             delta=lost if proved else None,
             holds_at="this noise" if enough else f"colluders = {self.K - shares} in the study",
@@ -317,13 +316,3 @@ class _Rows:
             "N, the number of all records, is published as it is; sizes are not covered by epsilon",
             "the model is released once; every further run over the same records adds its own epsilon",
         )
-
-
-def _number(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
-    """Show four significant digits; a bound is rounded up."""
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    scaled = value / unit
-    nearest = round(scaled)
-    return f"{(nearest if abs(scaled - nearest) < 1e-9 else rounded(scaled)) * unit:.4g}"  # noqa: PLR2004

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.central_claims import WHOEVER_COMPUTES
-from masquerade_core.privacy.claims import PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.claims import PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import GAUSSIAN_TV_BITS
 from masquerade_core.privacy.objective import SLACK_BITS
@@ -166,13 +166,13 @@ def gop_statement(*, epsilon: float, delta: float, slack: float, sigma: float) -
             neighbours=_NEIGHBOURS,
             definition=_DEFINITION,
             claimed=f"probabilistic, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 4.1)",
-            provable=f"epsilon = {_number(proved)}, delta = {delta:g}",
+            provable=f"epsilon = {digits(proved)}, delta = {delta:g}",
             epsilon=proved,
             delta=delta,
             holds_at='calibration = "proven", with far less noise',
             source="docs/privacy/gop.md; Balle and Wang 2018, Theorem 8",
             assumptions=(*_PUBLIC, _EXACT),
-            text=f"Noise in {_number(sigma)} records' gradients hides one of them better than is claimed.",
+            text=f"Noise in {digits(sigma)} records' gradients hides one of them better than is claimed.",
         ),
         WHOEVER_COMPUTES,
         PARTY_UNIT,
@@ -188,7 +188,7 @@ def proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ...]:
             neighbours=_NEIGHBOURS,
             definition=_DEFINITION,
             claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g}: the wish",
-            provable=f"epsilon = {_number(epsilon)}, delta = {delta:g}",
+            provable=f"epsilon = {digits(epsilon)}, delta = {delta:g}",
             epsilon=epsilon,
             delta=delta,
             holds_at="this noise",

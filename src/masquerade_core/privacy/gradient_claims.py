@@ -6,7 +6,7 @@ seen all T opened sums. What is proved is composition of the rounds: ``docs/priv
 
 import math
 
-from masquerade_core.privacy.claims import PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.claims import PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.l2_rounds import composed_epsilon
 from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
 
@@ -79,7 +79,7 @@ def gradient_statement(
     }[name]
     at = eps if name == "decaying-budget" else eps / rounds
     instead = ', or calibration = "proven"' if name == "psgd" else ""
-    shown = _number(total) if total else "0"
+    shown = digits(total) if total else "0"
 
     eta = (
         " The noise that a party adds alike in all rounds is no help in this bound: the difference of two rounds is "

@@ -8,7 +8,7 @@ differential privacy). An access of a record x in the unit ball, replaced by x',
 import math
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, _number
+from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import GAUSSIAN_TV_BITS, L2_TV_BITS
 
@@ -176,7 +176,7 @@ def input_noise_statement(
             neighbours=_FEATURES if unperturbed else _RECORD,
             definition="approximate",
             claimed=_CLAIMED,
-            provable=f"epsilon = {_number(total)}, delta = {lost:.1e}",
+            provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
             epsilon=total,
             delta=lost,
             holds_at="this noise" if proven else _holds_at(law, eps - (epsilon_y or 0.0), delta, copies),
@@ -190,7 +190,7 @@ def input_noise_statement(
     rows = [
         row(
             "released model",
-            f"{of}, {wish}. Each record is perturbed {often}, which costs epsilon = {_number(features)} for its "
+            f"{of}, {wish}. Each record is perturbed {often}, which costs epsilon = {digits(features)} for its "
             f"features{label}; nothing that is computed from the noisy copies adds to that.",
         ),
         row("Charlie", "Charlie sees ciphertexts, N and the model, which are made of noisy copies alone."),
@@ -214,7 +214,7 @@ def _holds_at(law: str, epsilon: float, delta: float, copies: int) -> str:
     if epsilon <= 0:
         return "no alpha: the labels alone cost more than the study's epsilon"
     alpha = largest_alpha(law=law, epsilon=epsilon, delta=delta, copies=copies)
-    return f"alpha = {_number(alpha, math.floor)} or less in the study"
+    return f"alpha = {digits(alpha, math.floor)} or less in the study"
 
 
 def _labels_row() -> Claim:

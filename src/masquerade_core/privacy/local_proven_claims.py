@@ -22,14 +22,14 @@ from functools import cached_property
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.calibration import refined_l2_sensitivity
-from masquerade_core.privacy.claims import LARGEST_SMALLEST, NONE, PARTY_UNIT, Claim
+from masquerade_core.privacy.claims import LARGEST_SMALLEST, NONE, PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.discrete import (
     LEAST_SHARE_SIGMA,
     closeness_of_sum,
     discrete_gaussian_tail_bound,
     gaussian_share_sigma,
 )
-from masquerade_core.privacy.dp_gd_claims import LOST_BITS, _number, noise_sigma
+from masquerade_core.privacy.dp_gd_claims import LOST_BITS, noise_sigma
 from masquerade_core.privacy.gaussian_dp import epsilon_of
 from masquerade_core.study import as_fraction
 
@@ -336,7 +336,7 @@ class _Rows:
         """Return the row of a view that does not know ``shares`` of the parties' noise."""
         noise = self.noise
         enough, found = shares >= noise.honest, noise.proved(shares)
-        wish = f"epsilon = {_number(noise.epsilon)}, delta = {noise.delta:g}"
+        wish = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}"
         t = noise.K - noise.honest
         return Claim(
             view=view,
@@ -346,7 +346,7 @@ class _Rows:
             claimed=f"approximate, {wish}: the wish, for {t} colluding {'party' if t == 1 else 'parties'}"
             if enough
             else "nothing: these are more than the study's colluders",
-            provable=NONE if found is None else f"epsilon = {_number(found[0])}, delta = {found[1]:g}",
+            provable=NONE if found is None else f"epsilon = {digits(found[0])}, delta = {found[1]:g}",
             epsilon=None if found is None else found[0],
             delta=None if found is None else found[1],
             holds_at="this noise" if enough else f"colluders = {noise.K - shares} in the study",

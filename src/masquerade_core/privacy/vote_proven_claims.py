@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from masquerade_core.privacy.claims import NONE, Claim
+from masquerade_core.privacy.claims import NONE, Claim, digits
 from masquerade_core.privacy.discrete import gaussian_share_sigma
-from masquerade_core.privacy.dp_gd_claims import Noise, _lost, _number, noise_sigma
+from masquerade_core.privacy.dp_gd_claims import Noise, _lost, noise_sigma
 from masquerade_core.privacy.gaussian_dp import epsilon_of
 from masquerade_core.study import as_fraction
 
@@ -121,7 +121,7 @@ def proven_vote_statement(
             f"The classifier is made of noisy counts alone. One party moves the N = {N:,} counts by at most {reach} "
             f"votes in L2 norm, and each count, of M = {M:,} votes, carries noise of standard deviation "
             f"{deviation:.4g}, everybody's share included. Noise on the classifier instead would have to cover a "
-            f"distance of {_number(on_the_model[0])} with a mean length of {_number(on_the_model[1])}; it would keep "
+            f"distance of {digits(on_the_model[0])} with a mean length of {digits(on_the_model[1])}; it would keep "
             "epsilon without a delta, and Charlie would see the counts." + rows.about_delta,
         ),
         rows.row(
@@ -201,7 +201,7 @@ class _Rows:
     def row(self, view: str, shares: int, text: str, *assumptions: str, neighbours: str = _PARTY) -> Claim:
         """Return the row of a view that does not know ``shares`` of the shares of noise."""
         t, enough = self.M - self.honest, shares >= self.honest
-        wish = f"epsilon = {_number(self.epsilon)}, delta = {self.delta:g}"
+        wish = f"epsilon = {digits(self.epsilon)}, delta = {self.delta:g}"
         found, lost = self._proved(shares)
         proved = lost < 1
         bounded = "approximate" if view == "released model" else "approximate, computational"
@@ -213,7 +213,7 @@ class _Rows:
             claimed=f"approximate, {wish}: the wish, for {t} colluding {'party' if t == 1 else 'parties'}"
             if enough
             else "nothing: these are more than the study's colluders",
-            provable=f"epsilon = {_number(found)}, delta = {lost:g}" if proved else NONE,
+            provable=f"epsilon = {digits(found)}, delta = {lost:g}" if proved else NONE,
             epsilon=found if proved else None,
             delta=lost if proved else None,
             holds_at="this noise" if enough else f"colluders = {self.M - shares} in the study",

@@ -14,14 +14,13 @@ changes it.
 """
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
 import gmpy2
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim
+from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, digits
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import TAIL_BITS
 from masquerade_core.study import as_fraction
@@ -191,14 +190,14 @@ def weighted_statement(
     found = proved(float(smallest_part) if by_size else 1 / K)
     lost = draws * 2.0**-TAIL_BITS * (1 + math.exp(min(found, 700.0)))  # each draw's distance from its law
     total = min(1.0, delta + lost)
-    claimed = f"approximate, epsilon = {_number(eps)}, delta = {delta:g}, with a trusted server (Theorem 1)"
+    claimed = f"approximate, epsilon = {digits(eps)}, delta = {delta:g}, with a trusted server (Theorem 1)"
     if c < C_OF_THE_PROOF:
         claimed += f"; its proof needs c >= {C_OF_THE_PROOF}, and c is {c:g}"
     about: tuple[str, ...] = ()
     if by_size:
         spread = (
             f" It holds for every party that takes part, the smallest with {shown(smallest_part)} of all records: who "
-            f"has less refuses when n is opened. With an even share, 1/{K}, it is epsilon = {_number(proved(1 / K))}. "
+            f"has less refuses when n is opened. With an even share, 1/{K}, it is epsilon = {digits(proved(1 / K))}. "
             "In general mu_j = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))), and what is proved is the epsilon' at which "
             "Phi(-epsilon'/mu_j + mu_j/2) - exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
         )
@@ -223,10 +222,10 @@ def weighted_statement(
             neighbours=_NEIGHBOURS,
             definition=NONE if total >= 1 else "approximate, computational",
             claimed=claimed,
-            provable=NONE if total >= 1 else f"epsilon = {_number(found)}, delta = {total:.1e}, for every party",
+            provable=NONE if total >= 1 else f"epsilon = {digits(found)}, delta = {total:.1e}, for every party",
             epsilon=None if total >= 1 else found,
             delta=None if total >= 1 else total,
-            holds_at=f"noise of standard deviation {_number(wanted)}/n_j, that is 2 G sqrt(T)/(n_j mu(epsilon, delta))",
+            holds_at=f"noise of standard deviation {digits(wanted)}/n_j, that is 2 G sqrt(T)/(n_j mu(epsilon, delta))",
             source="our derivation: exact composition of T Gaussian rounds at one party",
             assumptions=(*common, *about, *assumptions),
             text=text,
@@ -273,13 +272,3 @@ def weighted_statement(
         ),
         PARTY_UNIT,
     )
-
-
-def _number(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
-    """Show four significant digits; a bound is rounded up."""
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    scaled = value / unit
-    nearest = round(scaled)
-    return f"{(nearest if abs(scaled - nearest) < 1e-9 else rounded(scaled)) * unit:.4g}"  # noqa: PLR2004

@@ -7,8 +7,8 @@ a function of these noisy sums and of n_j, so nobody else has to be trusted, and
 
 from fractions import Fraction
 
-from masquerade_core.privacy.claims import PARTY_UNIT, Claim
-from masquerade_core.privacy.dp_gd_claims import Noise, _number, run_noise
+from masquerade_core.privacy.claims import PARTY_UNIT, Claim, digits
+from masquerade_core.privacy.dp_gd_claims import Noise, run_noise
 from masquerade_core.privacy.weighted_claims import MOST_RECORDS, ROUNDING
 
 __all__ = ["MOST_RECORDS", "walk_noise", "weighted_proven_statement"]
@@ -62,8 +62,8 @@ def weighted_proven_statement(
     fraction_bits : int
         F.
     """
-    wish, fewest = f"epsilon = {_number(epsilon)}, delta = {delta:g}", K * min_records
-    sd = _number(float(noise.share) / 2**fraction_bits)
+    wish, fewest = f"epsilon = {digits(epsilon)}, delta = {delta:g}", K * min_records
+    sd = digits(float(noise.share) / 2**fraction_bits)
     common = (
         "the party that holds the record follows the protocol and draws its noise",
         "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
