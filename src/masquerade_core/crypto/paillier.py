@@ -117,7 +117,7 @@ class PublicKey:
             n.bit_length() == bits
             and n % 2 == 1
             and gmpy2.gcd(n, _SMALL_PRIMES) == 1
-            and not gmpy2.is_prime(n)
+            and not gmpy2.is_strong_prp(n, 2)  # as every prime is, and no product of two random ones
             and not gmpy2.is_power(n)
         )
         if not sound:
