@@ -110,7 +110,6 @@ def _psgd_active(epsilon: float, quick: int) -> Audit:
         canary="one of two unit vectors 10 degrees apart",
         runs=20000,
         quick=quick,
-        seed=2012,
         proved=_stated(study, "Charlie with 1 party"),
         how="own schedule and gradients, along one coordinate; noise by the fast law",
     )
@@ -229,7 +228,6 @@ def claims() -> tuple[Audit, ...]:
             adversary="Charlie alone, who follows the protocol; 2 honest parties",
             runs=20000,
             quick=10000,
-            seed=2012,
             proved=_stated(_noisy(), "Charlie"),
             how="own schedule, steps and loss, along the one coordinate that the canary moves; noise by the fast law",
         ),
@@ -242,7 +240,6 @@ def claims() -> tuple[Audit, ...]:
             adversary="whoever sees the released model",
             runs=400,
             quick=200,
-            seed=2012,
             how="own minimiser and sampler; sigma* of the printed equation",
         ),
         _claim(
@@ -252,7 +249,6 @@ def claims() -> tuple[Audit, ...]:
             adversary="the paper's server, who sees theta_T of a party with 200 of 45,222 records",
             runs=300,
             quick=60,
-            seed=2019,
             proved=_walk_proved(200),
         ),
         _claim(
@@ -262,7 +258,6 @@ def claims() -> tuple[Audit, ...]:
             adversary="the paper's server, who sees theta_T of one of 32 parties of equal size",
             runs=20000,
             quick=10000,
-            seed=2019,
             proved=_walk_proved(_RECORDS // 32),
             how="own plan and loss, along the one coordinate that the canary moves; noise by the fast law",
         ),
@@ -274,7 +269,6 @@ def claims() -> tuple[Audit, ...]:
             delta=0.0,
             runs=60,
             quick=24,
-            seed=2010,
             how="the roles at the in-memory table, 512 bits",
         ),
     )

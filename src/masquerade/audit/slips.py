@@ -46,7 +46,6 @@ def _slip(name: str, share: Fraction) -> Audit:
         scores=partial(descent_scores, study, noise, study.honest),
         runs=4000,
         quick=1500,
-        seed=2026,
         proved=epsilon_of(noise.mu(study.honest), study.privacy.delta),
         how="own descent and sampler, with the slip's sigma",
     )
