@@ -19,6 +19,7 @@ from gmpy2 import mpz
 from scipy.special import erfcinv, gammainccinv
 
 from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy._erfc import decide
 from masquerade_core.privacy._search import smallest
 from masquerade_core.rng import FromBytes, Rng
 
@@ -309,7 +310,7 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
         unit = gmpy2.sqrt(gmpy2.mpfr(2)) * spread
 
         def enough(B: int) -> bool:
-            return bool(gmpy2.erfc((B + gmpy2.mpfr("0.5")) / unit) <= limit)
+            return decide((B + gmpy2.mpfr("0.5")) / unit, lambda tail: bool(tail <= limit))
 
         guess = int(float(erfcinv(float(limit))) * float(unit)) if limit > _SMALLEST_FLOAT else 0
         bound = smallest(enough, guess, least=0, most=_LARGEST_BOUND)

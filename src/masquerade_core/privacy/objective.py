@@ -20,6 +20,7 @@ import gmpy2
 from scipy.special import chdtri
 
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.privacy._erfc import decide
 from masquerade_core.privacy._search import smallest
 from masquerade_core.study import as_fraction
 
@@ -156,7 +157,7 @@ def _noise_sigma(d: int, epsilon: Fraction, delta: Fraction) -> Fraction:
     def enough(multiple: int) -> bool:
         sigma = Fraction(multiple, grid)
         reach = sigma * sigma * epsilon - 2
-        return reach > 0 and _chi_square_tail(d, (reach / (2 * sigma)) ** 2) <= _mpfr(delta)
+        return reach > 0 and _tail_within(d, (reach / (2 * sigma)) ** 2, _mpfr(delta))
 
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
         guess = min(sigma_star(d, epsilon, delta), float(_LARGEST_SIGMA))
@@ -183,8 +184,8 @@ def sigma_share(sigma: Fraction, K: int) -> Fraction:
     return Fraction(math.isqrt(square - 1) + 1, 1 << SIGMA_BITS)
 
 
-def _chi_square_tail(d: int, x: Fraction) -> gmpy2.mpfr:
-    """Return Pr(U > x) for U chi-square with d degrees of freedom, in the precision of the context.
+def _tail_within(d: int, x: Fraction, delta: gmpy2.mpfr) -> bool:
+    """Return whether Pr(U > x) <= delta for U chi-square with d degrees of freedom, in the precision of the context.
 
     With y = x/2 it is exp(-y) sum_{k < d/2} y^k/k! for even d, and erfc(sqrt y) + exp(-y) sum_{k <= (d-1)/2} y^(k -
     1/2)/Gamma(k + 1/2) for odd d: sums of positive terms, so nothing cancels.
@@ -195,13 +196,13 @@ def _chi_square_tail(d: int, x: Fraction) -> gmpy2.mpfr:
         for k in range(1, d // 2):
             term = term * y / k
             tail += term
-        return tail
-    tail = gmpy2.erfc(gmpy2.sqrt(y))
+        return bool(tail <= delta)
+    terms = gmpy2.mpfr(0)
     term = 2 * gmpy2.sqrt(y / gmpy2.const_pi()) * gmpy2.exp(-y)
     for k in range(1, (d + 1) // 2):
-        tail += term
+        terms += term
         term = 2 * term * y / (2 * k + 1)
-    return tail
+    return decide(gmpy2.sqrt(y), lambda tail: bool(tail + terms <= delta))
 
 
 def _check_wish(d: int, epsilon: float | Fraction, delta: float | Fraction) -> None:
