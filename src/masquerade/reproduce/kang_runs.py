@@ -179,7 +179,7 @@ def _groups(parts: Sequence[_Array]) -> list[tuple[slice, _Array, _Array]]:
 
 def accuracies(theta: _Array, test: Dataset) -> _Array:
     """Return the part of the test records that is labelled rightly; (etas, draws, d) -> (etas, draws)."""
-    right = (np.einsum("nd,erd->ern", test.X, theta) > 0) == (test.y > 0)
+    right = (np.einsum("ij,ekj->eki", test.X, theta) > 0) == (test.y > 0)
     return np.asarray(right.mean(axis=2))
 
 
