@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -152,7 +153,8 @@ def test_nothing_secret_is_said(machines: Machines) -> None:
         assert base64.b64encode(keys.curve).decode()[:10] not in words
         assert keys.curve.hex()[:16] not in words
         records = (machines.folder / f"{name}.csv").read_text().split() if name != CHARLIE else []
-        assert not [record for record in records[1:] if record.partition(",")[0] in words]
+        untimed = re.sub(r'"seconds": [\d.e-]+', "", words)  # a time may be anybody's number, by chance
+        assert not [record for record in records[1:] if record.partition(",")[0] in untimed]
     for event in (event for p in processes.values() for event in p.events):
         # Every party has 60 records; no count of anything may be that by name or place.
         assert set(event) <= {
