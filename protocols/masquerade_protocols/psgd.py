@@ -207,8 +207,8 @@ def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
     Needed is that a coordinate of the mean gradient, of which each party rounds its part, is off by 2^-26 at most:
     K 2^-(F+1) <= N 2^-26. What room is left in the plaintexts of so coarse a grid makes it finer.
     """
-    fewest = study.K * study.study.min_records  # no honest run has less, and check has seen to it that they fit
-    ratio = -(-(study.K << (_EXACT_BITS - 1)) // max(N, fewest))
+    N = max(N, study.K * study.study.min_records)  # no honest run has less, and check has seen to it that they fit
+    ratio = -(-(study.K << (_EXACT_BITS - 1)) // N)
     least = max((ratio - 1).bit_length(), _LEAST_FRACTION_BITS)
     coarse = _slots(study, schedule, N, 0, least)
     if not coarse.fits:

@@ -108,10 +108,19 @@ def test_the_grid_s_lower_bound_is_one() -> None:
             study = build(K=K, d=d, section="rounds = 20", epsilon=epsilon)
             low = psgd.coarsest_bits(study)
             most = study.K * study.max_records
-            N = study.K * study.study.min_records
+            N = study.K  # fewer than there should be: somebody may lie
             while most >= N:
                 assert psgd.fraction_bits(study, psgd.psgd(study, N), N) >= low
                 N = N * 3 + 1
+
+
+def test_a_number_of_records_below_the_floor_makes_no_other_grid() -> None:
+    text = descent_study(K=5, d=123, section="rounds = 20").to_toml().replace("key_bits = 512", "key_bits = 2048")
+    study = Study.parse(text.replace("min_records = 10\n", "min_records = 10000\n"), in_memory=True)
+    fewest = study.K * study.study.min_records
+    assert fewest == 50_000
+    schedule = psgd.psgd(study, fewest)
+    assert psgd.fraction_bits(study, schedule, study.K) == psgd.fraction_bits(study, schedule, fewest) < 28
 
 
 def test_what_is_proved_is_the_wish_and_more_parties_on_charlies_side_see_more() -> None:
