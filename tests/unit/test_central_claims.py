@@ -47,6 +47,10 @@ def test_central_dp_s_claim_is_true_by_far_where_c_is_16() -> None:
         assert exact < (model.epsilon or 0) < exact * (1 + 1e-3)  # what floats and the grid add is counted
         assert (model.epsilon or 0) < epsilon or c < 16
         assert ("needs c >= 16" in model.claimed) == (c < 16)
+        # With the c that is named, rounded up to four digits, the wish is what is proved.
+        named = float(model.holds_at.removeprefix("c = "))
+        (model, *_) = statement_of(_study("central-dp", epsilon=epsilon, parameters=(("c", named),)))
+        assert epsilon * (1 - 2e-3) < (model.epsilon or 0) <= epsilon
         assert computes.epsilon is None
 
 

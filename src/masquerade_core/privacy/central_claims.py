@@ -10,22 +10,31 @@ from fractions import Fraction
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.claims import NONE, PARTY_UNIT, Claim, digits
-from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import L2_TV_BITS, TAIL_BITS
 from masquerade_core.privacy.vote_claims import minimiser_radius
 from masquerade_core.privacy.weighted_claims import C_OF_THE_PROOF, exact_mu, rounding_part
 
-__all__ = ["WHOEVER_COMPUTES", "average_statement", "central_dp_statement", "central_proven_statement"]
+__all__ = [
+    "ASSUMPTIONS",
+    "average_statement",
+    "central_dp_statement",
+    "central_proven_statement",
+    "record_statement",
+    "wish",
+]
 
 _RECORD = "replace one record, all sizes fixed"
 _PARTY = "replace all records of one party, the number of parties fixed"
+_ITERATES = "released model and all iterates"
 _SOURCE = "docs/privacy/weighted-dp.md: T Gaussian rounds compose exactly; Balle and Wang 2018, Theorem 8"
-_ASSUMPTIONS = (
+ASSUMPTIONS = (
     "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
     "the model is released once; every further run over the same records adds its own epsilon",
 )
+"""What every proof of a record's privacy at a baseline rests on."""
 
-WHOEVER_COMPUTES = Claim(
+_WHOEVER_COMPUTES = Claim(
     view="whoever computes it",
     unit="record",
     neighbours=_RECORD,
@@ -39,6 +48,43 @@ WHOEVER_COMPUTES = Claim(
     assumptions=(),
     text="A baseline has no table: one person holds all records.",
 )
+
+
+def record_statement(
+    view: str,
+    *,
+    claimed: str,
+    epsilon: float,
+    delta: float,
+    holds_at: str = "this noise",
+    source: str,
+    assumptions: tuple[str, ...] = ASSUMPTIONS,
+    text: str,
+) -> tuple[Claim, ...]:
+    """Return the rows of a baseline whose release hides a record; the parameters are those of a :class:`Claim`."""
+    return (
+        Claim(
+            view=view,
+            unit="record",
+            neighbours=_RECORD,
+            definition="approximate",
+            claimed=claimed,
+            provable=f"epsilon = {digits(epsilon)}, delta = {digits(delta)}",
+            epsilon=epsilon,
+            delta=delta,
+            holds_at=holds_at,
+            source=source,
+            assumptions=assumptions,
+            text=text,
+        ),
+        _WHOEVER_COMPUTES,
+        PARTY_UNIT,
+    )
+
+
+def wish(epsilon: float, delta: float) -> str:
+    """Return what is claimed with ``calibration = "proven"``."""
+    return f"approximate, epsilon = {epsilon:g}, delta = {delta:g}: the wish"
 
 
 def central_dp_statement(
@@ -61,49 +107,30 @@ def central_dp_statement(
     fraction_bits : int
         F of the grid 2^-F.
     """
-    extra = rounding_part(d, fraction_bits, G)
-    found = epsilon_of(exact_mu(c=c, epsilon=eps, delta=delta, part=1.0, rounding=extra), delta)
+    mu = exact_mu(c=c, epsilon=eps, delta=delta, part=1.0, rounding=rounding_part(d, fraction_bits, G))
+    found = epsilon_of(mu, delta)
     lost = min(1.0, delta + draws * 2.0**-TAIL_BITS * (1 + math.exp(min(found, 700.0))))
     doubt = "" if c >= C_OF_THE_PROOF else f"; its proof needs c >= {C_OF_THE_PROOF}, and c is {c:g}"
-    return (
-        Claim(
-            view="released model and all iterates",
-            unit="record",
-            neighbours=_RECORD,
-            definition="approximate",
-            claimed=f"approximate, epsilon = {eps:g}, delta = {delta:g} (Theorem 1){doubt}",
-            provable=f"epsilon = {digits(found)}, delta = {lost:.1e}",
-            epsilon=found,
-            delta=lost,
-            holds_at=f"c = {digits(c * (found / eps) ** 2)} or so" if found > eps else "this noise, and less",
-            source=_SOURCE,
-            assumptions=_ASSUMPTIONS,
-            text="One record moves the mean gradient of all n by 2 G/n, which is what the paper's sigma is sized for.",
-        ),
-        WHOEVER_COMPUTES,
-        PARTY_UNIT,
+    return record_statement(
+        _ITERATES,
+        claimed=f"approximate, epsilon = {eps:g}, delta = {delta:g} (Theorem 1){doubt}",
+        epsilon=found,
+        delta=lost,
+        holds_at=f"c = {digits(c * (mu / mu_of(eps, delta)) ** 2)}",  # mu falls with the root of c
+        source=_SOURCE,
+        text="One record moves the mean gradient of all n by 2 G/n, which is what the paper's sigma is sized for.",
     )
 
 
 def central_proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ...]:
     """Return the statement for ``central-dp`` with ``calibration = "proven"``."""
-    return (
-        Claim(
-            view="released model and all iterates",
-            unit="record",
-            neighbours=_RECORD,
-            definition="approximate",
-            claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g}: the wish",
-            provable=f"epsilon = {digits(epsilon)}, delta = {delta:g}",
-            epsilon=epsilon,
-            delta=delta,
-            holds_at="this noise",
-            source=_SOURCE,
-            assumptions=_ASSUMPTIONS,
-            text="T rounds of noise on the sum of all records' gradients, which one of them moves by 2 G.",
-        ),
-        WHOEVER_COMPUTES,
-        PARTY_UNIT,
+    return record_statement(
+        _ITERATES,
+        claimed=wish(epsilon, delta),
+        epsilon=epsilon,
+        delta=delta,
+        source=_SOURCE,
+        text="T rounds of noise on the sum of all records' gradients, which one of them moves by 2 G.",
     )
 
 
@@ -149,9 +176,9 @@ def average_statement(
             delta=lost,
             holds_at=f"Delta = {digits(moved)}, where the paper has {digits(Delta)}",
             source="docs/privacy/voting.md",
-            assumptions=_ASSUMPTIONS,
+            assumptions=ASSUMPTIONS,
             text="However different a party's records are, its classifier is no longer than a bound: with a small "
             "regularization that is far less than the paper counts.",
         ),
-        WHOEVER_COMPUTES,
+        _WHOEVER_COMPUTES,
     )

@@ -13,8 +13,8 @@ from fractions import Fraction
 from scipy.integrate import quad
 
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.privacy.central_claims import WHOEVER_COMPUTES
-from masquerade_core.privacy.claims import PARTY_UNIT, Claim, digits
+from masquerade_core.privacy.central_claims import ASSUMPTIONS, record_statement, wish
+from masquerade_core.privacy.claims import Claim, digits
 from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.mechanisms import GAUSSIAN_TV_BITS
 from masquerade_core.privacy.objective import SLACK_BITS
@@ -29,8 +29,6 @@ _OUTPUT_PART = 1 / 64
 
 _UP = 1 + 1e-7  # floats' error, that of mu for tiny wishes included, towards more noise
 _GRID = 1 << SLACK_BITS
-_NEIGHBOURS = "replace one record, all sizes fixed"
-_DEFINITION = "approximate"
 
 
 def plane_delta(epsilon: float, sigma: float) -> float:
@@ -140,10 +138,7 @@ _EXACT = (
     "the exact minimiser of an objective with continuous noise: a gradient norm of 1e-9 and the rounding of floats are "
     "not covered here"
 )
-_PUBLIC = (
-    "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
-    "the model is released once; every further run over the same records adds its own epsilon",
-)
+_SOURCE = "docs/privacy/gop.md; Balle and Wang 2018, Theorem 8"
 
 
 def gop_statement(*, epsilon: float, delta: float, slack: float, sigma: float) -> tuple[Claim, ...]:
@@ -159,43 +154,25 @@ def gop_statement(*, epsilon: float, delta: float, slack: float, sigma: float) -
         The smallest sigma* for such an N.
     """
     proved = slack + max(epsilon_of(2 / sigma, delta), 1 / sigma**2)
-    return (
-        Claim(
-            view="released model",
-            unit="record",
-            neighbours=_NEIGHBOURS,
-            definition=_DEFINITION,
-            claimed=f"probabilistic, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 4.1)",
-            provable=f"epsilon = {digits(proved)}, delta = {delta:g}",
-            epsilon=proved,
-            delta=delta,
-            holds_at='calibration = "proven", with far less noise',
-            source="docs/privacy/gop.md; Balle and Wang 2018, Theorem 8",
-            assumptions=(*_PUBLIC, _EXACT),
-            text=f"Noise in {digits(sigma)} records' gradients hides one of them better than is claimed.",
-        ),
-        WHOEVER_COMPUTES,
-        PARTY_UNIT,
+    return record_statement(
+        "released model",
+        claimed=f"probabilistic, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 4.1)",
+        epsilon=proved,
+        delta=delta,
+        holds_at='calibration = "proven", with far less noise',
+        source=_SOURCE,
+        assumptions=(*ASSUMPTIONS, _EXACT),
+        text=f"Noise in {digits(sigma)} records' gradients hides one of them better than is claimed.",
     )
 
 
 def proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ...]:
     """Return the statement for ``gop`` with ``calibration = "proven"``."""
-    return (
-        Claim(
-            view="released model",
-            unit="record",
-            neighbours=_NEIGHBOURS,
-            definition=_DEFINITION,
-            claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g}: the wish",
-            provable=f"epsilon = {digits(epsilon)}, delta = {delta:g}",
-            epsilon=epsilon,
-            delta=delta,
-            holds_at="this noise",
-            source="docs/privacy/gop.md; Balle and Wang 2018, Theorem 8",
-            assumptions=_PUBLIC,
-            text="Noise in the objective, and a little on its minimiser, for what floating point leaves open.",
-        ),
-        WHOEVER_COMPUTES,
-        PARTY_UNIT,
+    return record_statement(
+        "released model",
+        claimed=wish(epsilon, delta),
+        epsilon=epsilon,
+        delta=delta,
+        source=_SOURCE,
+        text="Noise in the objective, and a little on its minimiser, for what floating point leaves open.",
     )
