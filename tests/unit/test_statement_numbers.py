@@ -1,0 +1,31 @@
+"""No number of any privacy statement changed when the statements moved to their protocols' folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.statement_studies import numbers, studies
+
+BEFORE: dict[str, list[list[Any]]] = json.loads(Path("tests/vectors/statements.json").read_text(encoding="utf-8"))
+
+
+def test_every_study_of_the_file_is_compared() -> None:
+    assert [name for name, _ in studies()] == list(BEFORE)
+
+
+@pytest.mark.parametrize("protocol", sorted({name.split()[0] for name in BEFORE}))
+def test_every_row_has_the_numbers_that_it_had(protocol: str) -> None:
+    for name, text in studies():
+        if name.split()[0] == protocol:
+            after = json.loads(json.dumps(numbers(text)))
+            assert len(after) == len(BEFORE[name]), name
+            for row, before in zip(after, BEFORE[name], strict=True):
+                assert row[0] == before[0], name
+                assert row[1:3] == [
+                    value if value is None else pytest.approx(value, rel=1e-12) for value in before[1:3]
+                ]
+                assert row[3:] == before[3:], name
