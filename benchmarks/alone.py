@@ -20,7 +20,7 @@ from benchmarks.meter import ARITHMETIC, BOXES, Meter, MeteredRole, MeteredSeat,
 from masquerade_core.seat import Once
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, replay
-from masquerade_protocols import psgd
+from masquerade_protocols.psgd import roles as psgd
 
 __all__ = ["Alone", "charlie_alone"]
 

@@ -19,11 +19,11 @@ from benchmarks import naive
 from benchmarks.meter import MESSAGE_STEPS, STEPS, MeteredTable, ordinary
 from masquerade_core.crypto import comparison
 from masquerade_core.data.schema import Dataset
-from masquerade_core.privacy.calibration import paper_scale
-from masquerade_core.privacy.mechanisms import discrete_laplace
+from masquerade_core.privacy.noise.output_perturbation import paper_scale
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_protocols import local_aggregation
+from masquerade_protocols.local_aggregation import roles as local_aggregation
 
 __all__ = ["MANY", "Bench", "MessageSize", "make_data", "make_study", "message_sizes"]
 

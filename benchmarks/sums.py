@@ -18,12 +18,12 @@ from masquerade_core.crypto.boxes import BoxKey
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey, draw_primes
 from masquerade_core.data.schema import Dataset
-from masquerade_core.privacy.mechanisms import l2_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_protocols import psgd
-from masquerade_protocols.secure_sum import Adder, add_up, learn_key, set_up
+from masquerade_protocols.blocks.secure_sum import Adder, add_up, learn_key, set_up
+from masquerade_protocols.psgd import roles as psgd
 
 __all__ = [
     "RECORDS",

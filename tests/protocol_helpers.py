@@ -13,7 +13,7 @@ from masquerade_core.model import Model, Shares
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.table import Table
-from masquerade_protocols import local_aggregation as la
+from masquerade_protocols.local_aggregation import roles as la
 
 SMALL_BITS = 512
 

@@ -15,10 +15,10 @@ from scipy import optimize, stats
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
-from masquerade_core.privacy.discrete import discrete_gaussian
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
-from masquerade_protocols import joint_noise as jn
+from masquerade_protocols.local_aggregation import joint_noise as jn
 from tests.protocol_helpers import Run, make_study
 
 LAWS = ("selected", "floor", "sizes")

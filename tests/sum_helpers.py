@@ -19,8 +19,8 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import decode, unpack_plain
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import psgd
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.psgd import roles as psgd
 from tests.paper_data import study_of
 
 EVEN_OR_SKEWED = {

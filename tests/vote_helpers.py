@@ -17,9 +17,9 @@ from masquerade_core.model import Model
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_protocols import voting
-from masquerade_protocols.catalogue.voting import SOFT, VOTE
-from masquerade_protocols.protocol import Protocol
+from masquerade_protocols.entry import Protocol
+from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.voting.entry import SOFT, VOTE
 from tests.paper_data import study_of
 from tests.sum_helpers import drawn
 

@@ -14,7 +14,7 @@ from masquerade_core.model import Model
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_protocols import weighted_dp as wd
+from masquerade_protocols.weighted_dp import roles as wd
 from tests.sum_helpers import descent_study
 
 _Array = NDArray[np.float64]

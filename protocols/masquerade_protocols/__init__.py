@@ -1,17 +1,28 @@
-"""The conversations: one module per protocol, all its roles side by side."""
+"""The conversations: one folder per protocol, all its roles side by side."""
 
-from masquerade_protocols.baselines import BASELINES, Baseline, baseline_of
-from masquerade_protocols.protocol import Explanation, Protocol
-from masquerade_protocols.registry import PROTOCOLS, protocol_of, section_of, statement_of
+from masquerade_protocols.entry import Cost, Explanation, Noiseless, Protocol
+from masquerade_protocols.registry import (
+    BASELINES,
+    DEFAULT_PROTOCOL,
+    PROTOCOLS,
+    entry_named,
+    entry_of,
+    protocol_of,
+    register,
+    statement_of,
+)
 
 __all__ = [
     "BASELINES",
+    "DEFAULT_PROTOCOL",
     "PROTOCOLS",
-    "Baseline",
+    "Cost",
     "Explanation",
+    "Noiseless",
     "Protocol",
-    "baseline_of",
+    "entry_named",
+    "entry_of",
     "protocol_of",
-    "section_of",
+    "register",
     "statement_of",
 ]

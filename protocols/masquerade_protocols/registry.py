@@ -1,76 +1,138 @@
-"""The protocols by name."""
+"""The protocols by name, baselines among them: one line each."""
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.claims import Claim
+from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
-from masquerade_protocols.baselines import BASELINES, baseline_of
-from masquerade_protocols.catalogue.dp_gd import DP_GD
-from masquerade_protocols.catalogue.gradients import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
-from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
-from masquerade_protocols.catalogue.local_aggregation import LOCAL_AGGREGATION
-from masquerade_protocols.catalogue.voting import SOFT, VOTE
-from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
-from masquerade_protocols.protocol import Protocol, check_calibration
+from masquerade_core.words import listed
+from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP, INDIVIDUAL, POOLED
+from masquerade_protocols.dp_gd.entry import DP_GD
+from masquerade_protocols.entry import Protocol
+from masquerade_protocols.input_noise.entry import INPUT_NOISE
+from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
+from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
+from masquerade_protocols.voting.entry import SOFT, VOTE
+from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 
-__all__ = ["PROTOCOLS", "protocol_of", "section_of", "statement_of"]
+__all__ = [
+    "BASELINES",
+    "DEFAULT_PROTOCOL",
+    "PROTOCOLS",
+    "entry_named",
+    "entry_of",
+    "protocol_of",
+    "register",
+    "statement_of",
+]
 
-PROTOCOLS: dict[str, Protocol] = {
-    p.name: p
-    for p in (DP_GD, LOCAL_AGGREGATION, PSGD, NOISY_GRADIENT, DECAYING_BUDGET, INPUT_NOISE, WEIGHTED_DP, VOTE, SOFT)
-}
+DEFAULT_PROTOCOL = DP_GD.name
+"""Of a new study and of a demonstration: its privacy target is what is proved."""
+
+PROTOCOLS: dict[str, Protocol] = {}
+"""Those with a conversation, by name."""
+
+BASELINES: dict[str, Protocol] = {}
+"""Those without one, by name."""
 
 
-def _named(name: str) -> Protocol:
+def register(entry: Protocol) -> None:
+    """Make a protocol or a baseline known, under its name.
+
+    Raises
+    ------
+    BadInput
+        The name is taken: a study's words must not change their meaning.
+    """
+    if entry.name in PROTOCOLS or entry.name in BASELINES:
+        raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
+    (BASELINES if entry.baseline else PROTOCOLS)[entry.name] = entry
+
+
+for _entry in (
+    DP_GD,
+    LOCAL_AGGREGATION,
+    PSGD,
+    NOISY_GRADIENT,
+    DECAYING_BUDGET,
+    INPUT_NOISE,
+    WEIGHTED_DP,
+    VOTE,
+    SOFT,
+    GOP,
+    CENTRAL_DP,
+    POOLED,
+    INDIVIDUAL,
+    BATCH,
+    AVERAGE,
+):
+    register(_entry)
+
+
+def entry_named(name: str) -> Protocol:
+    """Return the protocol or the baseline of this name; BadInput where there is none."""
+    found = PROTOCOLS.get(name) or BASELINES.get(name)
+    if found is None:
+        raise BadInput(
+            f"[study] protocol is {name!r}, but the protocols are {listed(list(PROTOCOLS))}, and the baselines are "
+            f"{listed(list(BASELINES))}",
+            "correct the study's protocol",
+        )
+    return found
+
+
+def entry_of(study: Study) -> Protocol:
+    """Return the protocol or the baseline that a study names, after a check that it can carry the study out.
+
+    Raises
+    ------
+    BadInput
+        There is no such protocol; its section has an unknown key or a value out of range; it cannot learn the study's
+        label, or not with so few parties; it has no such calibration; or its numbers fit no key.
+    """
+    entry = entry_named(study.study.protocol)
+    check_section(entry.parameters, study.protocol, "protocol")
+    entry.check_calibration(study)
+    if not entry.baseline:
+        _check_table(entry, study)
+    entry.check(study)
+    return entry
+
+
+def _check_table(entry: Protocol, study: Study) -> None:
+    """Refuse a label or a roster that the protocol's conversation cannot do."""
+    if study.multiclass and not entry.multiclass:
+        able = [p.name for p in PROTOCOLS.values() if p.multiclass]
+        raise BadInput(
+            f"[label] has classes, but {entry.name} learns to tell one value from all others",
+            "name that value as positive" + (f", or choose {listed(able, 'or')}" if able else ""),
+        )
+    if study.K == 1 and not entry.alone:
+        raise BadInput(f"the roster has one party, but {entry.name} needs two or more", "add parties")
+
+
+def protocol_of(study: Study) -> Protocol:
+    """Return the protocol that a study names, as :func:`entry_of` does; a baseline is refused.
+
+    Raises
+    ------
+    BadInput
+        See :func:`entry_of`; or the study names a baseline.
+    """
+    name = study.study.protocol
     if name in BASELINES:
         raise BadInput(
             f"[study] protocol is {name!r}, a baseline: somebody holds everybody's records, and there is nobody to "
             "talk to",
             "run it with 'masquerade simulate'",
         )
-    if name not in PROTOCOLS:
-        known = ", ".join(PROTOCOLS)
-        raise BadInput(f"[study] protocol is {name!r}; the protocols are {known}", "correct the study's protocol")
-    return PROTOCOLS[name]
-
-
-def section_of(name: str, calibration: str | None = None) -> str:
-    """Return the ``[protocol]`` section of a new study for this protocol; BadInput where there is none of that name."""
-    protocol = _named(name)
-    proven = (calibration or protocol.calibrations[0]) == "proven"
-    return (proven and protocol.proven_section) or protocol.section
-
-
-def protocol_of(study: Study) -> Protocol:
-    """Return the protocol that a study names, after a check that it can carry the study out.
-
-    Raises
-    ------
-    BadInput
-        There is no such protocol; its section has an unknown key or a value out of range; it cannot learn the study's
-        label, or not with so few parties; or its numbers fit no key.
-    """
-    protocol = _named(study.study.protocol)
-    check_section(protocol.parameters, study.protocol, "protocol")
-    check_calibration(study, protocol.calibrations)
-    if study.multiclass and not protocol.multiclass:
-        able = [p.name for p in PROTOCOLS.values() if p.multiclass]
-        raise BadInput(
-            f"[label] has classes, but {protocol.name} learns to tell one value from all others",
-            "name that value as positive" + (f", or choose {' or '.join(able)}" if able else ""),
-        )
-    if study.K == 1 and not protocol.alone:
-        raise BadInput(f"the roster has one party, but {protocol.name} needs two or more", "add parties")
-    protocol.check(study)
-    return protocol
+    return entry_of(study)
 
 
 def statement_of(study: Study) -> tuple[Claim, ...]:
-    """Return what is claimed and what is proved of a study, a baseline's too; nothing where there is no privacy.
+    """Return what is claimed and what is proved of a study; no rows where there is no privacy to speak of.
 
     Raises
     ------
     BadInput
-        See :func:`protocol_of` and :func:`~masquerade_protocols.baselines.baseline_of`.
+        See :func:`entry_of`.
     """
-    known = baseline_of(study) if study.study.protocol in BASELINES else protocol_of(study)
-    return known.statement(study)
+    return entry_of(study).statement(study)

@@ -6,7 +6,14 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masquerade_core.privacy.objective import SIGMA_BITS, SLACK_BITS, Slack, compute_slack, noise_sigma, sigma_share
+from masquerade_core.privacy.noise.objective_perturbation import (
+    SIGMA_BITS,
+    SLACK_BITS,
+    Slack,
+    compute_slack,
+    noise_sigma,
+    sigma_share,
+)
 
 C = Fraction(1, 4)
 

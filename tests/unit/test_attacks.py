@@ -33,15 +33,16 @@ from masquerade_core.crypto.paillier import (
 )
 from masquerade_core.crypto.shares import invert, permutation
 from masquerade_core.learning.erm import fit
-from masquerade_core.privacy.calibration import paper_scale
-from masquerade_core.privacy.mechanisms import discrete_laplace
+from masquerade_core.privacy.noise.output_perturbation import paper_scale
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import joint, tournament
-from masquerade_protocols import local_aggregation as la
+from masquerade_protocols.blocks import coin_toss as joint
+from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation import tournament
 from tests.protocol_helpers import make_data, make_study, run
 
 RNG = SystemRng()

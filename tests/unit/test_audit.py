@@ -28,12 +28,13 @@ from masquerade.cli.audit import cells
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.discrete import discrete_gaussian
-from masquerade_core.privacy.gaussian_dp import epsilon_of
-from masquerade_core.privacy.mechanisms import gaussian, l2_laplace
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Label
-from masquerade_protocols import dp_gd
+from masquerade_protocols.dp_gd import roles as dp_gd
 from tests.face_helpers import Shell
 
 _Array = NDArray[np.float64]

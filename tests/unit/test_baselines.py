@@ -13,19 +13,13 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm
 from masquerade_core.learning.losses import LOSSES, loss_of
-from masquerade_core.privacy.objective import compute_slack, noise_sigma
+from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.study import Study
-from masquerade_protocols import gop, protocol_of
-from masquerade_protocols.baselines import (
-    BASELINES,
-    Weights,
-    average_rate,
-    baseline_of,
-    best_single_party,
-    pool,
-)
-from masquerade_protocols.gop import gop_minimiser, gop_noise
+from masquerade_protocols import protocol_of
+from masquerade_protocols.baselines import gop
+from masquerade_protocols.baselines.entry import BASELINES, Weights, average_rate, baseline_of, best_single_party, pool
+from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from tests.paper_data import D, N, simulated, split, study_of
 
 EVEN = (0.2,) * 5

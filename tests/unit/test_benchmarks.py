@@ -17,7 +17,8 @@ from benchmarks.sums import Ring, gradient_layout, gradient_study, new_key, run_
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
-from masquerade_protocols import local_aggregation, tournament
+from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.local_aggregation import tournament
 
 RNG = SystemRng()
 

@@ -18,7 +18,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.codec import numbers
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.blocks import secure_sum as ss
 from tests.helpers import primes
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import drawn, product, received, sent

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.erm import fit
-from masquerade_core.privacy.calibration import (
+from masquerade_core.privacy.noise.output_perturbation import (
     classifier_norm_bound,
     eps_where_noise_is_small,
     l2_sensitivity,

@@ -14,9 +14,10 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import BASELINES, baseline_of, statement_of, weighted_dp
-from masquerade_protocols.baselines import average_rate, pool
-from masquerade_protocols.central_dp import central_dp
+from masquerade_protocols import BASELINES, baseline_of, statement_of
+from masquerade_protocols.baselines.central_dp import central_dp
+from masquerade_protocols.baselines.entry import average_rate, pool
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.protocol_helpers import make_data
 
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.calibration import l2_sensitivity, paper_beta, paper_scale
-from masquerade_core.privacy.claims import (
+from masquerade_core.privacy.noise.output_perturbation import (
     LARGEST_SMALLEST,
-    NONE,
-    NOT_ASSESSED,
-    Claim,
-    local_aggregation_statement,
+    l2_sensitivity,
+    paper_beta,
+    paper_scale,
     provable_delta,
     provable_epsilon,
 )
-from masquerade_core.privacy.mechanisms import tail_bound
+from masquerade_core.privacy.samplers.discrete_laplace import tail_bound
+from masquerade_core.privacy.statement import NONE, NOT_ASSESSED, Claim
+from masquerade_protocols.local_aggregation.statement import local_aggregation_statement
 
 F = 32
 

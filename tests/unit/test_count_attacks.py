@@ -18,8 +18,10 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import counting, dp_gd, psgd
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.blocks import counting
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.psgd import roles as psgd
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn, product, sent
 from tests.unit.test_dp_gd import _study as dp_gd_study

@@ -31,11 +31,13 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.gradients import gradient_sum
-from masquerade_core.privacy.calibration import SMALL_NOISE
+from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_host.keyfiles import load_keys
-from masquerade_protocols import dp_gd, protocol_of, psgd
-from masquerade_protocols.baselines import pool
+from masquerade_protocols import protocol_of
+from masquerade_protocols.baselines.entry import pool
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.psgd import roles as psgd
 from tests.face_helpers import Shell, split_csv
 
 # --- Data ------------------------------------------------------------------------

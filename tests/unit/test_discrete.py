@@ -13,13 +13,10 @@ from opendp import prelude as dp
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.discrete import (
-    closeness_of_sum,
-    discrete_gaussian,
-    discrete_gaussian_tail_bound,
-    gaussian_share_sigma,
-)
-from masquerade_core.privacy.gaussian_dp import delta_of
+from masquerade_core.privacy.accounting.closeness import closeness_of_sum
+from masquerade_core.privacy.accounting.gaussian_dp import delta_of
+from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.rng import SimulationRng, SystemRng
 
 P_ACCEPT = 1e-9

@@ -23,15 +23,18 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.model import Model
-from masquerade_core.privacy.discrete import closeness_of_sum, discrete_gaussian, gaussian_share_sigma
-from masquerade_core.privacy.dp_gd_claims import noise_sigma, run_noise, sensitivity
-from masquerade_core.privacy.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.accounting.closeness import closeness_of_sum
+from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.noise.gaussian_rounds import rounds_noise, rounds_sigma, sensitivity
+from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Progress, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
-from masquerade_protocols import PROTOCOLS, dp_gd, protocol_of
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols import PROTOCOLS, protocol_of
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.dp_gd import roles as dp_gd
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn
 
@@ -240,7 +243,7 @@ def test_the_noise_on_a_sum_has_the_sd_of_two_clipped_gradients(epsilon: float) 
     study = _study(5, 10, "rounds = 10\nclip = 0.25", epsilon=epsilon, delta=0.05)
     sd = float(dp_gd.noise_of(study).sigma) / F
     assert sd == pytest.approx(GATE[epsilon], abs=5e-4)
-    slip = run_noise(
+    slip = rounds_noise(
         clip=Fraction(1, 8), d=10, rounds=10, epsilon=epsilon, delta=0.05, honest=5, fraction_bits=28
     )  # the sensitivity of adding or removing a record, C for 2 C
     assert float(slip.sigma) / F != pytest.approx(GATE[epsilon], abs=0.4 * GATE[epsilon])
@@ -257,7 +260,7 @@ def test_the_slip_of_c_for_2c_costs_what_the_curve_says() -> None:
     ("epsilon", "delta", "T"), [(0.1, 0.05, 10), (1.0, 0.05, 10), (1.0, 1e-5, 10), (0.5, 1e-6, 40)]
 )
 def test_the_accountant_agrees_with_an_independent_one(epsilon: float, delta: float, T: int) -> None:
-    noise = run_noise(clip=Fraction(1, 4), d=10, rounds=T, epsilon=epsilon, delta=delta, honest=3, fraction_bits=28)
+    noise = rounds_noise(clip=Fraction(1, 4), d=10, rounds=T, epsilon=epsilon, delta=delta, honest=3, fraction_bits=28)
     # The multiplier is that of replace-one, stated as 2 C; the relation of the oracle is therefore its own default.
     event = GaussianDpEvent(noise_multiplier=float(noise.sigma / noise.Delta))
     oracle = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=4e-5)
@@ -279,12 +282,12 @@ def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
 def test_sigma_is_the_smallest_that_will_do() -> None:
     Delta = sensitivity(Fraction(1, 4), 10, 28)
     for epsilon, delta in ((0.1, 0.05), (1.0, 1e-5), (3.0, 1e-9), (40.0, 1e-6)):
-        sigma = noise_sigma(Delta, 10, epsilon, delta)
+        sigma = rounds_sigma(Delta, 10, epsilon, delta)
         mu = float(Delta / sigma) * math.sqrt(10)
         assert delta_of(mu, epsilon) <= delta * (1 + 1e-9)
         assert delta_of(mu * (1 + 1e-6), epsilon) > delta
-        assert noise_sigma(2 * Delta, 10, epsilon, delta) == pytest.approx(2 * sigma)
-        assert float(noise_sigma(Delta, 40, epsilon, delta)) == pytest.approx(2 * float(sigma))
+        assert rounds_sigma(2 * Delta, 10, epsilon, delta) == pytest.approx(2 * sigma)
+        assert float(rounds_sigma(Delta, 40, epsilon, delta)) == pytest.approx(2 * float(sigma))
 
 
 @pytest.mark.parametrize("t", range(5))
@@ -424,7 +427,7 @@ def test_no_honest_party_and_no_epsilon_are_refused() -> None:
         _study(3, colluders=3)
     with pytest.raises(BadInput, match="epsilon"):
         _study(3, epsilon=0.0)
-    ask = partial(run_noise, clip=Fraction(1, 4), d=3, rounds=10, delta=1e-5, fraction_bits=28)
+    ask = partial(rounds_noise, clip=Fraction(1, 4), d=3, rounds=10, delta=1e-5, fraction_bits=28)
     with pytest.raises(BadInput, match="no party is left whose noise counts"):
         ask(epsilon=1.0, honest=0)
     with pytest.raises(BadInput, match="greater than 0"):

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.dp_gd_claims import dp_gd_statement
-from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.study import CHARLIE
-from masquerade_protocols import dp_gd
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.dp_gd.statement import dp_gd_statement
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/dp-gd.md").read_text(encoding="utf-8")

@@ -8,8 +8,9 @@ from functools import partial
 import gmpy2
 import pytest
 
-from masquerade_core.privacy import _erfc, mechanisms, objective
-from masquerade_core.privacy._erfc import _bounds, decide
+from masquerade_core.privacy import _erfc, mechanisms
+from masquerade_core.privacy.noise import objective_perturbation as objective
+from masquerade_core.privacy.samplers._erfc import _bounds, decide
 
 
 def _within(limit: gmpy2.mpfr, tail: gmpy2.mpfr) -> bool:

@@ -12,10 +12,13 @@ from operator import add
 
 import numpy as np
 import pytest
+from masquerade_core.privacy.discrete import grid_l2_laplace, l2_laplace_share, laplace_share
 from scipy import stats
 
-from masquerade_core.privacy.discrete import discrete_gaussian, grid_l2_laplace, l2_laplace_share, laplace_share
-from masquerade_core.privacy.mechanisms import discrete_laplace, gaussian, l2_laplace
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
 
 RELEASES = 2_000

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
 from masquerade_core.rng import SimulationRng, SystemRng
 
 P_ACCEPT = 1e-9

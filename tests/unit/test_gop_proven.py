@@ -14,12 +14,13 @@ from scipy import integrate, optimize, stats
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import TOLERANCE, fit, gradient_norm
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.gaussian_dp import delta_of, epsilon_of
-from masquerade_core.privacy.gop_claims import gop_sigma, perturbation, plane_delta
+from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.noise.proven_objective import gop_sigma, perturbation, plane_delta
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols import gop, statement_of
-from masquerade_protocols.baselines import baseline_of
+from masquerade_protocols import statement_of
+from masquerade_protocols.baselines import gop
+from masquerade_protocols.baselines.entry import baseline_of
 from tests.paper_data import N, simulated, study_of
 
 _Array = NDArray[np.float64]

@@ -18,13 +18,14 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation, RunFailed
 from masquerade_core.learning import input_noise as learning
 from masquerade_core.model import Model
-from masquerade_core.privacy.gaussian_dp import mu_of
-from masquerade_core.privacy.input_noise_claims import copies_epsilon, input_noise_statement, largest_alpha
+from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.noise.noisy_copies import copies_epsilon, largest_alpha
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
-from masquerade_protocols import input_noise
-from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
+from masquerade_protocols.input_noise import roles as input_noise
+from masquerade_protocols.input_noise.entry import INPUT_NOISE
+from masquerade_protocols.input_noise.statement import input_noise_statement
 from masquerade_protocols.registry import section_of
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data

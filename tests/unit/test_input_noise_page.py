@@ -10,9 +10,9 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.input_noise_claims import access_sensitivity, copies_epsilon, proven_alpha
+from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_epsilon, proven_alpha
 from masquerade_core.study import CHARLIE
-from masquerade_protocols import input_noise
+from masquerade_protocols.input_noise import roles as input_noise
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/input-noise.md").read_text(encoding="utf-8")

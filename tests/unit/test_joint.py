@@ -16,7 +16,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.relay import split_boxes
-from masquerade_protocols.joint import Commitment, Echo, Reveal, _commit, toss, zero_share
+from masquerade_protocols.blocks.coin_toss import Commitment, Echo, Reveal, _commit, toss, zero_share
 from tests.helpers import RUN, joined
 
 NAMES = ("alice", "bob", "eve", "zoe")

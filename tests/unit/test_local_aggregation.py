@@ -20,7 +20,7 @@ from masquerade_core.data.loading import load_records
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.learning.erm import fit, predict_labels
 from masquerade_core.model import model_from_json, model_to_json
-from masquerade_core.privacy.calibration import paper_beta, paper_scale
+from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study
@@ -28,8 +28,8 @@ from masquerade_core.table import replay
 from masquerade_core.wire import codec
 from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
 from masquerade_core.wire.messages import Ciphertexts, Message
-from masquerade_protocols import local_aggregation as la
 from masquerade_protocols import protocol_of
+from masquerade_protocols.local_aggregation import roles as la
 from tests.protocol_helpers import Run, make_data, make_study, roles, run
 from tests.proven_helpers import LAWS, proven_study
 

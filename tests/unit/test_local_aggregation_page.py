@@ -13,11 +13,12 @@ import pytest
 from benchmarks.measure import make_data, make_study, run_metered
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.calibration import paper_noise_norm, refined_l2_sensitivity
-from masquerade_core.privacy.local_proven_claims import FINE, UNIT, JointNoise, closeness
+from masquerade_core.privacy.accounting.closeness import closeness_of_scaled_sum
+from masquerade_core.privacy.noise.joint_gaussian import FINE, UNIT, JointNoise
+from masquerade_core.privacy.noise.output_perturbation import paper_noise_norm, refined_l2_sensitivity
 from masquerade_core.seat import Join, Once
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.joint_noise import FRACTION_BITS
+from masquerade_protocols.local_aggregation.joint_noise import FRACTION_BITS
 from tests.protocol_helpers import make_data as small_data
 from tests.protocol_helpers import make_study as small_study
 from tests.protocol_helpers import run
@@ -145,7 +146,7 @@ def test_the_slopes_and_the_closeness_of_the_derivation_are_right() -> None:
     assert "s = .5554; at .2, .7645; at .02, .9767" in PRIVACY
     assert "tau below 10^-75 per coordinate" in PRIVACY
     noise = _proven_noise("selected")
-    assert all(closeness(m, 1, Fraction(UNIT), noise.fine, noise.largest_scale) < 1e-75 for m in (1, 5))
+    assert all(closeness_of_scaled_sum(m, 1, Fraction(UNIT), noise.fine, noise.largest_scale) < 1e-75 for m in (1, 5))
     assert f"discrete Gaussian of sigma {FINE} b_max" in PRIVACY
 
 

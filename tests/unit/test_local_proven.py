@@ -14,14 +14,15 @@ from scipy import stats
 
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.model import model_from_json, model_to_json
-from masquerade_core.privacy.local_proven_claims import MOST_RECORDS, UNIT
+from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, UNIT
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
-from masquerade_protocols import additive_shares, protocol_of
-from masquerade_protocols import joint_noise as jn
-from masquerade_protocols import local_aggregation as la
+from masquerade_protocols import protocol_of
+from masquerade_protocols.local_aggregation import additive_shares
+from masquerade_protocols.local_aggregation import joint_noise as jn
+from masquerade_protocols.local_aggregation import roles as la
 from tests.face_helpers import Shell, small_study, split_csv
 from tests.protocol_helpers import make_data, roles, run
 from tests.proven_helpers import (
@@ -91,7 +92,7 @@ def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
 def test_a_classifier_that_counts_by_size_is_rounded_once() -> None:
     """A half at most, as the sensitivity counts; rounded first and multiplied then it would lie on a lattice of n."""
     w = np.random.default_rng(2).normal(size=50).tolist()
-    for n in (1, 7, 1000, MOST_RECORDS):
+    for n in (1, 7, 1000, MOST_COUNTED_RECORDS):
         exact = [n * Fraction(v) * GRID for v in w]
         assert max(abs(i - v) for i, v in zip(jn.encode(w, n), exact, strict=True)) <= Fraction(1, 2)
 
@@ -276,10 +277,10 @@ def test_a_party_with_fewer_records_than_the_floor_does_not_take_part(law: str) 
 
 def test_a_party_with_more_records_than_are_counted_does_not_take_part() -> None:
     noise = la.joint_noise_of(proven_study(3, law="sizes"))
-    jn._check_size(MOST_RECORDS, noise)
+    jn._check_size(MOST_COUNTED_RECORDS, noise)
     with pytest.raises(RefusedLocally, match="1,000,000"):
-        jn._check_size(MOST_RECORDS + 1, noise)
-    jn._check_size(MOST_RECORDS + 1, la.joint_noise_of(proven_study(3)))
+        jn._check_size(MOST_COUNTED_RECORDS + 1, noise)
+    jn._check_size(MOST_COUNTED_RECORDS + 1, la.joint_noise_of(proven_study(3)))
 
 
 def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

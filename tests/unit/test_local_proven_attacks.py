@@ -20,13 +20,13 @@ from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicK
 from masquerade_core.crypto.shares import permutation
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RunFailed
-from masquerade_core.privacy.local_proven_claims import FINE, UNIT, JointNoise
+from masquerade_core.privacy.noise.joint_gaussian import FINE, UNIT, JointNoise
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import PARTIES, Ciphertexts
-from masquerade_protocols import joint_noise as jn
-from masquerade_protocols import local_aggregation as la
+from masquerade_protocols.local_aggregation import joint_noise as jn
+from masquerade_protocols.local_aggregation import roles as la
 from tests.helpers import joined, secret_key, until
 from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import GRID, Vector, encoded_sum, opened_sum, proven_study, sd_by_scipy, weights

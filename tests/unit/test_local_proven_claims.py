@@ -18,22 +18,16 @@ from dp_accounting.pld import PLDAccountant
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy import local_proven_claims as claims
-from masquerade_core.privacy.calibration import paper_scale, refined_l2_sensitivity
-from masquerade_core.privacy.claims import NONE, Claim
-from masquerade_core.privacy.discrete import closeness_of_sum
-from masquerade_core.privacy.dp_gd_claims import LOST_BITS
-from masquerade_core.privacy.gaussian_dp import delta_of
-from masquerade_core.privacy.local_proven_claims import (
-    FINE,
-    MOST_RECORDS,
-    UNIT,
-    JointNoise,
-    closeness,
-    local_proven_statement,
-)
-from masquerade_protocols import joint_noise as jn
-from masquerade_protocols import local_aggregation as la
+from masquerade_core.privacy.accounting.closeness import closeness_of_scaled_sum, closeness_of_sum
+from masquerade_core.privacy.accounting.gaussian_dp import delta_of
+from masquerade_core.privacy.noise.gaussian_rounds import LOST_BITS
+from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
+from masquerade_core.privacy.noise.output_perturbation import paper_scale, refined_l2_sensitivity
+from masquerade_core.privacy.statement import NONE, Claim
 from masquerade_protocols import protocol_of
+from masquerade_protocols.local_aggregation import joint_noise as jn
+from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation.proven_statement import local_proven_statement
 from tests.proven_helpers import GRID, LAWS, moved_by_scipy, mu_by_scipy, proven_study
 
 
@@ -83,7 +77,7 @@ def test_no_replaced_record_moves_a_classifier_further(n: int, Lambda: float) ->
 
 def test_the_sensitivity_is_the_closed_form_s_with_rounding_and_inexact_minimisers() -> None:
     for n, Lambda in ((50, 0.1), (6512, 2.0), (100, 0.002), (2, 0.01), (10, 50.0)):
-        for law, times in (("selected", 1), ("floor", 1), ("sizes", MOST_RECORDS)):
+        for law, times in (("selected", 1), ("floor", 1), ("sizes", MOST_COUNTED_RECORDS)):
             noise = _noise(law, Lambda=Lambda)
             exact = times * (moved_by_scipy(max(times, n), Lambda) + 2e-9 / Lambda) * GRID + math.sqrt(10)
             assert float(noise.sensitivity(n)) == pytest.approx(exact, rel=1e-9)
@@ -238,7 +232,7 @@ def test_coarse_noise_with_finer_noise_is_within_the_continuous_curve(m: int, sh
     b, unit, fine = 7, 3.0, 10.0
     law = _joint_law(b, unit, fine, m)
     sigma = math.sqrt(m * ((b * unit) ** 2 + fine**2) - 9)
-    tau = closeness(m, 1, Fraction(3), Fraction(10), b)
+    tau = closeness_of_scaled_sum(m, 1, Fraction(3), Fraction(10), b)
     assert tau < 1e-12
     for epsilon in (0.0, 0.1, 0.5, 1.0):
         assert (
@@ -254,14 +248,14 @@ def test_coarse_noise_with_finer_noise_is_within_the_continuous_curve(m: int, sh
 def test_fine_noise_is_as_large_as_the_bound_needs() -> None:
     """Nothing of the lattice is left: the bound, at the largest scale and with one share, pays out of what is lost."""
     noise = _noise(K=50, d=1000)
-    tau = closeness(1, 1000, Fraction(UNIT), noise.fine, noise.largest_scale)
+    tau = closeness_of_scaled_sum(1, 1000, Fraction(UNIT), noise.fine, noise.largest_scale)
     assert tau < 2.0 ** -(LOST_BITS + 1)
     assert tau >= closeness_of_sum(Fraction(UNIT), 1, 1000)
     assert noise.fine == FINE * noise.largest_scale
     smaller = noise.fine / 4
-    assert closeness(1, 1000, Fraction(UNIT), smaller, noise.largest_scale) > 1e-10
+    assert closeness_of_scaled_sum(1, 1000, Fraction(UNIT), smaller, noise.largest_scale) > 1e-10
     with pytest.raises(LocalProtocolError, match="lattice"):
-        closeness(1, 1000, Fraction(UNIT), smaller / 2, noise.largest_scale)
+        closeness_of_scaled_sum(1, 1000, Fraction(UNIT), smaller / 2, noise.largest_scale)
 
 
 # --- What is said ---------------------------------------------------------------------------------------

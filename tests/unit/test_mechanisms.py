@@ -14,7 +14,8 @@ from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy import mechanisms
-from masquerade_core.privacy.mechanisms import discrete_laplace, l2_laplace, l2_tail_bound, tail_bound
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace, tail_bound
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace, l2_tail_bound
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 
 P_ACCEPT = 1e-9

@@ -10,8 +10,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.privacy import objective
-from masquerade_core.privacy.objective import (
+from masquerade_core.privacy.noise import objective_perturbation as objective
+from masquerade_core.privacy.noise.objective_perturbation import (
     SIGMA_BITS,
     compute_slack,
     noise_sigma,

@@ -10,20 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from masquerade_protocols.blocks.counting import count_layout
 from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.privacy.mechanisms import gaussian, l2_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
-from masquerade_protocols import protocol_of, psgd
-from masquerade_protocols import secure_sum as ss
-from masquerade_protocols.counting import count_layout
-from masquerade_protocols.gop import gop_minimiser
+from masquerade_protocols import protocol_of
+from masquerade_protocols.baselines.gop import gop_minimiser
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.psgd import roles as psgd
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import EVEN_OR_SKEWED, Descent, descend, descent_roles, descent_study, drawn, draws, sent

@@ -12,7 +12,7 @@ from benchmarks.meter import MeteredTable
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import CHARLIE
-from masquerade_protocols import psgd
+from masquerade_protocols.psgd import roles as psgd
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/psgd.md").read_text(encoding="utf-8")

@@ -13,8 +13,9 @@ from scipy import optimize, stats
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
-from masquerade_protocols import protocol_of, psgd
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols import protocol_of
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.psgd import roles as psgd
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descend, descent_study

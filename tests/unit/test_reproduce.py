@@ -16,8 +16,9 @@ from masquerade.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar
 from masquerade.reproduce.bands import mean_and_error
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
-from masquerade_core.privacy.mechanisms import gaussian, l2_laplace
-from masquerade_protocols import psgd
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
+from masquerade_protocols.psgd import roles as psgd
 from tests.face_helpers import Shell
 from tests.paper_data import split
 from tests.sum_helpers import descend, descent_study

@@ -14,7 +14,7 @@ from masquerade_core.learning.erm import error_rate
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
-from masquerade_protocols import dp_gd as protocol
+from masquerade_protocols.dp_gd import roles as protocol
 from tests.paper_data import split
 
 WIDENED = 4.0

@@ -17,9 +17,9 @@ from masquerade.reproduce.kang_data import _coordinates, one_hot
 from masquerade.reproduce.kang_runs import ETAS, Setting, accuracies, party_sizes, sigma, walks
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.weighted_claims import descent_sigma
+from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
-from masquerade_protocols import weighted_dp
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descent_study
 

@@ -20,7 +20,7 @@ from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.messages import Ciphertexts, Message
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.blocks import secure_sum as ss
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, adding, draws, multiplying, received, sums_of
 

@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import brentq
 
 from masquerade_core.learning.erm import TOLERANCE
-from masquerade_core.privacy.vote_claims import minimiser_radius, sensitivity, sharp_sensitivity
-from masquerade_protocols import voting
+from masquerade_core.privacy.noise.votes import minimiser_radius, sharp_sensitivity, votes_sensitivity
+from masquerade_protocols.voting import roles as voting
 from tests.vote_helpers import descriptor, unit_rows, vote_study
 
 VOTE_TWO, VOTE_THREE = (2 * math.sqrt(brentq(lambda v, C=C: v * math.exp(v + 1) - (C - 1), 0, 5) / 0.1) for C in (2, 3))
@@ -33,7 +33,7 @@ def test_how_far_a_partys_votes_move_the_minimiser_is_within_the_bounds(
         protocol, K=M, d=3, X=X / np.linalg.norm(X, axis=1)[:, None], classes=classes, Lambda=Lambda, loss=loss
     )
     soft = protocol == "soft"
-    bound = sensitivity(soft=soft, softmax=study.multiclass, Lambda=Lambda, M=M)
+    bound = votes_sensitivity(soft=soft, softmax=study.multiclass, Lambda=Lambda, M=M)
     sharp = sharp_sensitivity(soft=soft, loss=loss, classes=classes, Lambda=Lambda, M=M)
     radius = minimiser_radius(loss=loss, classes=classes, Lambda=Lambda)
     largest = longest = 0.0
@@ -63,8 +63,8 @@ def test_how_far_a_partys_votes_move_the_minimiser_is_within_the_bounds(
 def test_the_sharper_bounds_at_the_paper_s_size() -> None:
     """M = 1,000, lambda = 1e-4: 105.5 for 20,000, 10 for 20, and .1055 for the average of classifiers."""
     at: dict[str, Any] = {"loss": "logistic", "classes": None, "Lambda": 1e-4, "M": 1000}
-    assert sensitivity(soft=False, softmax=False, Lambda=1e-4, M=1000) == pytest.approx(20_000)
-    assert sensitivity(soft=True, softmax=False, Lambda=1e-4, M=1000) == pytest.approx(20)
+    assert votes_sensitivity(soft=False, softmax=False, Lambda=1e-4, M=1000) == pytest.approx(20_000)
+    assert votes_sensitivity(soft=True, softmax=False, Lambda=1e-4, M=1000) == pytest.approx(20)
     assert sharp_sensitivity(soft=False, **at) == pytest.approx(105.54, abs=0.005)
     assert sharp_sensitivity(soft=True, **at) == pytest.approx(10)
     assert 2 * minimiser_radius(loss="logistic", classes=None, Lambda=1e-4) / 1000 == pytest.approx(0.10554, abs=5e-6)

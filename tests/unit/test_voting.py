@@ -16,14 +16,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
-from masquerade_core.privacy.mechanisms import l2_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Once, Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain
-from masquerade_protocols import secure_sum as ss
-from masquerade_protocols import voting
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.voting import roles as voting
 from tests.helpers import primes
 from tests.sum_helpers import drawn, received, sent
 from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, vote_data, vote_roles, vote_study

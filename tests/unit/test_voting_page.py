@@ -14,11 +14,11 @@ from benchmarks.meter import MeteredTable
 
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
-from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
-from masquerade_core.privacy.vote_claims import minimiser_radius, sensitivity, sharp_sensitivity
-from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, count_noise
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise
+from masquerade_core.privacy.noise.votes import minimiser_radius, sharp_sensitivity, votes_sensitivity
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols import voting
+from masquerade_protocols.voting import roles as voting
 from tests.vote_helpers import unit_rows
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,9 @@ def test_the_sharp_sensitivities_are_those_of_the_code() -> None:
         if "average" in what:
             found = 2 * minimiser_radius(loss="logistic", classes=None, Lambda=1e-4) / 1000
         else:
-            assert float(paper) == pytest.approx(sensitivity(soft=soft, softmax=classes is not None, **shape), rel=5e-4)
+            assert float(paper) == pytest.approx(
+                votes_sensitivity(soft=soft, softmax=classes is not None, **shape), rel=5e-4
+            )
             found = sharp_sensitivity(soft=soft, loss="logistic", classes=classes, **shape)
         assert float(sharp) == pytest.approx(found, rel=5e-4)
     keeps = sharp_sensitivity(soft=False, loss="logistic", classes=None, Lambda=1e-4, M=1000) / 20_000

@@ -20,17 +20,19 @@ from masquerade.template import Draft, throwaway_key
 from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate
-from masquerade_core.privacy.discrete import closeness_of_sum, discrete_gaussian
-from masquerade_core.privacy.gaussian_dp import epsilon_of
-from masquerade_core.privacy.mechanisms import l2_laplace
-from masquerade_core.privacy.vote_claims import sharp_sensitivity
-from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, count_noise, votes_sensitivity
+from masquerade_core.privacy.accounting.closeness import closeness_of_sum
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, counts_sensitivity
+from masquerade_core.privacy.noise.votes import sharp_sensitivity
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
-from masquerade_protocols import protocol_of, voting
-from masquerade_protocols import secure_sum as ss
+from masquerade_protocols import protocol_of
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.voting import roles as voting
 from tests.helpers import primes
 from tests.sum_helpers import drawn, received
 from tests.vote_helpers import Array, Fixed, Voted, cast, unit_rows, vote_data, vote_roles, vote_study
@@ -213,13 +215,13 @@ def test_no_two_ballots_are_farther_apart_than_delta_and_some_are_so_far(classes
     """All pairs of votes at one point; points add up in squares."""
     study = _proven(K=3, classes=classes)
     C = classes or 2
-    Delta = votes_sensitivity(1, C)
+    Delta = counts_sensitivity(1, C)
     farthest = 0
     for a, b in product(range(C), repeat=2):
         pair = zip(voting._counters(study, (a,)), voting._counters(study, (b,)), strict=True)
         farthest = max(farthest, sum((UNIT * (x - y)) ** 2 for x, y in pair))
     assert farthest <= Delta**2 < farthest * (1 + Fraction(1, 10**9))
-    assert votes_sensitivity(900, C) == pytest.approx(30 * Delta)
+    assert counts_sensitivity(900, C) == pytest.approx(30 * Delta)
 
 
 # --- How much noise --------------------------------------------------------------------------------

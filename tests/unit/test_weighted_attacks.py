@@ -7,19 +7,19 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from masquerade_protocols.blocks.counting import count_layout
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally, RunFailed
-from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import secure_sum as ss
-from masquerade_protocols import weighted_dp as wd
-from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
-from masquerade_protocols.counting import count_layout
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.weighted_dp import roles as wd
+from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import EVEN_OR_SKEWED, product, sent
 from tests.walk_helpers import walk_study

@@ -9,25 +9,26 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+from masquerade_protocols.blocks.counting import count_layout
 from scipy import stats
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.privacy.gaussian_dp import delta_of, epsilon_of
-from masquerade_core.privacy.mechanisms import gaussian, gaussian_tail_bound
-from masquerade_core.privacy.weighted_claims import descent_sigma, exact_mu
+from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.noise.local_descent import descent_sigma, exact_mu
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, replay
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols import baselines, central_dp
-from masquerade_protocols import secure_sum as ss
-from masquerade_protocols import weighted_dp as wd
-from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
-from masquerade_protocols.counting import count_layout
+from masquerade_protocols.baselines import central_dp
+from masquerade_protocols.baselines import entry as baselines
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.weighted_dp import roles as wd
+from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import descent_study, drawn, sent
 from tests.walk_helpers import averaged, descended, run_walks, walk_study

@@ -11,10 +11,10 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.gaussian_dp import epsilon_of
-from masquerade_core.privacy.weighted_claims import C_OF_THE_PROOF, exact_mu
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, exact_mu
 from masquerade_core.study import CHARLIE
-from masquerade_protocols import weighted_dp
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/weighted-dp.md").read_text(encoding="utf-8")

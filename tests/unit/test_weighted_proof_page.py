@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from masquerade_core.privacy.gaussian_dp import epsilon_of, mu_of
-from masquerade_core.privacy.weighted_claims import MOST_RECORDS, ROUNDING, descent_sigma, exact_mu
-from masquerade_core.privacy.weighted_proven_claims import walk_noise
-from masquerade_protocols import weighted_dp
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.noise.local_descent import (
+    MOST_ROUNDED_RECORDS,
+    ROUNDING,
+    descent_sigma,
+    exact_mu,
+    local_descent_noise,
+)
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/privacy/weighted-dp.md").read_text(encoding="utf-8")
@@ -44,7 +49,7 @@ def test_the_noise_of_both_calibrations() -> None:
     one = Fraction(1)
     assert _row("sigma") == pytest.approx([float(descent_sigma(16.0, one, T, e, DELTA, N)) for e in CLAIMED], abs=6e-5)
     assert _row("mu") == pytest.approx([mu_of(e, DELTA) for e in CLAIMED], rel=6e-4)
-    noises = [walk_noise(G=one, d=10, rounds=T, epsilon=e, delta=DELTA, fraction_bits=28) for e in CLAIMED]
+    noises = [local_descent_noise(G=one, d=10, rounds=T, epsilon=e, delta=DELTA, fraction_bits=28) for e in CLAIMED]
     s = [float(noise.share / 2**28 / (1 + ROUNDING)) for noise in noises]
     assert _row("s, on a coordinate of a sum of gradients") == pytest.approx(s, abs=0.51)
     assert _row("s/n_j at n_j = 45,222/32, where the paper has sigma") == pytest.approx(
@@ -54,7 +59,7 @@ def test_the_noise_of_both_calibrations() -> None:
 
 def test_constants_and_names() -> None:
     assert f"F = {weighted_dp.FRACTION_BITS}" in PAGE
-    assert MOST_RECORDS == 2**20
+    assert MOST_ROUNDED_RECORDS == 2**20
     assert Fraction(1, 2**12) == ROUNDING
     written = "".join(
         (ROOT / f"tests/unit/test_weighted_{part}.py").read_text(encoding="utf-8")

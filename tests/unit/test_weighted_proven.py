@@ -15,17 +15,16 @@ from scipy import stats
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
-from masquerade_core.privacy.discrete import discrete_gaussian, discrete_gaussian_tail_bound
-from masquerade_core.privacy.gaussian_dp import epsilon_of
-from masquerade_core.privacy.weighted_claims import MOST_RECORDS, ROUNDING
-from masquerade_core.privacy.weighted_proven_claims import walk_noise
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.local_descent import MOST_ROUNDED_RECORDS, ROUNDING, local_descent_noise
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Join, Once
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import replay
 from masquerade_protocols import registry
-from masquerade_protocols import weighted_dp as wd
-from masquerade_protocols.catalogue.weighted_dp import WEIGHTED_DP
+from masquerade_protocols.weighted_dp import roles as wd
+from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import make_data
 from tests.walk_helpers import averaged, descended, run_walks, walk_study
 
@@ -122,7 +121,7 @@ def _sum_on_the_grid(study: Study, data: Dataset, monkeypatch: pytest.MonkeyPatc
     return [round(Fraction(v) * len(data.y) * F) for v in (-theta).tolist()]
 
 
-@pytest.mark.parametrize("others", [0, 5000, MOST_RECORDS - 1])
+@pytest.mark.parametrize("others", [0, 5000, MOST_ROUNDED_RECORDS - 1])
 def test_a_replaced_record_moves_a_sum_by_less_than_delta_and_some_come_close(
     others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +155,7 @@ def test_the_noise_on_a_sum_is_that_of_two_gradients_in_t_rounds(epsilon: float)
     for n in (1, 200, 45_222):
         assert wd.plan(study, n).sigma_at(n) * n * F == noise.share
     # The slip of G for 2 G, which no error rate shows.
-    half = walk_noise(G=Fraction(1, 2), d=10, rounds=1000, epsilon=epsilon, delta=1e-3, fraction_bits=28)
+    half = local_descent_noise(G=Fraction(1, 2), d=10, rounds=1000, epsilon=epsilon, delta=1e-3, fraction_bits=28)
     assert epsilon_of(float(noise.Delta / half.share) * math.sqrt(1000), 1e-3) > 1.9 * epsilon
 
 
@@ -167,7 +166,7 @@ def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta", "T"), [(0.1, 1e-3, 1000), (1.0, 1e-5, 100), (0.25, 1e-3, 1000)])
 def test_an_independent_accountant_agrees_to_four_digits(epsilon: float, delta: float, T: int) -> None:
-    noise = walk_noise(G=Fraction(1), d=10, rounds=T, epsilon=epsilon, delta=delta, fraction_bits=28)
+    noise = local_descent_noise(G=Fraction(1), d=10, rounds=T, epsilon=epsilon, delta=delta, fraction_bits=28)
     # The multiplier is that of replace-one, stated as 2 G; the relation of the oracle is therefore its own default.
     event = GaussianDpEvent(noise_multiplier=float(noise.share / noise.Delta))
     oracle = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-5)
@@ -233,7 +232,7 @@ def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], s
 def test_more_records_than_rounding_is_counted_for_are_refused() -> None:
     study = _study("rounds = 1", d=1)
     data = make_data(study, (10, 10, 10))
-    n = MOST_RECORDS + 1
+    n = MOST_ROUNDED_RECORDS + 1
     data["p1"] = Dataset(np.ones((n, 1)), np.ones(n))
     with pytest.raises(RefusedLocally, match="more records than the 1,048,576"):
         run_walks(study, data)

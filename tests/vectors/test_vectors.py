@@ -22,7 +22,9 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import Message
-from masquerade_protocols import joint, local_aggregation, tournament
+from masquerade_protocols.blocks import coin_toss as joint
+from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.local_aggregation import tournament
 from tests.helpers import violation
 from tests.vectors import generate
 

@@ -15,14 +15,19 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.gaussian_dp import epsilon_of
-from masquerade_core.privacy.mechanisms import gaussian
-from masquerade_core.privacy.objective import compute_slack, sigma_share
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.objective_perturbation import compute_slack, sigma_share
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.seat import Once
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import unpack_plain
-from masquerade_protocols import baselines, gop, local_aggregation, protocol_of, psgd, weighted_dp
+from masquerade_protocols import protocol_of
+from masquerade_protocols.baselines import entry as baselines
+from masquerade_protocols.baselines import gop
+from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 __all__ = ["claims"]
 

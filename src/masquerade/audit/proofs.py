@@ -22,13 +22,20 @@ from masquerade_core.learning.erm import TOLERANCE, fit
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.input_noise import perturb, randomised_response
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.discrete import discrete_gaussian
-from masquerade_core.privacy.dp_gd_claims import Noise
-from masquerade_core.privacy.gop_claims import perturbation
-from masquerade_core.privacy.mechanisms import gaussian
-from masquerade_core.privacy.vote_proven_claims import COUNT_BITS, counters_at_a_point
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
+from masquerade_core.privacy.noise.proven_objective import perturbation
+from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, counters_at_a_point
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.study import AuxiliaryFile, Label, Study, as_fraction
-from masquerade_protocols import dp_gd, gop, input_noise, joint_noise, local_aggregation, psgd, voting, weighted_dp
+from masquerade_protocols.baselines import gop
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.input_noise import roles as input_noise
+from masquerade_protocols.local_aggregation import joint_noise
+from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 __all__ = ["descent_scores", "proofs"]
 
@@ -55,14 +62,14 @@ def _proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: o
 
 
 def descent_scores(
-    study: Study, noise: Noise, shares: int, runs: int, moved: bool, source: Source, factor: Fraction
+    study: Study, noise: SharedNoise, shares: int, runs: int, moved: bool, source: Source, factor: Fraction
 ) -> _Array:
     """Run ``dp-gd``, and add up what the sums show along the last coordinate.
 
     Parameters
     ----------
     study : Study
-    noise : Noise
+    noise : SharedNoise
         What every party draws its share by.
     shares : int
         Shares of the noise that the adversary does not know.

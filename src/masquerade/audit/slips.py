@@ -7,11 +7,11 @@ from functools import cache, partial
 from masquerade.audit.audit import Audit, Gate
 from masquerade.audit.canary import FLAT, study_of
 from masquerade.audit.proofs import descent_scores
-from masquerade_core.privacy.discrete import gaussian_share_sigma
-from masquerade_core.privacy.dp_gd_claims import noise_sigma, sensitivity
-from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.gaussian_rounds import rounds_sigma, sensitivity
+from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 from masquerade_core.study import Study, as_fraction
-from masquerade_protocols import dp_gd
+from masquerade_protocols.dp_gd import roles as dp_gd
 
 __all__ = ["slips"]
 
@@ -56,7 +56,7 @@ def _one_clip() -> Fraction:
     study, noise = _study(), dp_gd.noise_of(_study())
     clip = as_fraction(dp_gd.Parameters.model_validate(study.protocol).clip)
     Delta = sensitivity(clip / 2, study.d, dp_gd.FRACTION_BITS)
-    sigma = noise_sigma(Delta, noise.rounds, study.privacy.epsilon, study.privacy.delta)
+    sigma = rounds_sigma(Delta, noise.rounds, study.privacy.epsilon, study.privacy.delta)
     return gaussian_share_sigma(sigma, study.honest)
 
 

@@ -44,7 +44,7 @@ class Source:
         return SimulationRng(self._seed, f"{self._label} {run} {who}")
 
     def l2(self, beta: Fraction, shape: tuple[int, ...], bits: int) -> _Array:
-        """Draw vectors of the law of :func:`~masquerade_core.privacy.mechanisms.l2_laplace`.
+        """Draw vectors of the law of :func:`~masquerade_core.privacy.samplers.l2_laplace.l2_laplace`.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Source:
         return _gridded(normal / float(beta), bits)
 
     def gaussian(self, sigma: Fraction, shape: tuple[int, ...], bits: int) -> _Array:
-        """Draw what :func:`~masquerade_core.privacy.mechanisms.gaussian` draws, in units of 1 on a grid of 2^-bits.
+        """Draw what :func:`~masquerade_core.privacy.samplers.rounded_gaussian.gaussian` draws, in units of 1 on a grid of 2^-bits.
 
         Discrete Gaussian noise of thousands of grid units has this law, too, but for far less than an audit can see.
         """

@@ -17,7 +17,7 @@ from masquerade.audit.canary import FLAT, flat, others
 from masquerade.simulation import simulate
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.claims import Claim
+from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_protocols import BASELINES, baseline_of, protocol_of
 

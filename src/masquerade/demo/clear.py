@@ -11,8 +11,11 @@ from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.input_noise import epochs_of, initial_weights, sgd
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols import dp_gd, input_noise, voting, weighted_dp
-from masquerade_protocols.baselines import pool
+from masquerade_protocols.baselines.entry import pool
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.input_noise import roles as input_noise
+from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 __all__ = ["by_clipped_steps", "by_noisy_examples", "by_votes", "by_walks"]
 

@@ -16,9 +16,9 @@ from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio
 from masquerade.demo.plan import classifiers
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.privacy.calibration import SMALL_NOISE, eps_where_noise_is_small, paper_noise_norm
+from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE, eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study
-from masquerade_protocols.baselines import pool
+from masquerade_protocols.baselines.entry import pool
 
 __all__ = ["Comparison", "compare"]
 

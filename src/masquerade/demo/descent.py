@@ -9,7 +9,8 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
-from masquerade_protocols import dp_gd, psgd
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.psgd import roles as psgd
 
 __all__ = [
     "first_drowned_round",

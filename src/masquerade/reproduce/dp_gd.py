@@ -21,12 +21,12 @@ from masquerade.reproduce.rajkumar_runs import study_of as paper_study
 from masquerade.template import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.privacy.dp_gd_claims import Noise, run_noise
-from masquerade_core.privacy.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
-from masquerade_protocols import dp_gd
-from masquerade_protocols.psgd import psgd
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.psgd.roles import psgd
 
 __all__ = ["clipped_descent", "figure_1"]
 
@@ -44,7 +44,7 @@ _SD = {0.1: 7.095, 0.2: 5.260, 1.0: 2.107}
 _PARTIES = (5, 10, 15)
 _PSGD_ROUNDS = 300
 
-_NOISE = "Noise on a sum: 2 C sqrt(T)/mu, delta = 0.05"
+_NOISE = "SharedNoise on a sum: 2 C sqrt(T)/mu, delta = 0.05"
 _ERROR = "Error, delta = 0.05"
 _LARGE_LAMBDA = f"Error, delta = 0.05, K = 5, Lambda = {_LAMBDA}, which shortens every step by four tenths"
 _USUAL = "Error, K = 5, with what 'masquerade study new' writes: T = 20, C = 0.5"
@@ -95,7 +95,7 @@ def _parsed(draft: Draft) -> Study:
     return Study.parse(draft.to_toml(), "this table's settings", in_memory=True)
 
 
-def clipped_descent(records: Dataset, study: Study, noise: Noise | None, seed: str) -> _Array:
+def clipped_descent(records: Dataset, study: Study, noise: SharedNoise | None, seed: str) -> _Array:
     """Run ``dp-gd`` once on everybody's records; shape (d,).
 
     Parameters
@@ -103,7 +103,7 @@ def clipped_descent(records: Dataset, study: Study, noise: Noise | None, seed: s
     records : Dataset
         Everybody's: only sums over all parties enter a round.
     study : Study
-    noise : Noise or None
+    noise : SharedNoise or None
         None: no noise.
     seed : str
         Of all parties' shares.
@@ -193,7 +193,7 @@ def _noise_rows() -> list[Row]:
     return [_sd_row(_NOISE, f"eps = {eps}", dp_gd.noise_of(_study(eps, 0.05, 5)), eps) for eps in _SD]
 
 
-def _sd_row(table: str, name: str, noise: Noise, eps: float, *, broken: bool = False, note: str = "") -> Row:
+def _sd_row(table: str, name: str, noise: SharedNoise, eps: float, *, broken: bool = False, note: str = "") -> Row:
     value = float(noise.sigma) / 2**dp_gd.FRACTION_BITS
     return Row(table, name, value, None, round(_SD[eps] - 5e-4, 4), round(_SD[eps] + 5e-4, 4), broken, note)
 
@@ -234,7 +234,7 @@ def _broken_rows(errors: _Errors) -> list[Row]:
     """C for 2 C makes errors smaller: only the noise itself shows it. A whole for a share makes them larger."""
     rows = []
     for eps in _BARS:
-        halved = run_noise(
+        halved = rounds_noise(
             clip=Fraction(1, 8),
             d=_D,
             rounds=10,

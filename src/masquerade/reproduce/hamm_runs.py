@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from masquerade_core.learning.softmax import fit_softmax, one_hot, predict_classes
-from masquerade_core.privacy.mechanisms import l2_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
 
 __all__ = [

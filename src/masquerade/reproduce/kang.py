@@ -17,8 +17,8 @@ from masquerade.reproduce.kang_data import LARGE, SMALL
 from masquerade.reproduce.kang_runs import ETAS, Setting, accuracies, deviation, partition
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.gaussian_dp import epsilon_of
-from masquerade_core.privacy.weighted_claims import exact_mu
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.local_descent import exact_mu
 from masquerade_core.rng import SimulationRng
 
 __all__ = ["Found", "figure_2", "tables", "walk_all"]

@@ -31,10 +31,10 @@ from masquerade.reproduce.rajkumar_runs import (
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.privacy.objective import compute_slack, noise_sigma
+from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng
-from masquerade_protocols.gop import gop_minimiser, gop_noise
-from masquerade_protocols.psgd import psgd
+from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
+from masquerade_protocols.psgd.roles import psgd
 
 __all__ = ["figure_1"]
 

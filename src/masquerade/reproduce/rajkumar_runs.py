@@ -22,14 +22,16 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.calibration import paper_beta, paper_scale
-from masquerade_core.privacy.mechanisms import discrete_laplace, gaussian, l2_laplace
-from masquerade_core.privacy.objective import sigma_share
+from masquerade_core.privacy.noise.objective_perturbation import sigma_share
+from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Feature, Study
-from masquerade_protocols.local_aggregation import FRACTION_BITS as AGGREGATION_BITS
-from masquerade_protocols.psgd import FRACTION_BITS as GRADIENT_BITS
-from masquerade_protocols.psgd import Schedule
+from masquerade_protocols.local_aggregation.roles import FRACTION_BITS as AGGREGATION_BITS
+from masquerade_protocols.psgd.roles import FRACTION_BITS as GRADIENT_BITS
+from masquerade_protocols.psgd.roles import Schedule
 
 __all__ = [
     "DELTA",
@@ -73,7 +75,7 @@ def printed_root(d: int, epsilon: float | Fraction, delta: float) -> float:
     """Return the only positive sigma of Procedure 3 as printed: Pr(U <= (sigma eps~ - 2)^2 / (4 sigma^2)) = 1 - delta.
 
     With q^2 the quantile, sigma eps~ - 2 = -2 q sigma, so sigma = 2/(eps~ + 2q): hardly any noise. For the intended
-    equation, and for what follows from it, see :func:`masquerade_core.privacy.objective.sigma_star`.
+    equation, and for what follows from it, see :func:`masquerade_core.privacy.noise.objective_perturbation.sigma_star`.
     """
     return 2 / (float(epsilon) + 2 * math.sqrt(float(chdtri(d, delta))))
 

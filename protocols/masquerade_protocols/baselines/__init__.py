@@ -1,0 +1,1 @@
+"""Baselines: somebody holds all records, and nobody sends anything."""

@@ -1,0 +1,99 @@
+"""Baselines, for those who choose one: what somebody could learn who held everybody's records.
+
+They say what a protocol's privacy and its cryptography cost. They use the same losses, the same minimiser and the same
+data as the protocols do. ``gop`` is what ``psgd`` approaches; ``pooled``, or ``batch``, is that without privacy;
+``individual`` is what each party has without the others; ``average`` is what ``vote`` and ``soft`` want to surpass. All
+but ``gop`` and ``central-dp`` take named classes, by softmax regression.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from masquerade_core.data.pooling import pool
+from masquerade_core.data.schema import Dataset
+from masquerade_core.privacy.statement import Claim
+from masquerade_core.rng import Rng
+from masquerade_core.study import Study
+from masquerade_protocols.baselines import average, central_dp, exact, gop
+from masquerade_protocols.blocks.local_descent import DESCENT_SECTION, STEPS_SECTION
+from masquerade_protocols.entry import Protocol, Weights
+
+__all__ = ["AVERAGE", "BATCH", "CENTRAL_DP", "GOP", "INDIVIDUAL", "POOLED", "NoParameters"]
+
+
+class NoParameters(BaseModel):
+    """An empty ``[protocol]`` section: epsilon, delta, Lambda and the loss stand elsewhere in the study."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _no_statement(_study: Study) -> tuple[Claim, ...]:
+    return ()
+
+
+def _gop(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
+    return gop.gop(study, pool(study, data), rng)
+
+
+def _central(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
+    return central_dp.central_dp(study, pool(study, data), rng)
+
+
+GOP = Protocol(
+    name="gop",
+    paper="Rajkumar and Agarwal 2012, Algorithm 4",
+    parameters=NoParameters,
+    check=gop.check_gop,
+    statement=gop.statement,
+    central=_gop,
+    calibrations=("paper", "proven"),
+)
+
+CENTRAL_DP = Protocol(
+    name="central-dp",
+    paper="Kang, Liu and Wang, Theorem 1",
+    parameters=central_dp.Parameters,
+    check=central_dp.check,
+    statement=central_dp.statement,
+    central=_central,
+    section=DESCENT_SECTION,
+    proven_section=STEPS_SECTION,
+    calibrations=("paper", "proven"),
+)
+
+POOLED = Protocol(
+    name="pooled",
+    paper="all: one classifier for everybody's records",
+    parameters=NoParameters,
+    check=exact.check_minimiser,
+    statement=_no_statement,
+    central=exact.pooled,
+)
+
+INDIVIDUAL = Protocol(
+    name="individual",
+    paper="all: a classifier for each party's records",
+    parameters=NoParameters,
+    check=exact.check_minimiser,
+    statement=_no_statement,
+    central=exact.individual,
+)
+
+BATCH = Protocol(
+    name="batch",
+    paper="Hamm, Cao and Belkin 2016, section 6: pooled",
+    parameters=NoParameters,
+    check=exact.check_minimiser,
+    statement=_no_statement,
+    central=exact.pooled,
+)
+
+AVERAGE = Protocol(
+    name="average",
+    paper="Hamm, Cao and Belkin 2016, Appendix B.4",
+    parameters=NoParameters,
+    check=exact.check_minimiser,
+    statement=average.statement,
+    central=average.average,
+)

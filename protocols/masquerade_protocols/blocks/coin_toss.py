@@ -1,0 +1,82 @@
+"""A coin toss of all parties, which Charlie relays and cannot see: commit, echo, reveal::
+
+    P_j -> all   Commitment   H(run, j, nonce_j, salt_j)                    32 bytes
+    P_j -> all   Echo         H(all commitments)                            32 bytes
+    P_j -> all   Reveal       nonce_j, salt_j                               64 bytes
+
+All three travel in sealed boxes. The seed is uniform if one party is honest; whoever does not reveal is waited for by
+name.
+
+References
+----------
+Blum, "Coin flipping by telephone", CRYPTO 1981, for K parties with an echo against equivocation by the relay.
+"""
+
+import hashlib
+from typing import Annotated
+
+from pydantic import Field
+
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.seat import Seat
+from masquerade_core.wire.messages import Whisper
+
+__all__ = ["Commitment", "Echo", "Reveal", "coin_toss"]
+
+_Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+class Commitment(Whisper):
+    """A party's commitment to its coins."""
+
+    digest: _Bytes32
+
+
+class Echo(Whisper):
+    """What a party saw of everybody's commitments."""
+
+    digest: _Bytes32
+
+
+class Reveal(Whisper):
+    """A party's coins."""
+
+    nonce: _Bytes32
+    salt: _Bytes32
+
+
+def _commit(run: bytes, name: str, nonce: bytes, salt: bytes) -> bytes:
+    return hashlib.sha256(b"masquerade toss\0" + run + name.encode() + b"\0" + nonce + salt).digest()
+
+
+async def coin_toss(seat: Seat) -> bytes:
+    """Toss a 32-byte seed that all parties know and Charlie does not.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party revealed other coins than it committed to (it is named), or saw other commitments than this party (it
+        or Charlie equivocated).
+    """
+    coins = await seat.once("coins", lambda rng: rng.bytes(64))
+    nonce, salt = coins[:32], coins[32:]
+
+    await seat.whisper(Commitment(digest=_commit(seat.run, seat.me, nonce, salt)))
+    commitments = {name: c.digest for name, c in (await seat.gather(Commitment)).items()}
+    commitments[seat.me] = _commit(seat.run, seat.me, nonce, salt)
+
+    seen = hashlib.sha256(b"".join(commitments[name] for name in seat.names)).digest()
+    await seat.whisper(Echo(digest=seen))
+    for name, echo in (await seat.gather(Echo)).items():
+        if echo.digest != seen:
+            msg = f"{name} saw other commitments in the coin toss than {seat.me}: a party or Charlie showed two faces"
+            raise ProtocolViolation(msg)  # the echo does not tell whose
+
+    await seat.whisper(Reveal(nonce=nonce, salt=salt))
+    nonces = {seat.me: nonce}
+    for name, reveal in (await seat.gather(Reveal)).items():
+        if _commit(seat.run, name, reveal.nonce, reveal.salt) != commitments[name]:
+            msg = f"{name} revealed other coins in the toss than it had committed to"
+            raise ProtocolViolation(msg, peer=name)
+        nonces[name] = reveal.nonce
+    return hashlib.sha256(b"masquerade seed\0" + seat.run + b"".join(nonces[name] for name in seat.names)).digest()

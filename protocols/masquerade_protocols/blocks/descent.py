@@ -1,0 +1,126 @@
+"""How every descent begins, and the checks that all descents share.
+
+First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from it, so everybody
+refuses an N that cannot be. Charlie can add what he likes to the total before the lead opens it. An N of 0 would make
+iterates infinite, and who then fails to send a gradient would tell of its records. A small N would make slots too narrow
+for one party's sum.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.learning.losses import loss_of
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, relay_key, set_up
+
+__all__ = [
+    "TAIL_BITS",
+    "check_count",
+    "check_steps",
+    "count_layout",
+    "fingerprint",
+    "join_and_count",
+    "relay_and_count",
+]
+
+TAIL_BITS = 128
+"""Proven noise of a whole run goes beyond its slots with a chance of 2^-TAIL_BITS at most."""
+
+_RECORDS_BITS = 32  # of a party's n_j
+_DIVERGES = 2.0  # a step times the largest curvature
+
+
+def count_layout(study: Study) -> Packing:
+    """Lay out the sum of sizes."""
+    return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
+
+
+def check_count(study: Study, own: int, n: int) -> None:
+    """Refuse a number of all records that cannot be.
+
+    Parameters
+    ----------
+    study : Study
+    own : int
+        A party's own records, at least 1; 1 for Charlie, who has none.
+    n : int
+        What was opened.
+
+    Raises
+    ------
+    RunFailed
+        It is less than ``own`` with a record for each other party, or more than K times ``max_records``.
+    """
+    if not own + study.K - 1 <= n <= study.K * study.max_records:
+        raise RunFailed(
+            "the opened number of all records cannot be: it is smaller than one record for each party and one's own "
+            "allow, or larger than all parties may have together",
+            "start a new run; the sum alone does not show who changed it",
+        )
+
+
+async def join_and_count(seat: Seat, study: Study, data: Dataset) -> tuple[PartySums, int]:
+    """A party's opening: join, set up the secure sums, contribute n_j; returns the sums and N."""
+    await seat.join()
+    await seat.stage("keys")
+    sums = await set_up(seat, study)
+    await sums.precompute(1)
+    (N,) = await sums.open_sum(count_layout(study), [len(data.y)], b"N")
+    check_count(study, len(data.y), N)
+    return sums, N
+
+
+async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
+    """Charlie's opening: join, relay the lead's key, open N; returns the sums and N."""
+    await seat.join()
+    await seat.stage("keys")
+    sums = await relay_key(seat, study)
+    (N,) = await sums.open_sum(count_layout(study))
+    check_count(study, 1, N)
+    return sums, N
+
+
+def fingerprint(n: int, w: NDArray[np.float64] | None = None) -> bytes:
+    """Return what binds a round's masks to n and to the iterate: a party that was told others ends the run.
+
+    Parameters
+    ----------
+    n : int
+        Records of everybody.
+    w : ndarray, optional
+        The iterate.
+    """
+    doubles = b"" if w is None else w.astype("<f8").tobytes()
+    return hashlib.sha256(n.to_bytes(16, "big") + doubles).digest()
+
+
+def check_steps(study: Study, learning_rate: float, hint: str = "choose a smaller learning_rate") -> None:
+    """Refuse steps that diverge.
+
+    Parameters
+    ----------
+    study : Study
+        Its loss and Lambda give the objective's largest curvature.
+    learning_rate : float
+        The longest step.
+    hint : str
+        What to do.
+
+    Raises
+    ------
+    BadInput
+        A step times that curvature is 2 or more.
+    """
+    curvature = float(loss_of(study.model.loss).c) + study.model.regularization
+    if not learning_rate * curvature < _DIVERGES:
+        raise BadInput(
+            f"[protocol] learning_rate is {learning_rate:g}, but steps of {_DIVERGES / curvature:.4g} or more "
+            f"diverge: a step times the objective's largest curvature, {curvature:.4g}, must be less than 2",
+            hint,
+        )

@@ -1,0 +1,178 @@
+"""Noisy gradient descent on one set of records: Kang, Liu and Wang's Algorithm 1, lines 3 to 6.
+
+``weighted-dp`` runs it at every party, the baseline ``central-dp`` on everybody's records.
+"""
+
+from fractions import Fraction
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.gradients import gradient_sum
+from masquerade_core.learning.losses import loss_of
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
+from masquerade_core.privacy.noise.local_descent import (
+    C_OF_THE_PROOF,
+    descent_sigma,
+    local_descent_noise,
+)
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
+from masquerade_core.rng import Rng
+from masquerade_core.study import Study
+
+__all__ = [
+    "DESCENT_SECTION",
+    "FRACTION_BITS",
+    "STEPS_SECTION",
+    "DescentParameters",
+    "check_no_c",
+    "draws",
+    "local_descent",
+    "paper_c",
+    "paper_sigma",
+    "proven_noise",
+]
+
+FRACTION_BITS = 28  # F: gradients, noise and classifiers are integers in units of 2^-F
+_UNIT = Fraction(1 << FRACTION_BITS)
+_NORMALS = 1 << 16  # drawn at a time
+
+STEPS_SECTION = """\
+# How many steps, and how long they are.
+rounds = 1000
+learning_rate = 0.5
+"""
+"""The ``[protocol]`` section of a new study, where somebody descends by noisy steps and a proof sizes the noise."""
+
+DESCENT_SECTION = (
+    STEPS_SECTION
+    + """\
+# The noise's variance is proportional to c. The paper leaves c open; its own proof needs 16 or more.
+c = 16.0
+"""
+)
+"""The same with the paper's noise."""
+
+
+class DescentParameters(BaseModel):
+    """What noisy gradient descent takes: ``[protocol]`` of ``central-dp``, and part of ``weighted-dp``'s.
+
+    ``rounds`` is T, 1000 in the paper's experiments. The noise grows with sqrt(T), so neither more rounds nor fewer are
+    safe; the best number depends on the data, and choosing it by looking at them costs privacy that nothing counts.
+    ``c`` is the paper's and has no default: the paper leaves it open. ``learning_rate`` is eta.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+    rounds: Annotated[int, Field(ge=1, le=10_000, description="T, how many local rounds")] = 1000
+    c: Annotated[float | None, Field(gt=0, le=1e6, allow_inf_nan=False)] = None
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False, description="eta, of every step")] = 0.5
+
+
+def paper_c(chosen: DescentParameters) -> float:
+    """Return c of the paper's noise, which has no default: BadInput where the study has none."""
+    if chosen.c is None:
+        raise BadInput(
+            "[protocol] c is missing: the noise's variance is proportional to it, and the paper says only that "
+            f"there is some constant; its own proof needs c >= {C_OF_THE_PROOF}",
+            f"set c = {C_OF_THE_PROOF}.0",
+        )
+    return chosen.c
+
+
+def check_no_c(study: Study, chosen: DescentParameters) -> None:
+    """Refuse c where it would change nothing."""
+    if study.proven and chosen.c is not None:
+        raise BadInput(
+            f'[protocol] c is {chosen.c:g}, but with calibration = "proven" the noise follows from epsilon and delta',
+            'leave c out, or set calibration = "paper"',
+        )
+
+
+def paper_sigma(study: Study, chosen: DescentParameters, n: int) -> Fraction:
+    """Return equation (3)'s sigma for n records.
+
+    Raises
+    ------
+    BadInput
+        There is no c, or epsilon or delta are out of range.
+    """
+    G, privacy = loss_of(study.model.loss).L, study.privacy
+    return descent_sigma(paper_c(chosen), G, chosen.rounds, privacy.epsilon, privacy.delta, n)
+
+
+def proven_noise(study: Study, rounds: int) -> SharedNoise:
+    """Return the noise with which each walk alone keeps the study's wish.
+
+    Raises
+    ------
+    BadInput
+        There is no such noise.
+    """
+    return local_descent_noise(
+        G=loss_of(study.model.loss).L,
+        d=study.d,
+        rounds=rounds,
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        fraction_bits=FRACTION_BITS,
+    )
+
+
+def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Dataset, rng: Rng) -> NDArray[np.float64]:
+    """Walk T rounds down the objective of ``data`` under noise: lines 3 to 6 at one party, or at the centre.
+
+    theta_0 = 0, which is public, where the paper has the server draw it. The regulariser's gradient Lambda theta takes
+    nothing from the records and needs no noise.
+
+    Parameters
+    ----------
+    study : Study
+        Loss and Lambda.
+    T, eta : int, float
+        Rounds and learning rate.
+    sigma : Fraction
+        Standard deviation of a coordinate of z_t; n_j sigma for the sum of n_j gradients.
+    data : Dataset
+    rng : Rng
+        The only source of randomness.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        theta_T.
+    """
+    loss, Lambda, n = loss_of(study.model.loss), study.model.regularization, len(data.y)
+    theta, d = np.zeros(study.d), study.d
+    rounds = _rounds_a_draw(d)
+    noise: list[int] = []
+    for t in range(T):
+        if t % rounds == 0:
+            noise = _noise(study, rng, n * sigma, min(rounds, T - t) * d)
+        z = noise[t % rounds * d : (t % rounds + 1) * d]
+        gradient = gradient_sum(data.X, data.y, theta, loss)
+        noisy = [round(g * 2**FRACTION_BITS) + v for g, v in zip(gradient.tolist(), z, strict=True)]
+        mean = np.array([v / (n << FRACTION_BITS) for v in noisy])
+        theta = theta - eta * (mean + Lambda * theta)
+    return theta
+
+
+def _noise(study: Study, rng: Rng, sigma: Fraction, size: int) -> list[int]:
+    """Draw a sum's noise on the grid: a rounded normal, or, for the proof's lemma, a discrete Gaussian."""
+    if study.proven:
+        return discrete_gaussian(rng, sigma * _UNIT, size)
+    return gaussian(rng, sigma, size, _UNIT)
+
+
+def _rounds_a_draw(d: int) -> int:
+    return max(1, _NORMALS // d)
+
+
+def draws(T: int, d: int) -> int:
+    """Return how many vectors of noise a walk draws; each serves many rounds."""
+    return -(-T // _rounds_a_draw(d))

@@ -1,1 +1,0 @@
-"""Each protocol as a study's readers see it: its parameters, its stages, its words."""

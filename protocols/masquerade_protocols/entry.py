@@ -1,0 +1,196 @@
+"""What a protocol is to those who choose, check, explain, price and run it: one value for each, its *entry*.
+
+A baseline is an entry as well: somebody holds everybody's records and computes (``central``), and nobody sends anything.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.model import Model
+from masquerade_core.privacy.statement import Claim
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Effect
+from masquerade_core.study import Study
+
+__all__ = ["REGULARIZATION_NOTE", "Cost", "Explanation", "Noiseless", "Protocol", "Weights", "paragraphs"]
+
+Role = Coroutine[Effect, Any, Model]
+
+Weights = NDArray[np.float64]
+"""A classifier, shape (d,); where there are named classes, d weights for each in turn."""
+
+REGULARIZATION_NOTE = "Lambda of (Lambda/2) |w|^2: the larger, the less noise, and the simpler the model."
+"""What a new study says of its regularization, where a protocol's noise follows from it."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A study in a data steward's words, as paragraphs.
+
+    Parameters
+    ----------
+    leaves : tuple of str
+        What leaves the steward's machine.
+    collusion : tuple of str
+        Who must not work together.
+    cost : tuple of str
+        What it costs in privacy.
+    """
+
+    leaves: tuple[str, ...]
+    collusion: tuple[str, ...]
+    cost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run costs, from public numbers alone.
+
+    Parameters
+    ----------
+    sums : int
+        Secure sums.
+    plaintexts : int
+        What a party encrypts in all secure sums together.
+    ciphertexts : int
+        What all participants send together.
+    round_trips : int
+        How often a party waits for Charlie, and he for all parties.
+    exponentiations : float
+        Of Paillier's modular exponentiations, what all participants compute together; roughly.
+    """
+
+    sums: int
+    plaintexts: int
+    ciphertexts: int
+    round_trips: int
+    exponentiations: float
+
+
+@dataclass(frozen=True)
+class Noiseless:
+    """What a run would have released without noise, and how the noise compares with it.
+
+    Parameters
+    ----------
+    weights : ndarray
+        That classifier.
+    what : str
+        What it is, in a few words.
+    noise_ratio : float
+        How large the noise's effect is beside the classifier's.
+    enough_epsilon : float or None
+        An epsilon at which the noise would be small; None where none is known.
+    advice : str
+        One sentence or two, where the released model is not what it seems; else empty.
+    """
+
+    weights: Weights
+    what: str
+    noise_ratio: float
+    enough_epsilon: float | None
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol, or one baseline.
+
+    Parameters
+    ----------
+    name : str
+        As in the study's ``protocol`` and in results.
+    paper : str
+        Where it comes from.
+    parameters : type of BaseModel
+        The study's ``[protocol]`` section.
+    check : callable
+        (study): raises BadInput for a study that cannot be carried out.
+    statement : callable
+        (study) -> the privacy statement; no rows where there is no privacy to speak of.
+    party, charlie : callable or None
+        The roles: (seat, study, data) and (seat, study). Both also take ``auxiliary`` where that flag is set, and a
+        party takes ``classifier`` where that one is. None for a baseline.
+    central : callable or None
+        Of a baseline: (study, everybody's records by the roster's names, rng) -> a classifier, or one for each party.
+    explain : callable or None
+        (study) -> the study in plain words. None for a baseline, which nobody has to agree to.
+    noiseless : callable or None
+        (study, everybody's records by name, released weights, ``auxiliary``, ``classifiers``) -> what the run would
+        have released without noise; ``classifiers`` holds names of kinds by party. For demonstrations alone.
+    cost : callable or None
+        (study) -> what a run costs. None for a baseline.
+    section : str
+        The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
+    proven_section : str
+        ``section`` of a new study with ``calibration = "proven"``, where it is another.
+    calibrations : tuple of str
+        How the noise may follow from the privacy target; that of a new study first.
+    stages : tuple of str
+        The stages that the roles announce, in order.
+    multiclass : bool
+        Whether it can tell more classes than two apart.
+    alone : bool
+        Whether a party can run it without others, at the in-memory table.
+    classifiers : bool
+        Whether a party may bring a classifier of its own.
+    auxiliary : bool
+        Whether it learns from public records without labels, which the study names.
+    regularization_note : str
+        What a new study says of its regularization.
+    learns_from_hundreds : bool
+        Whether some hundred records teach it anything; else a demonstration simulates thousands.
+    """
+
+    name: str
+    paper: str
+    parameters: type[BaseModel]
+    check: Callable[[Study], object]
+    statement: Callable[[Study], tuple[Claim, ...]]
+    party: Callable[..., Role] | None = None
+    charlie: Callable[..., Role] | None = None
+    central: Callable[[Study, Mapping[str, Dataset], Rng], Weights | dict[str, Weights]] | None = None
+    explain: Callable[[Study], Explanation] | None = None
+    noiseless: Callable[..., Noiseless] | None = None
+    cost: Callable[[Study], Cost] | None = None
+    section: str = ""
+    proven_section: str = ""
+    calibrations: tuple[str, ...] = ("paper",)
+    stages: tuple[str, ...] = ()
+    multiclass: bool = False
+    alone: bool = False
+    classifiers: bool = False
+    auxiliary: bool = False
+    regularization_note: str = REGULARIZATION_NOTE
+    learns_from_hundreds: bool = False
+
+    @property
+    def baseline(self) -> bool:
+        """Whether somebody holds all records, and nobody sends anything."""
+        return self.central is not None
+
+    def section_for(self, calibration: str | None = None) -> str:
+        """Return the ``[protocol]`` section of a new study with this calibration, its own choice where None."""
+        proven = (calibration or self.calibrations[0]) == "proven"
+        return (proven and self.proven_section) or self.section
+
+    def check_calibration(self, study: Study) -> None:
+        """Refuse a study whose calibration this protocol does not have, by BadInput."""
+        if study.privacy.calibration not in self.calibrations:
+            raise BadInput(
+                f"[privacy] calibration is {study.privacy.calibration!r}, but {self.name} has only "
+                f"{', '.join(map(repr, self.calibrations))}",
+                f"set calibration = {self.calibrations[0]!r}".replace("'", '"'),
+            )
+
+
+def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:
+    """Return a text's paragraphs, each in one line, with ``words`` put in."""
+    return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))

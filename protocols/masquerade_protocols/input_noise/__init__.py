@@ -1,0 +1,1 @@
+"""Descent on noisy examples, by Bixler."""

@@ -1,0 +1,119 @@
+"""Stage 3 of local aggregation (Pathak, Rane, Raj, section 3.2): K + 1 shares, published, that anybody adds up.
+
+Share j is a packed vector minus what hides it, and a share of zero, modulo M::
+
+    party P_j                                  Charlie
+      |-------- Share: v_j - S_j + z_j ---------->|   m n/8
+      |                                           | his own: what the S_j add up to, and what else they hide, + z_C
+      |<------- Published: all K + 1 shares ------|   (K+1) m n/8
+
+A share is uniform modulo M to whoever lacks one pair's key of the sharing of zero, Charlie with the lead included: all
+that they get of the honest parties' vectors is the sum. A share that is missing or wrong leaves a uniform number for
+the sum, whose top bits are not zero but with a chance of 2^-64.
+"""
+
+from collections.abc import Sequence
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.model import Shares
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import numbers, pack_numbers
+from masquerade_core.wire.messages import Message
+from masquerade_protocols.local_aggregation.zero_sharing import zero_share
+
+__all__ = ["Published", "Share", "give_share", "publish_shares"]
+
+
+class Share(Message):
+    """Step 3.3, P_j to Charlie: its additive share of the sum."""
+
+    share: bytes
+
+
+class Published(Message):
+    """Step 3.3, Charlie to all: everybody's shares in roster order, his own last."""
+
+    shares: bytes
+
+
+def _read(raw: bytes, study: Study, modulus: int, layout: Packing, fraction_bits: int) -> Shares:
+    values = numbers(raw, _width(modulus), (study.K + 1) * layout.count, CHARLIE)
+    rows = {name: values[i * layout.count : (i + 1) * layout.count] for i, name in enumerate((*study.names, CHARLIE))}
+    return Shares(rows, modulus, layout, study.K, fraction_bits)
+
+
+def _width(modulus: int) -> int:
+    return (modulus.bit_length() + 7) // 8
+
+
+async def give_share(
+    seat: Seat,
+    study: Study,
+    layout: Packing,
+    modulus: int,
+    vector: Sequence[int],
+    hidden_by: Sequence[int],
+    seed: bytes,
+    fraction_bits: int,
+) -> Shares:
+    """A party's part: send v_j - S_j + z_j, and read what is published.
+
+    Parameters
+    ----------
+    seat, study : Seat, Study
+    layout : Packing
+        From public numbers alone; the same at every participant.
+    modulus : int
+        M.
+    vector : sequence of int
+        v_j on the grid of 2^-F.
+    hidden_by : sequence of int
+        S_j, one for each plaintext, which Charlie's share puts back; zeros where nothing is to be put back.
+    seed : bytes
+        Of the toss, that Charlie cannot choose the masks' label.
+    fraction_bits : int
+        F.
+
+    Raises
+    ------
+    ProtocolViolation
+        Charlie published another share of this party than it had sent.
+    """
+    await seat.stage("stage 3: shares")
+    zeros = zero_share(seat, (*study.names, CHARLIE), seed, modulus, layout.count)
+    packed = layout.pack(vector)
+    mine = tuple((v - s + z) % modulus for v, s, z in zip(packed, hidden_by, zeros, strict=True))
+    await seat.release("shares", study.privacy.epsilon, study.privacy.delta)
+    await seat.send(CHARLIE, Share(share=pack_numbers(mine, _width(modulus))))
+    published = await seat.receive(Published, CHARLIE)
+    shares = _read(published.shares, study, modulus, layout, fraction_bits)
+    if shares.values[seat.me] != mine:
+        msg = f"charlie published another share of {seat.me} than it had sent"
+        raise ProtocolViolation(msg, peer=CHARLIE)
+    return shares
+
+
+async def publish_shares(
+    seat: Seat, study: Study, layout: Packing, modulus: int, own: Sequence[int], fraction_bits: int
+) -> Shares:
+    """Charlie's part: publish all K + 1 shares, once they add up; ``own`` is what the parties' S_j hid, opened.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party's fault; it is named.
+    RunFailed
+        The opened sum is not the sum of everybody's shares.
+    """
+    zeros = zero_share(seat, (*study.names, CHARLIE), b"", modulus, layout.count)
+    mine = tuple((o + z) % modulus for o, z in zip(own, zeros, strict=True))
+    width = _width(modulus)
+    shares = await seat.gather(Share, study.names)
+    rows = [pack_numbers(numbers(shares[name].share, width, layout.count, name), width) for name in study.names]
+    published = b"".join((*rows, pack_numbers(mine, width)))
+    released = _read(published, study, modulus, layout, fraction_bits)
+    released.total()  # or nothing is published
+    await seat.broadcast(Published(shares=published))
+    return released

@@ -1,0 +1,183 @@
+"""PSGD: gradient descent on the sum of everybody's noisy gradients, every round under encryption.
+
+Rajkumar and Agarwal, "A Differentially Private Stochastic Gradient Descent Algorithm for Multiparty Classification",
+AISTATS 2012: Algorithm 1 (the third party), Procedure 2 (computeSlack), Procedure 3 (a party), with the secure sum that
+Theorem 4.2 asks for. ``noisy-gradient`` and ``decaying-budget`` are the two attempts of its section 3.2 that the paper
+rejects; they are kept as baselines. For K parties, T rounds, d coordinates in m plaintexts, keys of n bits::
+
+    party P_k                                    Charlie                          lead P_L (one of the parties)
+      |============ join: everybody's box key of this run, signed =================|
+      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
+      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
+      |                       one secure sum: N = sum of N_k; no N_k is seen       |
+      | draw eta^k once, rho_1^k .. rho_T^k       |                                |
+      |                       T secure sums: sum_k (grad G_k(w_t) + rho_t^k + eta^k)
+      |                       (proven: grad G_k(w_t) + a share of Gaussian noise, new in every round)
+      | w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t), by everybody alike     |
+
+See :mod:`masquerade_protocols.blocks.secure_sum` for the messages of a sum. The iterate is public, and everybody computes it
+from the opened sums, so a Charlie who passes them on can ask for a gradient at no other point than the one that
+follows. One who adds a number to a total before the lead opens it moves the next point by it; his receipts show that
+afterwards (:func:`~masquerade_protocols.blocks.secure_sum.blame`).
+"""
+
+from fractions import Fraction
+from functools import partial
+from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import RefusedLocally
+from masquerade_core.learning.gradients import gradient_sum, step_sizes
+from masquerade_core.learning.losses import loss_of, require_convex
+from masquerade_core.model import Model
+from masquerade_core.privacy.noise.local_descent import MOST_ROUNDED_RECORDS
+from masquerade_core.privacy.noise.objective_perturbation import sigma_share
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
+from masquerade_protocols.blocks.noise_shares import draw_noise_share
+from masquerade_protocols.psgd.schedule import Variant, fraction_bits, layout, layouts, parameters_of, psgd
+
+__all__ = ["Descent", "charlie", "check", "party"]
+
+_Array = NDArray[np.float64]
+_Noise = tuple[tuple[int, ...], ...]
+
+
+def check(study: Study, variant: Variant = psgd) -> None:
+    """Refuse what can be known to fail before anybody joins.
+
+    What N decides is checked at both its ends: Delta is largest, and the grid finest, at N = K min_records; gradients
+    and, where Delta sets the steps, the longest step at N = K max_records.
+
+    Raises
+    ------
+    BadInput
+        An objective that is not strongly convex, steps that diverge, a delta without Gaussian noise, or noise that fits
+        no plaintext.
+    """
+    require_convex(study.model)
+    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    Descent(study, most, variant)
+    descent = Descent(study, fewest, variant)
+    for t in {0, descent.rounds - 1}:
+        for N in (fewest, most):
+            layout(study, descent.schedule, N, t)
+
+
+def _encode_gradient(gradient: _Array, n: int, L: Fraction, F: int) -> tuple[int, ...]:
+    """Clip to norm n L, which only rounding could exceed, and round to the grid of 2^-F."""
+    norm = float(np.linalg.norm(gradient))
+    clipped = gradient * min(1.0, float(n * L) / norm) if norm > 0 else gradient
+    return tuple(map(int, np.rint(clipped * 2**F).tolist()))
+
+
+class Descent:
+    """Algorithm 1's iterate, which everybody computes alike from the opened sums."""
+
+    def __init__(self, study: Study, N: int, variant: Variant) -> None:
+        chosen, loss, lam = parameters_of(study), loss_of(study.model.loss), study.model.regularization
+        self.schedule = variant(study, N)
+        self.fraction_bits = fraction_bits(study, self.schedule, N)
+        self.rounds = chosen.rounds
+        self.w = np.zeros(study.d)
+        self._N = N
+        self._curvature = lam + float(self.schedule.Delta)
+        self._z = step_sizes(float(loss.c), lam, float(self.schedule.Delta), a=chosen.a, t0=chosen.t0)
+
+    def step(self, t: int, sums: tuple[int, ...]) -> None:
+        """w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t)."""
+        gradient = np.array(sums, dtype=np.float64) / 2**self.fraction_bits / self._N
+        self.w = self.w - self._z(t) * (gradient + self._curvature * self.w)
+
+    def model(self) -> Model:
+        """Return w_T."""
+        return Model(tuple(self.w.tolist()), None)
+
+
+async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd) -> Model:
+    """Party P_k (Procedure 3), the lead included.
+
+    Raises
+    ------
+    RefusedLocally
+        Its records are more than are counted, with ``calibration = "proven"``.
+    ProtocolViolation
+        Another participant's fault; it is named where that can be known.
+    RunFailed
+        A total was not the sum of one contribution of each party, or N is none that there can be.
+    """
+    if study.proven and len(data.y) > MOST_ROUNDED_RECORDS:
+        raise RefusedLocally(
+            f"there are more records than the {MOST_ROUNDED_RECORDS:,} for which rounding is counted in the noise",
+            "take part with fewer records",
+        )
+    sums, N = await join_and_count(seat, study, data)
+    descent = Descent(study, N, variant)
+
+    # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
+    await seat.stage("noise")
+    T, F, slots = descent.rounds, descent.fraction_bits, list(layouts(study, descent.schedule, N, descent.rounds))
+    noise = await _draw_noise(seat, study, descent)
+    await sums.precompute(sum(s.count for s in slots))
+
+    await seat.stage("rounds")
+    await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    for t in range(T):
+        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w, F=F))
+        noisy_gradient = list(map(add, gradient, noise[t]))
+        descent.step(t, await sums.open_sum(slots[t], noisy_gradient, fingerprint(N, descent.w)))
+        await seat.progress(t + 1, T)
+    return descent.model()
+
+
+def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> tuple[int, ...]:
+    """Grad G_k(w_t), equation (8), on the grid."""
+    loss = loss_of(study.model.loss)
+    return _encode_gradient(gradient_sum(data.X, data.y, w, loss), len(data.y), loss.L, F)
+
+
+async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
+    """Draw eta^k once, of variance sigma*^2/K a coordinate, and rho_t^k for each round; entry t is for round t.
+
+    With ``calibration = "proven"``, a share of Gaussian noise for each round.
+    """
+    schedule, T, unit = descent.schedule, descent.rounds, Fraction(1 << descent.fraction_bits)
+    if schedule.share is not None:
+        noise = schedule.share(descent.fraction_bits)
+        return await seat.once("noise", lambda rng: draw_noise_share(rng, noise, study.d))
+
+    def draw_eta(rng: Rng) -> tuple[int, ...]:
+        return tuple(gaussian(rng, sigma_share(schedule.sigma, study.K), study.d, unit))
+
+    def draw_rho(rng: Rng) -> _Noise:
+        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(T))
+
+    eta = await seat.once("eta", draw_eta) if schedule.sigma else (0,) * study.d
+    rho = await seat.once("rho", draw_rho)
+    return tuple(tuple(map(add, rho_t, eta)) for rho_t in rho)
+
+
+async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
+    """Charlie, Algorithm 1's third party: he sees K ciphertexts and one sum a round, and the iterates as all do.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party's fault; it is named where that can be known.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    sums, N = await relay_and_count(seat, study)
+    descent = Descent(study, N, variant)
+    await seat.stage("rounds")
+    for t, slots in enumerate(layouts(study, descent.schedule, N, descent.rounds)):
+        descent.step(t, await sums.open_sum(slots))
+        await seat.progress(t + 1, descent.rounds, tuple(descent.w.tolist()))
+    return descent.model()

@@ -1,0 +1,1 @@
+"""WD-DP of Kang, Liu and Wang: noisy local descents, averaged by size."""

@@ -1,0 +1,26 @@
+"""Everybody's records as one data set: what baselines learn from, and what demonstrations compare with."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+
+__all__ = ["pool"]
+
+
+def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
+    """Return everybody's records as one data set, in the roster's order.
+
+    Raises
+    ------
+    BadInput
+        A party of the roster has no records here.
+    """
+    if absent := [name for name in study.names if name not in data]:
+        raise BadInput(f"there are no records of {', '.join(absent)}", "every party of the study needs records")
+    parts = [data[name] for name in study.names]
+    X, y = (np.concatenate(columns) for columns in zip(*((part.X, part.y) for part in parts), strict=True))
+    return Dataset(X, y, study.classes)

@@ -1,0 +1,1 @@
+"""How much privacy noise gives: from a law of noise to epsilon and delta, and back."""

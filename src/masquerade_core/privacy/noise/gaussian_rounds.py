@@ -1,0 +1,195 @@
+"""How much noise ``dp-gd`` needs for a wish, and what is proved of its run; ``docs/privacy/dp-gd.md`` derives it.
+
+A round opens q + x: q the sum of all records' clipped gradients on the grid, x the parties' shares of noise. Replacing
+one record moves q by at most Delta (:func:`sensitivity`). The sum of h shares of discrete Gaussian noise is, but for a
+total variation of less than 2^-200, a way to round a continuous normal that commutes with q
+(:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). So T rounds, each at whatever point follows from those
+before, are as private as one number from N(0, 1) against one from N(mu, 1), mu = Delta sqrt(T)/sigma.
+
+Every participant works out the noise for itself, and slots follow from it: :func:`noise_sigma` is computed in fractions
+and correctly rounded arithmetic, and is the same number everywhere.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import gmpy2
+
+from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.privacy._roots import root_up
+from masquerade_core.privacy._search import smallest
+from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.study import as_fraction
+
+__all__ = ["LOST_BITS", "SharedNoise", "lost_delta", "rounds_noise", "rounds_sigma", "sensitivity"]
+
+LOST_BITS = 127
+"""(1 + exp(epsilon)) 2^-LOST_BITS of delta pays for noise beyond its slots, and for its distance from the normal."""
+
+_SIGMA_BITS = 32  # behind the point of 1/mu, and of a root
+_PRECISION = 448
+_LARGEST = 2**64  # of 1/mu; no plaintext holds such noise
+_ROUNDED = 1 + 1e-12  # floats of a statement, upwards
+
+
+def sensitivity(clip: Fraction, d: int, fraction_bits: int) -> Fraction:
+    """Return Delta = 2 C/gamma + sqrt(d), gamma = 2^-F: how far a replaced record moves a sum, in grid units, L2 norm.
+
+    A record's gradient has a norm of at most C, and rounding its coordinates moves it by sqrt(d)/2 units at most; one
+    leaves the sum and another comes in. This is "replace one record"; it is stated here and nowhere else.
+    """
+    return 2 * clip * (1 << fraction_bits) + root_up(Fraction(d), _SIGMA_BITS)
+
+
+@cache
+def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> Fraction:
+    """Return sigma = Delta sqrt(T)/mu, rounded up: what each coordinate of a round's noise must have.
+
+    mu is the largest for which Gaussian noise keeps epsilon but for a probability of delta, less what ``LOST_BITS``
+    says (Balle and Wang 2018, Theorem 8).
+
+    Parameters
+    ----------
+    Delta : Fraction
+        Of :func:`sensitivity`.
+    rounds : int
+        T.
+    epsilon, delta : float
+        The study's wish.
+
+    Raises
+    ------
+    BadInput
+        There is no such noise; the sentence says what would make it possible.
+    """
+    if not epsilon > 0:
+        raise BadInput(f"[privacy] epsilon is {epsilon:g}, but noise needs an epsilon greater than 0")
+    if not 0 < delta < 1:
+        raise BadInput(
+            f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon with certainty",
+            "set delta to more than 0, and to less than 1 divided by the number of all records",
+        )
+    wish = as_fraction(delta) - lost_delta(epsilon)
+    if wish <= 0:
+        raise BadInput(
+            f"[privacy] epsilon is {epsilon:g} and delta {delta:g}, but a delta of "
+            f"{float(min(Fraction(1), lost_delta(epsilon))):.2g} is lost to arithmetic at this epsilon",
+            "choose a smaller epsilon, or a larger delta",
+        )
+    grid = 1 << _SIGMA_BITS
+
+    def enough(multiple: int) -> bool:
+        return bool(_delta_at(Fraction(multiple, grid), epsilon) <= gmpy2.mpq(wish.numerator, wish.denominator))
+
+    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
+        guess = min(1 / mu_of(epsilon, delta), float(_LARGEST))
+        multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST * grid)
+    if multiple is None:
+        raise BadInput(
+            f"[privacy] epsilon is {epsilon:g} and delta {delta:g}: no plaintext holds the noise for that",
+            "choose a larger epsilon or delta",
+        )
+    return root_up(Delta**2 * rounds * Fraction(multiple, grid) ** 2, _SIGMA_BITS)
+
+
+def lost_delta(epsilon: float) -> Fraction:
+    """Return (1 + exp(epsilon)) 2^-LOST_BITS, rounded up."""
+    if epsilon > 700:  # noqa: PLR2004  exp would be no float; it is all lost long before
+        return Fraction(1)
+    return Fraction(2 + math.ceil(math.exp(epsilon) * _ROUNDED)) / (1 << LOST_BITS)
+
+
+def _delta_at(inverse: Fraction, epsilon: float) -> gmpy2.mpfr:
+    """Return delta(epsilon) at mu = 1/``inverse``, in the precision of the context."""
+    s, e = (gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator)) for x in (inverse, as_fraction(epsilon)))
+    root = gmpy2.sqrt(gmpy2.mpfr(2))
+    below = gmpy2.erfc((e * s - 1 / (2 * s)) / root)
+    return (below - gmpy2.exp(e) * gmpy2.erfc((e * s + 1 / (2 * s)) / root)) / 2
+
+
+@dataclass(frozen=True)
+class SharedNoise:
+    """Gaussian noise of which every party draws a share, and the privacy target that it is sized for.
+
+    Parameters
+    ----------
+    Delta : Fraction
+        How far a replaced record moves a round's sum, in grid units.
+    rounds : int
+        T.
+    sigma : Fraction
+        What a coordinate of the noise must have in every round, in grid units.
+    share : Fraction
+        What each party draws with; any h shares are as good as sigma.
+    epsilon, delta : float
+        The study's privacy target.
+    honest : int
+        h, the number of shares that meet the target.
+    """
+
+    Delta: Fraction
+    rounds: int
+    sigma: Fraction
+    share: Fraction
+    epsilon: float
+    delta: float
+    honest: int
+
+    def mu(self, shares: int) -> float:
+        """Return mu of the whole run for whoever does not know ``shares`` >= 1 of the shares of noise."""
+        if shares < 1:
+            raise LocalProtocolError("the privacy of no noise was asked for")
+        variance = shares * self.share**2 - LEAST_SHARE_SIGMA**2
+        return math.sqrt(self.Delta**2 * self.rounds / variance) * _ROUNDED
+
+    def proved(self, shares: int) -> tuple[float, float] | None:
+        """Return (epsilon, delta) against whoever does not know ``shares`` of the shares; None where none holds.
+
+        With h shares or more it is the target, whatever the last bit of a float is.
+        """
+        if shares < 1:
+            return None
+        left = as_fraction(self.delta) - lost_delta(self.epsilon)
+        found = epsilon_of(self.mu(shares), math.nextafter(float(left), 0))
+        if shares >= self.honest:
+            return min(found, self.epsilon), self.delta
+        delta = float(min(Fraction(1), left + lost_delta(found)))
+        return (found, delta) if delta < 1 else None
+
+
+def rounds_noise(
+    *, clip: Fraction, d: int, rounds: int, epsilon: float, delta: float, honest: int, fraction_bits: int
+) -> SharedNoise:
+    """Return the noise of a run.
+
+    Parameters
+    ----------
+    clip : Fraction
+        C, the longest gradient of one record.
+    d, rounds : int
+        Coordinates; T.
+    epsilon, delta : float
+        The wish.
+    honest : int
+        h, the parties whose noise must be enough.
+    fraction_bits : int
+        F.
+
+    Raises
+    ------
+    BadInput
+        There is no such noise, or no honest party.
+    """
+    if honest < 1:
+        raise BadInput(
+            "no party is left whose noise counts: all are taken to side with Charlie",
+            "set colluders to less than the number of parties",
+        )
+    Delta = sensitivity(clip, d, fraction_bits)
+    sigma = rounds_sigma(Delta, rounds, epsilon, delta)
+    share = gaussian_share_sigma(sigma, honest)
+    return SharedNoise(Delta, rounds, sigma, share, epsilon, delta, honest)
