@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.claims import Claim
-from masquerade_core.seat import Effect, Seat
+from masquerade_core.seat import Effect
 from masquerade_core.study import Study
 
 __all__ = ["Explanation", "Protocol", "check_calibration", "paragraphs"]
@@ -37,7 +37,7 @@ class Protocol:
     paper : str
         Where it comes from.
     party, charlie : callable
-        The roles: (seat, study, data) and (seat, study).
+        The roles: (seat, study, data) and (seat, study); both also take ``auxiliary`` where that flag is set.
     parameters : type of BaseModel
         The study's ``[protocol]`` section.
     section : str
@@ -60,12 +60,14 @@ class Protocol:
         Whether a party can run it without others, at the in-memory table.
     classifiers : bool
         Whether a party may bring a classifier of its own; the party's role then takes one as ``classifier``.
+    auxiliary : bool
+        Whether it learns from the study's auxiliary records; both roles then take them as ``auxiliary``.
     """
 
     name: str
     paper: str
     party: Callable[..., Role]
-    charlie: Callable[[Seat, Study], Role]
+    charlie: Callable[..., Role]
     parameters: type[BaseModel]
     section: str
     stages: tuple[str, ...]
@@ -77,6 +79,7 @@ class Protocol:
     multiclass: bool = False
     alone: bool = False
     classifiers: bool = False
+    auxiliary: bool = False
 
 
 def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:

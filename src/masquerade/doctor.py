@@ -77,7 +77,7 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         A party's records.
     """
     try:
-        study = load_study(study_file)
+        study, _ = load_study(study_file)
         protocol = protocol_of(study)
     except MasqueradeError as error:
         yield _failed("study", error)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
+from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
 from masquerade_core.data.loading import load_csv, load_grouped
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -75,6 +76,7 @@ def simulate(
     seed: int | None = None,
     test: Dataset | None = None,
     classifiers: Mapping[str, Classifier] | None = None,
+    auxiliary: Auxiliary | None = None,
 ) -> Simulation:
     """Run a study's protocol, or the baseline that it names, in this process.
 
@@ -90,11 +92,13 @@ def simulate(
         Gives ``metrics.test_error``, and ``rounds`` where a protocol's iterates are public.
     classifiers : mapping of str to Classifier, optional
         What parties vote with, in a protocol of votes; the study's own loss for those that are not named.
+    auxiliary : Auxiliary, optional
+        The public records that the study names, as :func:`masquerade.load_study` returns them beside the study.
 
     Raises
     ------
     BadInput
-        The data and the roster do not fit together.
+        The data and the roster do not fit together; or the auxiliary records are missing, or others than the study's.
     MasqueradeError
         Whatever ended the run.
     """
@@ -108,12 +112,14 @@ def simulate(
         return _baseline(study, data, seed, test)
     protocol = protocol_of(study)
     _check_classifiers(chosen, study, protocol)
+    check_auxiliary(study, auxiliary)
+    shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
     everybody = (*study.names, CHARLIE)
     table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
-    charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study), table)
+    charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
     roles = {
         name: protocol.party(
-            table.seat(name), study, data[name], **({"classifier": chosen[name]} if name in chosen else {})
+            table.seat(name), study, data[name], **shared, **({"classifier": chosen[name]} if name in chosen else {})
         )
         for name in study.names
     }

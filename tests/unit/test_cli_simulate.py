@@ -12,10 +12,10 @@ import pytest
 import masquerade
 from masquerade.doctor import _exponentiations
 from masquerade.simulation import WATERMARK
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.study import Study
 from masquerade_protocols import BASELINES, PROTOCOLS
 from tests.face_helpers import (
     PARTIES,
@@ -211,7 +211,7 @@ def test_the_noiseless_baselines_are_exact_minimisers(
     shell: Shell, everybody: Path, test_file: Path, tmp_path: Path
 ) -> None:
     study = _named(shell, tmp_path, "individual")
-    loaded = Study.load(study, in_memory=True)
+    loaded = load_study(study, in_memory=True)[0]
     data = masquerade.load_split(everybody, loaded, "site")
     test = load_csv(test_file, loaded, need_label=False)
     own = {name: fit(d.X, d.y, 0.1) for name, d in data.items()}
@@ -229,13 +229,13 @@ def test_the_noiseless_baselines_are_exact_minimisers(
         "model.json", "result.json", *(f"model-{name}.json" for name in PARTIES),
     }  # fmt: skip
     assert masquerade.simulate(loaded, data).result["metrics"] == {"chosen": "west"}  # it has the most records
-    pooled = masquerade.simulate(Study.load(_named(shell, tmp_path, "pooled"), in_memory=True), data)
+    pooled = masquerade.simulate(load_study(_named(shell, tmp_path, "pooled"), in_memory=True)[0], data)
     X, y = np.vstack([d.X for d in data.values()]), np.concatenate([d.y for d in data.values()])
     assert pooled.model.weights == tuple(fit(X, y, 0.1).tolist())
 
 
 def test_a_seed_repeats_objective_perturbation(shell: Shell, everybody: Path, tmp_path: Path) -> None:
-    study = Study.load(_named(shell, tmp_path, "gop"), in_memory=True)
+    study = load_study(_named(shell, tmp_path, "gop"), in_memory=True)[0]
     data = masquerade.load_split(everybody, study, "site")
     runs = [masquerade.simulate(study, data, seed=seed).model.weights for seed in (1, 1, 2, None, None)]
     assert runs[0] == runs[1]
@@ -313,7 +313,7 @@ def test_daves_labels_are_those_computed_in_the_clear(shell: Shell, study: Path,
     answer = shell("predict", model, new)
     assert answer.code == 0
     rows = list(csv.DictReader(answer.out.splitlines()))
-    loaded = Study.load(study, in_memory=True)
+    loaded = load_study(study, in_memory=True)[0]
     saved = masquerade.load_model(model)
     assert saved.shares is not None
     K, N = loaded.K, saved.shares.modulus
@@ -418,7 +418,7 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(shell: Shell, real: Pat
 
 
 def test_the_doctor_finds_a_port_in_use_and_a_stranger_on_it(shell: Shell, real: Path, tmp_path: Path) -> None:
-    port = int(Study.load(real).address.rpartition(":")[2])
+    port = int(load_study(real)[0].address.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         curator = shell.json("doctor", real, "--key", tmp_path / "c.key")
         assert (curator.code, _verdicts(curator)["network"]) == (4, "fail")
@@ -455,7 +455,7 @@ def test_everything_in_the_public_api_can_be_imported() -> None:
 
 
 def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
-    loaded = masquerade.Study.load(study, in_memory=True)
+    loaded = masquerade.load_study(study, in_memory=True)[0]
     data = masquerade.load_split(everybody, loaded, "site")
     simulation = masquerade.simulate(loaded, data, seed=1)
     assert len(simulation.model.weights) == loaded.d
@@ -464,9 +464,22 @@ def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
     assert simulation.model.shares.open() == simulation.model.weights
 
 
+def test_a_study_with_auxiliary_records_runs_from_python_as_on_the_command_line(
+    shell: Shell, everybody: Path, tmp_path: Path
+) -> None:
+    path, out = _named(shell, tmp_path, "soft"), tmp_path / "out"
+    study, auxiliary = masquerade.load_study(path, in_memory=True)
+    data = masquerade.load_split(everybody, study, "site")
+    simulation = masquerade.simulate(study, data, seed=1, auxiliary=auxiliary)
+    assert shell("simulate", path, "--data", everybody, "--by", "site", "--seed", 1, "--out", out).code == 0
+    assert masquerade.load_model(out / "model.json").weights == simulation.model.weights
+    with pytest.raises(masquerade.MasqueradeError, match="the study's auxiliary records are not here"):
+        masquerade.simulate(study, data, seed=1)
+
+
 def test_the_doctor_expects_more_time_of_more_rounds(shell: Shell, tmp_path: Path) -> None:
     few, many, wider = (
-        Study.load(small_study(shell, tmp_path / f"{i}.toml", protocol=name, rounds=rounds), in_memory=True)
+        load_study(small_study(shell, tmp_path / f"{i}.toml", protocol=name, rounds=rounds), in_memory=True)[0]
         for i, (name, rounds) in enumerate((("psgd", 10), ("psgd", 1000), ("decaying-budget", 10)))
     )
     assert _exponentiations(many) == 100 * _exponentiations(few)

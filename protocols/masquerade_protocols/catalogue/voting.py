@@ -169,6 +169,7 @@ def _voting(name: str, parameters: type[voting.SoftParameters], ties: str = "") 
         proven_section=ties + _UNSEEN,
         multiclass=True,
         classifiers=True,
+        auxiliary=True,
     )
 
 

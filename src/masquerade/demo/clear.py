@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.classifiers import Linear, cast_votes, named
 from masquerade_core.learning.gradients import gradient_sum
@@ -21,24 +22,25 @@ _SEED = 2016
 _Array = NDArray[np.float64]
 
 
-def by_votes(study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str, str]) -> _Array:
+def by_votes(study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str, str], auxiliary: Auxiliary) -> _Array:
     """Return w_s of ``vote`` or ``soft``; shape (d,).
 
     Parameters
     ----------
     study : Study
-        With its auxiliary records.
     data : mapping of str to Dataset
         Each party's records.
     classifiers : mapping of str to str
         What a party votes with, by name; the study's own loss where a party has none.
+    auxiliary : Auxiliary
+        The public records that the study names.
     """
     own = Linear(study.model.loss, study.model.regularization, study.classes)
     votes = [
         cast_votes(
             named(classifiers[name]) if name in classifiers else own,
             records,
-            study.auxiliary.X,
+            auxiliary.X,
             SimulationRng(_SEED, name),
         )
         for name, records in data.items()
@@ -47,7 +49,7 @@ def by_votes(study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str
     counts = np.column_stack([len(votes) - positive, positive])
     soft = study.study.protocol == "soft"
     targets = voting.fractions(counts) if soft else voting.majority(counts, positive=True)
-    return voting.minimiser(study, study.auxiliary.X, targets)
+    return voting.minimiser(study, auxiliary.X, targets)
 
 
 def by_walks(study: Study, data: Mapping[str, Dataset]) -> _Array:

@@ -14,7 +14,9 @@ from masquerade.datasets import Cohort, Records
 from masquerade.demo.clear import by_clipped_steps, by_noisy_examples, by_votes, by_walks
 from masquerade.demo.descent import first_drowned_round, is_descent, noise_ratio, rounds_of, with_epsilon, without_noise
 from masquerade.demo.plan import classifiers
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.calibration import SMALL_NOISE, eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study
@@ -70,7 +72,9 @@ class Comparison:
         return {"warning": WARNING, **asdict(self)}
 
 
-def compare(study: Study, cohort: Cohort, released: Sequence[float] = ()) -> Comparison:
+def compare(
+    study: Study, cohort: Cohort, released: Sequence[float] = (), auxiliary: Auxiliary | None = None
+) -> Comparison:
     """Train what a demonstration compares the released model with.
 
     Parameters
@@ -79,6 +83,8 @@ def compare(study: Study, cohort: Cohort, released: Sequence[float] = ()) -> Com
     cohort : Cohort
     released : sequence of float
         The released model's weights, for a protocol whose noise is judged by what it did.
+    auxiliary : Auxiliary, optional
+        The public records that the study names, where it names any.
     """
     encoder, model = Encoder.from_study(study), study.model
     data = {name: _encoded(records, encoder, study) for name, records in cohort.parties.items()}
@@ -94,7 +100,7 @@ def compare(study: Study, cohort: Cohort, released: Sequence[float] = ()) -> Com
     elif study.study.protocol == "dp-gd":
         clean, noiseless, ratio, enough, advice = _of_clipped_steps(study, data, together, np.array(released))
     else:
-        clean, noiseless, ratio, enough, advice = _by_its_effect(study, data, np.array(released))
+        clean, noiseless, ratio, enough, advice = _by_its_effect(study, data, np.array(released), auxiliary)
     return Comparison(
         pooled=error_rate(test.X, test.y, pooled),
         best_single=min(singles),
@@ -178,15 +184,17 @@ def _of_clipped_steps(study: Study, data: Mapping[str, Dataset], together: Datas
     return clean, noiseless, ratio, enough, advice
 
 
-def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array) -> _Judged:
+def _by_its_effect(study: Study, data: Mapping[str, Dataset], released: _Array, auxiliary: Auxiliary | None) -> _Judged:
     """Judge by how far the released model is from what it would be without noise."""
     name, wish = study.study.protocol, study.privacy.epsilon
     if name == "weighted-dp":
         clean, noiseless = by_walks(study, data), "the parties' average after exact steps"
     elif name == "input-noise":
         clean, noiseless = by_noisy_examples(study, data), "the parties' average on exact examples"
+    elif auxiliary is not None:
+        clean, noiseless = by_votes(study, data, classifiers(study), auxiliary), "learned from the same votes"
     else:
-        clean, noiseless = by_votes(study, data, classifiers(study)), "learned from the same votes"
+        raise BadInput("the study's auxiliary records are not here", "load the study with masquerade.load_study")
     ratio = float(np.linalg.norm(released - clean) / np.linalg.norm(clean))
     if ratio <= SMALL_NOISE:
         return clean, noiseless, ratio, wish, ""
