@@ -464,6 +464,27 @@ def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
     assert simulation.model.shares.open() == simulation.model.weights
 
 
+@pytest.mark.parametrize("protocol", ["dp-gd", "pooled"])
+def test_simulated_data_meet_what_a_partys_process_asks_of_its_records(
+    shell: Shell, everybody: Path, tmp_path: Path, protocol: str
+) -> None:
+    study, _ = masquerade.load_study(_named(shell, tmp_path, protocol), in_memory=True)
+    data = masquerade.load_split(everybody, study, "site")
+    whole, floor = data["north"], study.study.min_records
+
+    def simulate(north: masquerade.Dataset) -> None:
+        masquerade.simulate(study, {**data, "north": north}, seed=1)
+
+    simulate(masquerade.Dataset(whole.X[:floor], whole.y[:floor]))
+    with pytest.raises(masquerade.MasqueradeError, match=f"the data of north has fewer .* min_records, {floor}") as few:
+        simulate(masquerade.Dataset(whole.X[: floor - 1], whole.y[: floor - 1]))
+    assert (few.value.exit_code, few.value.error_code) == (6, "refused_locally")
+    with pytest.raises(masquerade.MasqueradeError, match=f"{study.d - 1} coordinates, but the study's records have"):
+        simulate(masquerade.Dataset(whole.X[:, 1:], whole.y))
+    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study's are of two unnamed"):
+        simulate(masquerade.Dataset(whole.X, (whole.y + 1) / 2, 3))
+
+
 def test_a_study_with_auxiliary_records_runs_from_python_as_on_the_command_line(
     shell: Shell, everybody: Path, tmp_path: Path
 ) -> None:
