@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import masquerade
@@ -323,6 +324,50 @@ def test_daves_labels_are_those_computed_in_the_clear(shell: Shell, study: Path,
     assert [row["ill"] for row in rows] == ["yes" if p > 0.5 else "not yes" for p in clear]
     assert [float(row["probability"]) for row in rows] == pytest.approx(clear.tolist(), abs=1e-6)
     assert {row["ill"] for row in rows} == {"yes", "not yes"}
+
+
+class Frame:
+    """As much of a data frame as a prediction needs."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self._cells = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._cells[name]
+
+
+def test_records_in_memory_are_labelled_as_those_of_a_file(model: Path, tmp_path: Path) -> None:
+    rows = records(30, 4)
+    file = write_csv(tmp_path / "new.csv", rows)
+    wanted = masquerade.predict(model, file)
+    age, sex, other = [float(row["age"]) for row in rows], [row["sex"] for row in rows], ["x"] * len(rows)
+    columns: dict[str, list[Any]] = {"comment": other, "sex": sex, "age": age}
+    for given in (
+        columns,
+        Frame(columns),
+        pa.table(columns),
+        np.array(list(zip(age, sex, strict=True)), dtype=[("age", "f8"), ("sex", "U1")]),
+        np.array(list(zip(age, sex, strict=True)), dtype=object),
+        np.array([[str(a), s] for a, s in zip(age, sex, strict=True)]),
+    ):
+        assert masquerade.predict(model, given).margins.tobytes() == wanted.margins.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (np.ones((3, 3)), r"shape \(3, 3\), but the model needs shape \(n, 2\)"),
+        (np.ones(2), r"shape \(2,\), but the model needs shape \(n, 2\)"),
+        ([[30.0, "f"]], "the records are a list, which has no columns"),
+        (None, "the records are a NoneType, which has no columns"),
+        ({"age": [30.0]}, "the data have no column 'sex'"),
+    ],
+)
+def test_records_in_memory_whose_columns_cannot_be_told_are_refused(model: Path, given: object, said: str) -> None:
+    with pytest.raises(masquerade.MasqueradeError, match=said) as caught:
+        masquerade.predict(model, given)
+    assert "'age', 'sex'" in caught.value.hint or "column names" in caught.value.hint
 
 
 def test_predictions_go_to_a_file_or_into_json(shell: Shell, model: Path, tmp_path: Path) -> None:
