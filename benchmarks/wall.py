@@ -19,9 +19,10 @@ import zmq
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
 from masquerade_core import __version__
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, PublicKeys, Study
+from masquerade_core.study import CHARLIE, PublicKeys
 from masquerade_host.charlie import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
@@ -40,7 +41,7 @@ _PATIENCE = 240.0  # seconds, for any of the processes
 
 def _take_part(who: str, directory: Path) -> None:
     """Be one participant, and write down what came of it."""
-    study = Study.load(directory / "study.toml")
+    study, _ = load_study(directory / "study.toml")
     keys = load_keys(directory / f"{who}.key")
     rounds = json.loads((directory / "rounds.json").read_text())
     if who == CHARLIE:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from masquerade import originals
 from masquerade.datasets import breast_cancer, shares, shuffled
 from masquerade.originals import Table
+from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.study import Study
 
@@ -149,7 +150,7 @@ def prepare(name: str, directory: Path, out: Path) -> list[Path]:
     BadInput
         An original file is missing or is not what its name says.
     """
-    study = Study.load(HERE / name / "study.toml")
+    study = Study.parse(read_study_text(HERE / name / "study.toml"))
     made = SETS[name](directory, study)
     features = [f.name for f in study.features]
     columns = [*features, study.label.name]

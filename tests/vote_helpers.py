@@ -57,7 +57,16 @@ def vote_study(
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)
-    return Study.parse(text, in_memory=True).with_auxiliary(points)
+    _POINTS[points.digest.hex()] = points
+    return Study.parse(text, in_memory=True)
+
+
+_POINTS: dict[str, Auxiliary] = {}
+
+
+def points_of(study: Study) -> Auxiliary:
+    """The points that one of these studies names, found by their hash."""
+    return _POINTS[study.protocol["auxiliary"]["sha256"]]
 
 
 def vote_data(study: Study, n: int = 25, seed: int = 0) -> dict[str, Dataset]:
@@ -123,10 +132,11 @@ def vote_roles(
     table: Table, study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """All roles of one run, not yet started."""
+    points = points_of(study)
     made: dict[str, Any] = {
-        name: voting.party(table.seat(name), study, data[name], classifiers.get(name)) for name in study.names
+        name: voting.party(table.seat(name), study, data[name], points, classifiers.get(name)) for name in study.names
     }
-    made[CHARLIE] = voting.charlie(table.seat(CHARLIE), study)
+    made[CHARLIE] = voting.charlie(table.seat(CHARLIE), study, points)
     return made
 
 

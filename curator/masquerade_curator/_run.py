@@ -83,7 +83,7 @@ def run(
     MasqueradeError
         With the exit code of its class; nothing half-written stays.
     """
-    study = load_study(study_path)
+    study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
     if (owner := study.name_of(keys.public)) != CHARLIE:
@@ -99,7 +99,9 @@ def run(
         observe=curve,
     )
     with RunDirectory(out or default_directory(study, session.run, CHARLIE), session) as directory:
-        model = run_role(protocol.charlie(Seat(CHARLIE, study.names, session.run), study), session, SystemRng())
+        shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
+        role = protocol.charlie(Seat(CHARLIE, study.names, session.run), study, **shared)
+        model = run_role(role, session, SystemRng())
         metrics = {}
         if tests is not None:
             metrics["test_error"] = error_on(model, tests)

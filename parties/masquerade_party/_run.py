@@ -56,13 +56,13 @@ def run(
     MasqueradeError
         With the exit code of its class; nothing half-written stays.
     """
-    study = load_study(study_path)
+    study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
     me = study.name_of(keys.public)
     if me == CHARLIE:
         raise BadInput(f"{key_path} is Charlie's key, and this is a party", "give the key of one of the parties")
-    role = protocol.party
+    role = partial(protocol.party, auxiliary=auxiliary) if protocol.auxiliary else protocol.party
     if classifier is not None:
         if not protocol.classifiers:
             raise BadInput(f"{protocol.name} trains the study's own classifier", "leave --classifier out")

@@ -1,8 +1,9 @@
 """The public Python API, in one import: simulate a study, read a study, predict with a model.
 
 >>> import masquerade
->>> study = masquerade.Study.load("study.toml", in_memory=True)
->>> simulation = masquerade.simulate(study, masquerade.load_split("records.csv", study, "hospital"), seed=1)
+>>> study, auxiliary = masquerade.load_study("study.toml", in_memory=True)
+>>> data = masquerade.load_split("records.csv", study, "hospital")
+>>> simulation = masquerade.simulate(study, data, auxiliary=auxiliary, seed=1)
 """
 
 from importlib import import_module
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from masquerade.prediction import Prediction, load_model, predict
     from masquerade.simulation import Simulation, load_named, load_split, simulate
+    from masquerade_core.data.auxiliary import Auxiliary, load_study
     from masquerade_core.data.schema import Dataset
     from masquerade_core.errors import MasqueradeError
     from masquerade_core.study import Study
 
 __all__ = [
+    "Auxiliary",
     "Dataset",
     "MasqueradeError",
     "Prediction",
@@ -24,12 +27,14 @@ __all__ = [
     "load_model",
     "load_named",
     "load_split",
+    "load_study",
     "predict",
     "simulate",
 ]
 
 # Looked up when they are asked for: 'masquerade --help' passes through here too, and must not wait for numpy.
 _HOMES = {
+    "Auxiliary": "masquerade_core.data.auxiliary",
     "Dataset": "masquerade_core.data.schema",
     "MasqueradeError": "masquerade_core.errors",
     "Prediction": "masquerade.prediction",
@@ -38,6 +43,7 @@ _HOMES = {
     "load_model": "masquerade.prediction",
     "load_named": "masquerade.simulation",
     "load_split": "masquerade.simulation",
+    "load_study": "masquerade_core.data.auxiliary",
     "predict": "masquerade.prediction",
     "simulate": "masquerade.simulation",
 }

@@ -136,7 +136,7 @@ def party(progress: Progress) -> None:
     def study_with_me() -> Study | None:
         path = MEETING / "study.toml"
         # A study of an earlier start may still lie there; this container's turn is the one with its key.
-        study = load_study(path) if path.exists() else None
+        study = load_study(path)[0] if path.exists() else None
         return study if study and any(p.key == keys.public for p in study.parties) else None
 
     study = _await(study_with_me, "the study")

@@ -11,7 +11,6 @@ from typing import Any
 
 import gmpy2
 
-from masquerade.demo.descent import is_descent, plaintexts
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
@@ -22,11 +21,6 @@ from masquerade_protocols import protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]
 
-_EXPONENTIATIONS = 80
-"""Of local aggregation with five parties, all participants together; it grows with the number of parties."""
-_CONTRIBUTION, _OPENING = 1 / 6, 1 / 2
-"""Of a secure sum, for each plaintext: what a party's contribution and the lead's opening cost, in exponentiations."""
-_USUAL_PARTIES = 5
 _SLOW = 0.1  # seconds for one exponentiation
 _TIMEOUT = 2.0  # seconds for somebody to answer
 
@@ -77,7 +71,7 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         A party's records.
     """
     try:
-        study = load_study(study_file)
+        study, _ = load_study(study_file)
         protocol = protocol_of(study)
     except MasqueradeError as error:
         yield _failed("study", error)
@@ -112,19 +106,13 @@ def _arithmetic(study: Study) -> Check:
     began = time.perf_counter()
     gmpy2.powmod(base, n, n * n)
     seconds = time.perf_counter() - began
-    total = seconds * _exponentiations(study)
+    price = protocol_of(study).cost
+    total = seconds * (price(study).exponentiations if price is not None else 0.0)
     version = f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
     words = f"{version}: {seconds * 1000:.0f} ms for an exponentiation, about {total:.1f} s for everybody's together"
     if seconds > _SLOW:
         return Check("arithmetic", Verdict.WARN, words, "this machine is slow or busy; the study's deadline may pass")
     return Check("arithmetic", Verdict.OK, words)
-
-
-def _exponentiations(study: Study) -> float:
-    """Return about how many a run costs, all participants together."""
-    if is_descent(study) or study.study.protocol == "dp-gd":
-        return plaintexts(study) * (study.K * _CONTRIBUTION + _OPENING)
-    return _EXPONENTIATIONS * max(1.0, study.K / _USUAL_PARTIES)
 
 
 def _records(path: Path, study: Study) -> Check:

@@ -1,14 +1,17 @@
-"""Dave: one new record, the published model, and nothing else."""
+"""Prediction with a published model, by whoever has new records and nothing else: the papers call him Dave."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from masquerade_core.data.loading import load_records
+from masquerade_core.data.schema import Column
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import predict_labels
 from masquerade_core.learning.losses import LOGISTIC
@@ -89,28 +92,68 @@ def load_model(path: Path | str) -> SavedModel:
     return model_from_json(data)
 
 
-def predict(model: Path | str | SavedModel, records: Path | str) -> Prediction:
+def predict(model: Path | str | SavedModel, records: object) -> Prediction:
     """Label records with a published model; where K + 1 shares were published, add them up and divide by K first.
 
     Parameters
     ----------
     model : path or SavedModel
-    records : path
-        A CSV file with the model's columns; others are ignored.
+    records : path, mapping, data frame or ndarray
+        Raw records, before any encoding: the model brings its encoder along. A CSV or Parquet file, a mapping from
+        column names to cells, or a table that knows its column names, such as a pandas, Polars or Arrow one or numpy's
+        structured array; columns beyond the model's are ignored. A two-dimensional array has no names: it must have
+        exactly the model's columns, in the order of ``model.encoder.columns``.
 
     Raises
     ------
     BadInput
-        One of the files cannot be used as it is.
+        The model or the records cannot be used as they are.
 
     References
     ----------
     Pathak, Rane, Raj 2010, section 3.3: -1 where sigma(w.x) <= 1/2, else +1.
     """
     saved = model if isinstance(model, SavedModel) else load_model(model)
-    X = load_records(records, saved.encoder)
+    if isinstance(records, Path | str):
+        X = load_records(records, saved.encoder)
+    else:
+        X = saved.encoder.encode(_columns(records, saved.encoder.columns))
     if saved.label.classes is not None:
         margins = X @ np.array(saved.weights).reshape(len(saved.label.classes), -1).T
         return Prediction(margins.argmax(axis=1), margins, saved)
     w = np.array(saved.weights)
     return Prediction(predict_labels(X, w).astype(np.intp), X @ w, saved)
+
+
+def _columns(records: object, wanted: tuple[str, ...]) -> Mapping[str, Column]:
+    """Return the columns of records in memory, by name.
+
+    Raises
+    ------
+    BadInput
+        It cannot be told which column is which.
+    """
+    if isinstance(records, Mapping):
+        return records
+    if isinstance(records, np.ndarray):
+        return _array_columns(records, wanted)
+    names = getattr(records, "column_names", None)  # of Arrow's tables, whose columns are cells
+    names = getattr(records, "columns", None) if names is None else names
+    if names is None or not hasattr(records, "__getitem__"):
+        raise BadInput(
+            f"the records are a {type(records).__name__}, which has no columns",
+            "give a file's path, a mapping from column names to cells, a data frame, or a two-dimensional array",
+        )
+    return {name: np.asarray(records[name]) for name in names if name in wanted}
+
+
+def _array_columns(records: NDArray[Any], wanted: tuple[str, ...]) -> Mapping[str, Column]:
+    if records.dtype.names is not None:
+        return {name: records[name] for name in records.dtype.names}
+    if records.ndim != 2 or records.shape[1] != len(wanted):  # noqa: PLR2004
+        raise BadInput(
+            f"the records are an array of shape {records.shape}, but the model needs shape (n, {len(wanted)}): a row "
+            "for each record and a column for each feature",
+            f"the columns are, in this order, {', '.join(map(repr, wanted))}; or give a mapping from names to cells",
+        )
+    return dict(zip(wanted, records.T, strict=True))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
-from masquerade_core.data.loading import load_csv, load_grouped
+from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
+from masquerade_core.data.loading import check_size, load_csv, load_grouped
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier
@@ -75,6 +76,7 @@ def simulate(
     seed: int | None = None,
     test: Dataset | None = None,
     classifiers: Mapping[str, Classifier] | None = None,
+    auxiliary: Auxiliary | None = None,
 ) -> Simulation:
     """Run a study's protocol, or the baseline that it names, in this process.
 
@@ -90,30 +92,38 @@ def simulate(
         Gives ``metrics.test_error``, and ``rounds`` where a protocol's iterates are public.
     classifiers : mapping of str to Classifier, optional
         What parties vote with, in a protocol of votes; the study's own loss for those that are not named.
+    auxiliary : Auxiliary, optional
+        The public records that the study names, as :func:`masquerade.load_study` returns them beside the study.
 
     Raises
     ------
     BadInput
-        The data and the roster do not fit together.
+        The data and the study do not fit together; or the auxiliary records are missing, or others than the study's.
+    RefusedLocally
+        A party has fewer records than the study's ``min_records``.
     MasqueradeError
         Whatever ended the run.
     """
     if set(data) != set(study.names):
         raise BadInput(
             f"the roster has {_listed(study.names)}, but there are records of {_listed(data)}",
-            "every party of the study needs records, and nobody else",
+            "give records for every party of the study, and for nobody else",
         )
+    for name in study.names:
+        _check_records(data[name], study, f"the data of {name}")
+    check_auxiliary(study, auxiliary)
     chosen = classifiers or {}
     if study.study.protocol in BASELINES:
         return _baseline(study, data, seed, test)
     protocol = protocol_of(study)
     _check_classifiers(chosen, study, protocol)
+    shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
     everybody = (*study.names, CHARLIE)
     table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
-    charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study), table)
+    charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
     roles = {
         name: protocol.party(
-            table.seat(name), study, data[name], **({"classifier": chosen[name]} if name in chosen else {})
+            table.seat(name), study, data[name], **shared, **({"classifier": chosen[name]} if name in chosen else {})
         )
         for name in study.names
     }
@@ -181,6 +191,22 @@ def _header(study: Study, seed: int | None) -> dict[str, Any]:
         "releases": [],
         "seed": seed,
     }
+
+
+def _check_records(data: Dataset, study: Study, source: str) -> None:
+    """Refuse what a party's own process would refuse, or could not have loaded."""
+    if (found := data.X.shape[1]) != study.d:
+        raise BadInput(
+            f"{source}: each record has {found} coordinates, but the study's records have {study.d}",
+            "encode the records with Encoder.from_study(study), or load them with load_split or load_named",
+        )
+    if data.classes != study.classes:
+        raise BadInput(
+            f"{source}: the labels are of {data.classes or 'two unnamed'} classes, but the study's are of "
+            f"{study.classes or 'two unnamed'}",
+            "make the Dataset with classes=study.classes",
+        )
+    check_size(data, study, source)
 
 
 def _rng(seed: int | None, who: str) -> Rng:

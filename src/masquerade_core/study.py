@@ -11,13 +11,11 @@ import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
     Field,
-    PrivateAttr,
     ValidationError,
     create_model,
     field_validator,
@@ -41,9 +39,6 @@ from masquerade_core._study_text import explain, to_toml
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 
-if TYPE_CHECKING:
-    from masquerade_core.data.auxiliary import Auxiliary
-
 __all__ = [
     "CHARLIE",
     "INTERCEPT",
@@ -66,7 +61,6 @@ INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
 
 _NETWORK_KEY_BITS = (2048, 3072)
-_MAX_BYTES = 4 << 20
 
 
 def as_fraction(x: float) -> Fraction:
@@ -92,7 +86,6 @@ class Study(Section):
     features: Annotated[tuple[Feature, ...], Field(alias="feature", strict=False, min_length=1)]
     curator: Curator
     parties: Annotated[tuple[Party, ...], Field(alias="party", strict=False, min_length=1, max_length=1024)]
-    _auxiliary: "Auxiliary | None" = PrivateAttr(default=None)
 
     @field_validator("protocol")
     @classmethod
@@ -144,35 +137,6 @@ class Study(Section):
             yield f"the label {self.label.name!r} is a feature as well; it can be only one of them"
         if (name := _first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
-
-    @classmethod
-    def load(cls, path: Path | str, *, in_memory: bool = False) -> Self:
-        """Read a study's file.
-
-        Parameters
-        ----------
-        path : path
-            A TOML file of at most 4 MB.
-        in_memory : bool
-            Allow key lengths that only the in-memory table may use.
-
-        Raises
-        ------
-        BadInput
-            The file is missing, unreadable or no valid study.
-        """
-        path = Path(path)
-        try:
-            raw = path.read_bytes()
-            if len(raw) > _MAX_BYTES:
-                raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a study")
-            text = raw.decode()
-        except FileNotFoundError as error:
-            raise BadInput(f"there is no study at {path}", "make one with 'masquerade study new'") from error
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-            raise BadInput(f"the study {path} cannot be read: {reason}") from error
-        return cls.parse(text, str(path), in_memory=in_memory)
 
     @classmethod
     def parse(cls, text: str, source: str = "study", *, in_memory: bool = False) -> Self:
@@ -291,49 +255,6 @@ class Study(Section):
     def outputs(self) -> int:
         """Rows of a classifier: 1 where one of two values counts as +1, else one for each class."""
         return self.classes or 1
-
-    @property
-    def auxiliary(self) -> "Auxiliary":
-        """The study's public auxiliary records.
-
-        Raises
-        ------
-        BadInput
-            They were not read: there is a study, but not the file that it names.
-        """
-        if self._auxiliary is None:
-            raise BadInput(
-                "the study's auxiliary records are not here", "keep the file that [protocol.auxiliary] names beside it"
-            )
-        return self._auxiliary
-
-    def with_auxiliary(self, auxiliary: "Auxiliary") -> Self:
-        """Return this study with the records that ``[protocol.auxiliary]`` names.
-
-        Raises
-        ------
-        BadInput
-            They are others, or the study names none.
-        """
-        named = self.protocol.get("auxiliary")
-        if named is None:
-            raise BadInput(f"{self.study.protocol} has no auxiliary records in this study", "leave them out")
-        check_section(AuxiliaryFile, named, "protocol.auxiliary")
-        wanted = AuxiliaryFile.model_validate(named)
-        if auxiliary.digest.hex() != wanted.sha256:
-            raise BadInput(
-                f"the auxiliary records' sha256 is {auxiliary.digest.hex()}, but the study's is {wanted.sha256}",
-                "all participants need the same file; ask the coordinator for it",
-            )
-        if auxiliary.X.shape != (wanted.records, self.d):
-            raise BadInput(
-                f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study has "
-                f"{wanted.records} of {self.d}",
-                "correct records in [protocol.auxiliary]",
-            )
-        copy = self.model_copy()
-        copy._auxiliary = auxiliary  # noqa: SLF001  a copy of this very class
-        return copy
 
     @property
     def max_records(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from masquerade_core.data.auxiliary import Auxiliary, load_study
+from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary, load_study
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Study
 from tests.unit.test_study import GOOD
@@ -25,17 +25,28 @@ def text(records: int = 3, content: str = RECORDS) -> str:
 def test_they_are_read_beside_the_study(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(text())
     (tmp_path / "aux.csv").write_text(RECORDS)
-    study = load_study(tmp_path / "study.toml")
-    assert study.auxiliary.X.shape == (3, study.d)
-    assert (np.linalg.norm(study.auxiliary.X, axis=1) <= 1 + 1e-12).all()
-    assert study.auxiliary.digest == hashlib.sha256(RECORDS.encode()).digest()
-    assert study.digest() == Study.load(tmp_path / "study.toml").digest()
+    study, auxiliary = load_study(tmp_path / "study.toml")
+    assert auxiliary is not None
+    assert auxiliary.X.shape == (3, study.d)
+    assert (np.linalg.norm(auxiliary.X, axis=1) <= 1 + 1e-12).all()
+    assert auxiliary.digest == hashlib.sha256(RECORDS.encode()).digest()
+    assert study == Study.parse(text())
 
 
 def test_a_study_without_any_has_none(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(GOOD)
-    with pytest.raises(BadInput, match="auxiliary records are not here"):
-        _ = load_study(tmp_path / "study.toml").auxiliary
+    study, auxiliary = load_study(tmp_path / "study.toml")
+    assert study == Study.parse(GOOD)
+    assert auxiliary is None
+    check_auxiliary(study, None)
+    with pytest.raises(BadInput, match="has no auxiliary records in this study"):
+        check_auxiliary(study, Auxiliary.from_unit_ball(np.zeros((3, study.d))))
+
+
+def test_a_study_that_names_records_is_refused_without_them() -> None:
+    with pytest.raises(BadInput, match="the study's auxiliary records are not here") as caught:
+        check_auxiliary(Study.parse(text()), None)
+    assert "aux.csv" in caught.value.message
 
 
 def test_other_records_are_refused(tmp_path: Path) -> None:
@@ -65,9 +76,9 @@ def test_arrays_are_bound_by_their_hash_too() -> None:
     given = Auxiliary.from_unit_ball(X)
     assert given.digest != Auxiliary.from_unit_ball(X.reshape(study.d, 3)).digest
     with pytest.raises(BadInput, match="sha256"):
-        study.with_auxiliary(given)
+        check_auxiliary(study, given)
     digest = hashlib.sha256(RECORDS.encode()).hexdigest()
     bound = Study.parse(text().replace(digest, given.digest.hex()))
-    assert bound.with_auxiliary(given).auxiliary is given
+    check_auxiliary(bound, given)
     with pytest.raises(LocalProtocolError):
         Auxiliary.from_unit_ball(np.ones((3, study.d)))

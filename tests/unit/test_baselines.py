@@ -17,8 +17,15 @@ from masquerade_core.privacy.noise.objective_perturbation import compute_slack, 
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.study import Study
 from masquerade_protocols import protocol_of
-from masquerade_protocols.baselines import gop
-from masquerade_protocols.baselines.entry import BASELINES, Weights, average_rate, baseline_of, best_single_party, pool
+from masquerade_protocols.baselines.entry import (
+    BASELINES,
+    Weights,
+    average_rate,
+    baseline_of,
+    best_single_party,
+    gop,
+    pool,
+)
 from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from tests.paper_data import D, N, simulated, split, study_of
 

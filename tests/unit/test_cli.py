@@ -12,8 +12,8 @@ import pytest
 
 from masquerade.cli import output
 from masquerade.cli.output import describe
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation
-from masquerade_core.study import Study
 from tests.face_helpers import Shell, records, small_study, write_csv
 
 
@@ -174,7 +174,7 @@ def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_p
         "--epsilon", "0.5", "--min-records", "300", "--lead", "site-b",
     )  # fmt: skip
     assert made.data == {"file": str(file), "parties": ["site-a", "site-b"], "complete": True}
-    study = Study.load(file)
+    study = load_study(file)[0]
     assert (study.names, study.lead, study.privacy.epsilon) == (("site-a", "site-b"), "site-b", 0.5)
     assert (study.study.min_records, study.study.min_parties) == (300, 2)
     assert [f.name for f in study.features] == ["age", "sex", "ratio: x"]
@@ -190,12 +190,12 @@ def test_a_study_of_a_gradient_protocol_is_written_with_its_rounds_and_explained
     shell: Shell, tmp_path: Path, protocol: str
 ) -> None:
     file = small_study(shell, tmp_path / "s.toml", protocol=protocol, rounds=37)
-    assert Study.load(file, in_memory=True).protocol == {"rounds": 37}
+    assert load_study(file, in_memory=True)[0].protocol == {"rounds": 37}
     data = shell.json("study", "show", file).data
     assert "37 rounds" in " ".join(data["leaves"])
     assert "the number of all records" in " ".join(data["leaves"])
     assert "The paper" in " ".join(data["cost"])
-    assert Study.load(small_study(shell, tmp_path / "d.toml", protocol=protocol), in_memory=True).protocol == {
+    assert load_study(small_study(shell, tmp_path / "d.toml", protocol=protocol), in_memory=True)[0].protocol == {
         "rounds": 100
     }
 
@@ -221,7 +221,7 @@ def test_a_study_that_no_protocol_can_carry_out_is_not_written(
 
 
 def test_two_new_studies_have_different_nonces(shell: Shell, tmp_path: Path) -> None:
-    nonces = {Study.load(small_study(shell, tmp_path / f"{i}.toml"), in_memory=True).study.nonce for i in range(2)}
+    nonces = {load_study(small_study(shell, tmp_path / f"{i}.toml"), in_memory=True)[0].study.nonce for i in range(2)}
     assert len(nonces) == 2
 
 
@@ -276,7 +276,7 @@ def test_what_makes_no_study_is_said_and_no_file_is_written(
 def test_a_new_study_keeps_its_wish_unless_it_is_told_otherwise(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     assert shell("study", "new", "--output", file, "--throwaway-keys", "--colluders", 1).code == 0
-    study = Study.load(file)
+    study = load_study(file)[0]
     assert (study.study.protocol, study.privacy.calibration, study.honest) == ("dp-gd", "proven", 2)
     assert shell.json("study", "check", file).data["protocol"] == "dp-gd"
     classes = ["study", "new", "--output", tmp_path / "c.toml", "--throwaway-keys", "--label", "stage:i,ii,iii"]
@@ -305,7 +305,7 @@ def test_show_explains_and_gives_every_fingerprint(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     file = small_study(shell, tmp_path / "study.toml")
-    study = Study.load(file, in_memory=True)
+    study = load_study(file, in_memory=True)[0]
     data = shell.json("study", "show", file).data
     assert data["leaves"]
     assert data["collusion"]

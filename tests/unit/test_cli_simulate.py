@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import masquerade
 from masquerade.doctor import _exponentiations
 from masquerade.simulation import WATERMARK
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.study import Study
 from masquerade_protocols import BASELINES, PROTOCOLS
 from tests.face_helpers import (
     PARTIES,
@@ -211,7 +212,7 @@ def test_the_noiseless_baselines_are_exact_minimisers(
     shell: Shell, everybody: Path, test_file: Path, tmp_path: Path
 ) -> None:
     study = _named(shell, tmp_path, "individual")
-    loaded = Study.load(study, in_memory=True)
+    loaded = load_study(study, in_memory=True)[0]
     data = masquerade.load_split(everybody, loaded, "site")
     test = load_csv(test_file, loaded, need_label=False)
     own = {name: fit(d.X, d.y, 0.1) for name, d in data.items()}
@@ -229,13 +230,13 @@ def test_the_noiseless_baselines_are_exact_minimisers(
         "model.json", "result.json", *(f"model-{name}.json" for name in PARTIES),
     }  # fmt: skip
     assert masquerade.simulate(loaded, data).result["metrics"] == {"chosen": "west"}  # it has the most records
-    pooled = masquerade.simulate(Study.load(_named(shell, tmp_path, "pooled"), in_memory=True), data)
+    pooled = masquerade.simulate(load_study(_named(shell, tmp_path, "pooled"), in_memory=True)[0], data)
     X, y = np.vstack([d.X for d in data.values()]), np.concatenate([d.y for d in data.values()])
     assert pooled.model.weights == tuple(fit(X, y, 0.1).tolist())
 
 
 def test_a_seed_repeats_objective_perturbation(shell: Shell, everybody: Path, tmp_path: Path) -> None:
-    study = Study.load(_named(shell, tmp_path, "gop"), in_memory=True)
+    study = load_study(_named(shell, tmp_path, "gop"), in_memory=True)[0]
     data = masquerade.load_split(everybody, study, "site")
     runs = [masquerade.simulate(study, data, seed=seed).model.weights for seed in (1, 1, 2, None, None)]
     assert runs[0] == runs[1]
@@ -313,7 +314,7 @@ def test_daves_labels_are_those_computed_in_the_clear(shell: Shell, study: Path,
     answer = shell("predict", model, new)
     assert answer.code == 0
     rows = list(csv.DictReader(answer.out.splitlines()))
-    loaded = Study.load(study, in_memory=True)
+    loaded = load_study(study, in_memory=True)[0]
     saved = masquerade.load_model(model)
     assert saved.shares is not None
     K, N = loaded.K, saved.shares.modulus
@@ -323,6 +324,50 @@ def test_daves_labels_are_those_computed_in_the_clear(shell: Shell, study: Path,
     assert [row["ill"] for row in rows] == ["yes" if p > 0.5 else "not yes" for p in clear]
     assert [float(row["probability"]) for row in rows] == pytest.approx(clear.tolist(), abs=1e-6)
     assert {row["ill"] for row in rows} == {"yes", "not yes"}
+
+
+class Frame:
+    """As much of a data frame as a prediction needs."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self._cells = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._cells[name]
+
+
+def test_records_in_memory_are_labelled_as_those_of_a_file(model: Path, tmp_path: Path) -> None:
+    rows = records(30, 4)
+    file = write_csv(tmp_path / "new.csv", rows)
+    wanted = masquerade.predict(model, file)
+    age, sex, other = [float(row["age"]) for row in rows], [row["sex"] for row in rows], ["x"] * len(rows)
+    columns: dict[str, list[Any]] = {"comment": other, "sex": sex, "age": age}
+    for given in (
+        columns,
+        Frame(columns),
+        pa.table(columns),
+        np.array(list(zip(age, sex, strict=True)), dtype=[("age", "f8"), ("sex", "U1")]),
+        np.array(list(zip(age, sex, strict=True)), dtype=object),
+        np.array([[str(a), s] for a, s in zip(age, sex, strict=True)]),
+    ):
+        assert masquerade.predict(model, given).margins.tobytes() == wanted.margins.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (np.ones((3, 3)), r"shape \(3, 3\), but the model needs shape \(n, 2\)"),
+        (np.ones(2), r"shape \(2,\), but the model needs shape \(n, 2\)"),
+        ([[30.0, "f"]], "the records are a list, which has no columns"),
+        (None, "the records are a NoneType, which has no columns"),
+        ({"age": [30.0]}, "the data have no column 'sex'"),
+    ],
+)
+def test_records_in_memory_whose_columns_cannot_be_told_are_refused(model: Path, given: object, said: str) -> None:
+    with pytest.raises(masquerade.MasqueradeError, match=said) as caught:
+        masquerade.predict(model, given)
+    assert "'age', 'sex'" in caught.value.hint or "column names" in caught.value.hint
 
 
 def test_predictions_go_to_a_file_or_into_json(shell: Shell, model: Path, tmp_path: Path) -> None:
@@ -418,7 +463,7 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(shell: Shell, real: Pat
 
 
 def test_the_doctor_finds_a_port_in_use_and_a_stranger_on_it(shell: Shell, real: Path, tmp_path: Path) -> None:
-    port = int(Study.load(real).address.rpartition(":")[2])
+    port = int(load_study(real)[0].address.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         curator = shell.json("doctor", real, "--key", tmp_path / "c.key")
         assert (curator.code, _verdicts(curator)["network"]) == (4, "fail")
@@ -455,7 +500,7 @@ def test_everything_in_the_public_api_can_be_imported() -> None:
 
 
 def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
-    loaded = masquerade.Study.load(study, in_memory=True)
+    loaded = masquerade.load_study(study, in_memory=True)[0]
     data = masquerade.load_split(everybody, loaded, "site")
     simulation = masquerade.simulate(loaded, data, seed=1)
     assert len(simulation.model.weights) == loaded.d
@@ -464,9 +509,43 @@ def test_a_simulation_from_python(study: Path, everybody: Path) -> None:
     assert simulation.model.shares.open() == simulation.model.weights
 
 
+@pytest.mark.parametrize("protocol", ["dp-gd", "pooled"])
+def test_simulated_data_meet_what_a_partys_process_asks_of_its_records(
+    shell: Shell, everybody: Path, tmp_path: Path, protocol: str
+) -> None:
+    study, _ = masquerade.load_study(_named(shell, tmp_path, protocol), in_memory=True)
+    data = masquerade.load_split(everybody, study, "site")
+    whole, floor = data["north"], study.study.min_records
+
+    def simulate(north: masquerade.Dataset) -> None:
+        masquerade.simulate(study, {**data, "north": north}, seed=1)
+
+    simulate(masquerade.Dataset(whole.X[:floor], whole.y[:floor]))
+    with pytest.raises(masquerade.MasqueradeError, match=f"the data of north has fewer .* min_records, {floor}") as few:
+        simulate(masquerade.Dataset(whole.X[: floor - 1], whole.y[: floor - 1]))
+    assert (few.value.exit_code, few.value.error_code) == (6, "refused_locally")
+    with pytest.raises(masquerade.MasqueradeError, match=f"{study.d - 1} coordinates, but the study's records have"):
+        simulate(masquerade.Dataset(whole.X[:, 1:], whole.y))
+    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study's are of two unnamed"):
+        simulate(masquerade.Dataset(whole.X, (whole.y + 1) / 2, 3))
+
+
+def test_a_study_with_auxiliary_records_runs_from_python_as_on_the_command_line(
+    shell: Shell, everybody: Path, tmp_path: Path
+) -> None:
+    path, out = _named(shell, tmp_path, "soft"), tmp_path / "out"
+    study, auxiliary = masquerade.load_study(path, in_memory=True)
+    data = masquerade.load_split(everybody, study, "site")
+    simulation = masquerade.simulate(study, data, seed=1, auxiliary=auxiliary)
+    assert shell("simulate", path, "--data", everybody, "--by", "site", "--seed", 1, "--out", out).code == 0
+    assert masquerade.load_model(out / "model.json").weights == simulation.model.weights
+    with pytest.raises(masquerade.MasqueradeError, match="the study's auxiliary records are not here"):
+        masquerade.simulate(study, data, seed=1)
+
+
 def test_the_doctor_expects_more_time_of_more_rounds(shell: Shell, tmp_path: Path) -> None:
     few, many, wider = (
-        Study.load(small_study(shell, tmp_path / f"{i}.toml", protocol=name, rounds=rounds), in_memory=True)
+        load_study(small_study(shell, tmp_path / f"{i}.toml", protocol=name, rounds=rounds), in_memory=True)[0]
         for i, (name, rounds) in enumerate((("psgd", 10), ("psgd", 1000), ("decaying-budget", 10)))
     )
     assert _exponentiations(many) == 100 * _exponentiations(few)

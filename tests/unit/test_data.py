@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +117,67 @@ def test_columns_may_stand_in_any_order_after_a_byte_order_mark(study: Study, wr
     two = load_csv(write("\ufeff" + turned), study)
     np.testing.assert_array_equal(one.X, two.X)
     np.testing.assert_array_equal(one.y, two.y)
+
+
+def _columns_in_memory() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Radius and sex as text, and the same as something else."""
+    text: dict[str, Any] = {"radius": ["20", "40", "0.1"], "sex": ["f", "m", "m"]}
+    numbers = [20, 40.0, 0.1]
+    sex = np.array(["f", "m", "m"])
+    structured = np.array([(20, "f"), (40, "m"), (0.1, "m")], dtype=[("radius", "f8"), ("sex", "U1")])
+    return {
+        "list of numbers": (text, text | {"radius": numbers}),
+        "numpy floats": (text, {"radius": np.array(numbers), "sex": sex}),
+        "numpy integers": (text | {"radius": ["20", "40", "0"]}, {"radius": np.array([20, 40, 0]), "sex": sex}),
+        "numpy scalars": (text, {"radius": list(np.array(numbers)), "sex": list(sex)}),
+        "single precision": (
+            text | {"radius": ["20", "40", "0.10000000149011612"]},
+            {"radius": np.array(numbers, "f4"), "sex": sex},
+        ),
+        "decimals": (text, text | {"radius": [Decimal(20), Decimal("40.0"), Decimal("0.1")]}),
+        "structured array": (text, {name: structured[name] for name in ("radius", "sex")}),
+    }
+
+
+@pytest.mark.parametrize("kind", _columns_in_memory())
+def test_numbers_are_encoded_as_the_text_that_stands_for_them(study: Study, kind: str) -> None:
+    text, other = _columns_in_memory()[kind]
+    encoder = Encoder.from_study(study)
+    assert encoder.encode(other).tobytes() == encoder.encode(text).tobytes()
+
+
+def test_numbers_and_truth_values_are_levels_by_their_text() -> None:
+    feature = Feature(name="grade", levels=("1", "1.0", "true"))
+    encoder = Encoder((feature,), intercept=False)
+    cells = [1, 1.0, True, np.int64(1), np.float32(1), np.bool_(True)]
+    assert encoder.encode({"grade": cells}).argmax(axis=1).tolist() == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"radius": [20.0, float("nan")], "sex": ["f", "m"]}, "record 2: column 'radius' is empty or missing"),
+        ({"radius": np.array([20.0, np.nan]), "sex": ["f", "m"]}, "record 2: column 'radius' is empty or missing"),
+        ({"radius": [None, 20.0], "sex": ["f", "m"]}, "record 1: column 'radius' is empty or missing"),
+        ({"radius": np.array([20.0, np.inf]), "sex": ["f", "m"]}, "record 2: column 'radius' holds an infinite value"),
+        ({"radius": np.array([20.0, 86753.09172]), "sex": ["f", "m"]}, "record 2: column 'radius' has a value outside"),
+        ({"radius": [True, False], "sex": ["f", "m"]}, "record 1: column 'radius' holds text"),
+        ({"radius": [1, date(2020, 1, 1)], "sex": ["f", "m"]}, "record 2: column 'radius' holds neither numbers, text"),
+        ({"radius": [1, 2], "sex": ["f", 86753.09172]}, "record 2: column 'sex' has a value that is none of"),
+        ({"radius": [1, 2]}, "the data have no column 'sex'"),
+        ({"radius": [1, 2], "sex": ["f"]}, "the columns 'radius' and 'sex' differ in length"),
+        ({"radius": 86753.09172, "sex": "f"}, "column 'radius' is no list of cells"),
+        ({"radius": [1, 2], "sex": "fm"}, "column 'sex' is no list of cells"),
+        ({"radius": np.ones((2, 2)), "sex": ["f", "m"]}, "column 'radius' is no list of cells"),
+    ],
+)
+def test_a_bad_column_in_memory_is_refused_without_showing_a_cell(
+    study: Study, columns: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInput, match=said) as caught:
+        Encoder.from_study(study).encode(columns)
+    assert CANARY not in str(caught.value) + caught.value.hint
+    assert caught.value.hint
 
 
 def test_the_encoder_travels_as_json(study: Study) -> None:

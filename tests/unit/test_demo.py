@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from masquerade.demo.descent import noise_ratio, with_epsilon, without_noise
 from rich.console import Console
 
 from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated, suited
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
-from masquerade.demo.descent import noise_ratio, with_epsilon, without_noise
 from masquerade.demo.own import own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
@@ -26,6 +26,7 @@ from masquerade.report import sparkline, statement
 from masquerade.reproduce.dp_gd import clipped_descent
 from masquerade.simulation import simulate
 from masquerade.template import DEFAULT_PROTOCOL
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
@@ -249,7 +250,7 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
         "study", "new", "--output", tmp_path / "s.toml", "--throwaway-keys", "--feature", "age:0:120",
         "--label", "ill:yes", "--min-records", "25",
     )  # fmt: skip
-    cohort = own_cohort(file, "site", study=Study.load(tmp_path / "s.toml"))
+    cohort = own_cohort(file, "site", study=load_study(tmp_path / "s.toml")[0])
     assert [(f.name, f.min, f.max) for f in cohort.features] == [("age", 0.0, 120.0)]
     assert cohort.min_records == 25
 
@@ -309,7 +310,7 @@ def test_each_participant_has_a_private_place_of_its_own(tmp_path: Path, tiny: C
         assert stat.S_IMODE(plan.home(name).stat().st_mode) == 0o700
         assert load_keys(plan.key_file(name)).public == plan.study.party(name).key
         assert len(load_csv(plan.data_file(name), plan.study).y) == len(tiny.parties[name].rows)
-    assert Study.load(plan.study_file) == plan.study
+    assert load_study(plan.study_file)[0] == plan.study
     assert plan.study.privacy.epsilon == 2.0
     assert plan.study.address.startswith("tcp://127.0.0.1:")
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
+from masquerade.demo.clear import by_clipped_steps
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from masquerade.demo.clear import by_clipped_steps
 from masquerade.doctor import _exponentiations
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from masquerade.originals import ADULT_COLUMNS, BANK_COLUMNS, KDDCUP_COLUMNS
+from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.data.loading import load_csv, load_grouped, load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.study import Study
@@ -36,7 +37,7 @@ prepare = _prepare()
 
 
 def study_of(name: str) -> Study:
-    return Study.load(EXAMPLES / name / "study.toml")
+    return Study.parse(read_study_text(EXAMPLES / name / "study.toml"))
 
 
 def cells(study: Study, columns: tuple[str, ...], row: int) -> dict[str, str]:

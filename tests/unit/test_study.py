@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, PublicKeys, Study, as_fraction
 
@@ -215,17 +216,17 @@ def test_short_keys_are_for_the_in_memory_table_alone() -> None:
 def test_load_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     with pytest.raises(BadInput, match="no study at"):
-        Study.load(path)
+        load_study(path)[0]
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="not UTF-8"):
-        Study.load(path)
+        load_study(path)[0]
     with pytest.raises(BadInput, match="cannot be read"):
-        Study.load(tmp_path)
+        load_study(tmp_path)[0]
     path.write_text(GOOD)
-    assert Study.load(path) == Study.parse(GOOD)
+    assert load_study(path)[0] == Study.parse(GOOD)
     path.write_text(GOOD.replace("epsilon = 1", "epsilon = 0"))
     with pytest.raises(BadInput, match=r"s\.toml: \[privacy\] epsilon"):
-        Study.load(path)
+        load_study(path)[0]
 
 
 def test_toml_goes_there_and_back() -> None:

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.votes import minimiser_radius, sharp_sensitivity, votes_sensitivity
 from masquerade_protocols.voting import roles as voting
-from tests.vote_helpers import descriptor, unit_rows, vote_study
+from tests.vote_helpers import descriptor, points_of, unit_rows, vote_study
 
 VOTE_TWO, VOTE_THREE = (2 * math.sqrt(brentq(lambda v, C=C: v * math.exp(v + 1) - (C - 1), 0, 5) / 0.1) for C in (2, 3))
 """How far apart two minimisers can be at lambda = .1: W by a root of its definition."""
@@ -49,7 +49,7 @@ def test_how_far_a_partys_votes_move_the_minimiser_is_within_the_bounds(
         for cast_ in (votes, changed):
             counts = np.stack([(cast_ == k).sum(axis=0) for k in range(C)], axis=1)
             targets = voting.fractions(counts) if soft else voting.majority(counts, positive=not study.multiclass)
-            ends.append(voting.minimiser(study, study.auxiliary.X, targets))
+            ends.append(voting.minimiser(study, points_of(study).X, targets))
         largest = max(largest, float(np.linalg.norm(ends[0] - ends[1])))
         longest = max(longest, *(float(np.linalg.norm(w)) for w in ends))
     assert sharp <= bound

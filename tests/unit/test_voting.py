@@ -14,19 +14,21 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from masquerade.simulation import simulate
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
-from masquerade_core.seat import Once, Send
+from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.voting import roles as voting
-from tests.helpers import primes
+from tests.helpers import RUN, primes
 from tests.sum_helpers import drawn, received, sent
-from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, vote_data, vote_roles, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, points_of, vote_data, vote_roles, vote_study
 
 F = 1 << voting.FRACTION_BITS
 MIXED = ("tree(max_depth=3)", "forest(n_estimators=5)", "svm", "logistic", None)
@@ -117,12 +119,12 @@ def test_without_noise_the_minimiser_is_released_to_everybody(
     r = cast(study, classifiers=MIXED)
     counts = _tally(r)
     alpha = counts / 5 if protocol == "soft" else np.eye(counts.shape[1])[counts.argmax(axis=1)]
-    w = _scikit_learn(study, study.auxiliary.X, alpha).ravel()
+    w = _scikit_learn(study, points_of(study).X, alpha).ravel()
     np.testing.assert_allclose(r.w, w, rtol=0, atol=1e-6)
     assert {model.weights for model in r.results.values()} == {tuple(r.w)}
     # The test can fail: the other protocol's labels make another classifier.
     other = np.eye(counts.shape[1])[counts.argmax(axis=1)] if protocol == "soft" else counts / 5
-    assert np.linalg.norm(_scikit_learn(study, study.auxiliary.X, other).ravel() - w) > 1e-3
+    assert np.linalg.norm(_scikit_learn(study, points_of(study).X, other).ravel() - w) > 1e-3
 
 
 @pytest.mark.usefixtures("quiet")
@@ -134,7 +136,7 @@ def test_two_named_classes_are_softmax_in_the_studys_order() -> None:
     counts = _tally(r)
     # Softmax of two classes with (lambda/2) |W|^2 is logistic regression of w_1 - w_0 with half the lambda.
     halved = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.05})})
-    w = _scikit_learn(halved, study.auxiliary.X, counts / 3)[0]
+    w = _scikit_learn(halved, points_of(study).X, counts / 3)[0]
     np.testing.assert_allclose(W[1] - W[0], w, rtol=0, atol=1e-6)
 
 
@@ -143,7 +145,7 @@ def test_the_smoothed_hinge_is_minimised_as_well() -> None:
     study = vote_study("soft", K=5, loss="smoothed-hinge", N=80)
     r = cast(study)
     alpha = _tally(r)[:, 1] / 5
-    X, lam, h = study.auxiliary.X, study.model.regularization, 0.5
+    X, lam, h = points_of(study).X, study.model.regularization, 0.5
 
     def slope(m: Array) -> Array:
         v = 1 - m
@@ -335,7 +337,7 @@ def test_every_role_replays_byte_for_byte_and_trains_nothing_anew() -> None:
         for e in r.table.journal("p1")
     ]
     with pytest.raises(LocalProtocolError, match="replay"):
-        replay(voting.party(r.table.seat("p1"), study, data["p1"], "tree"), changed)
+        replay(voting.party(r.table.seat("p1"), study, data["p1"], points_of(study), "tree"), changed)
 
 
 def test_seeded_runs_are_the_same_run() -> None:
@@ -396,9 +398,15 @@ def test_a_section_that_is_wrong_is_explained(protocol: str, section: str, messa
 
 def test_without_auxiliary_data_there_is_no_run() -> None:
     study = vote_study()
-    parsed = Study.parse(study.to_toml(), in_memory=True)
     with pytest.raises(BadInput, match="the study's auxiliary records are not here"):
-        Table(study.names).run(vote_roles(Table(study.names), parsed, vote_data(study), {}))
+        simulate(study, vote_data(study))
+    others = Auxiliary.from_unit_ball(points_of(study).X[::-1])
+    for role in (
+        voting.party(Seat("p1", study.names, RUN), study, vote_data(study)["p1"], others),
+        voting.charlie(Seat(CHARLIE, study.names, RUN), study, others),
+    ):
+        with pytest.raises(BadInput, match="the auxiliary records' sha256"):
+            role.send(None)
     with pytest.raises(BadInput, match="auxiliary is missing"):
         check_section(descriptor(study).parameters, {}, "protocol")
 

@@ -25,15 +25,16 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/voting.md").read_text(encoding="utf-8")
 PRIVACY = (ROOT / "docs/privacy/voting.md").read_text(encoding="utf-8")
 POINTS = 1000
+AUXILIARY = Auxiliary.from_unit_ball(unit_rows(POINTS, 123, 0))
 LEAD, PARTY = "hospital-0", "hospital-1"
 
 
 def _study() -> Study:
     """K = 5, d = 123, 2048 bits, N = 1,000: votes for a positive label."""
-    made, points = make_study(5), Auxiliary.from_unit_ball(unit_rows(POINTS, 123, 0))
+    made = make_study(5)
     rules = made.study.model_copy(update={"protocol": "soft"})
-    section = {"auxiliary": {"file": "points.csv", "sha256": points.digest.hex(), "records": POINTS}}
-    return made.model_copy(update={"study": rules, "protocol": section}).with_auxiliary(points)
+    section = {"auxiliary": {"file": "points.csv", "sha256": AUXILIARY.digest.hex(), "records": POINTS}}
+    return made.model_copy(update={"study": rules, "protocol": section})
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,8 @@ def _run(study: Study) -> MeteredTable:
     table = MeteredTable(study.names)
     X = unit_rows(10, 123, 1)
     data = Dataset(X, np.where(np.arange(10) % 2, 1.0, -1.0))
-    roles = {name: voting.party(table.seat(name), study, data) for name in study.names}
-    table.run({**roles, CHARLIE: voting.charlie(table.seat(CHARLIE), study)})
+    roles = {name: voting.party(table.seat(name), study, data, AUXILIARY) for name in study.names}
+    table.run({**roles, CHARLIE: voting.charlie(table.seat(CHARLIE), study, AUXILIARY)})
     return table
 
 
@@ -80,7 +81,7 @@ def test_what_a_party_sends_is_right(table: MeteredTable) -> None:
 def test_what_a_party_sends_of_noisy_counts_is_right() -> None:
     study = _study()
     wish = study.privacy.model_copy(update={"calibration": "proven", "epsilon": 1.0, "delta": 1e-5})
-    proven = study.model_copy(update={"privacy": wish}).with_auxiliary(study.auxiliary)
+    proven = study.model_copy(update={"privacy": wish})
     slots = voting.layout(proven)
     sizes = _run(proven).sent[PARTY, "Contribution"]
     assert f"{slots.count} ciphertexts in place of {voting.layout(study).count}" in PAGE

@@ -35,7 +35,7 @@ from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.voting import roles as voting
 from tests.helpers import primes
 from tests.sum_helpers import drawn, received
-from tests.vote_helpers import Array, Fixed, Voted, cast, unit_rows, vote_data, vote_roles, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, cast, points_of, unit_rows, vote_data, vote_roles, vote_study
 
 UNIT = 1 << COUNT_BITS
 WISH = {"epsilon": 1.0, "delta": 1e-5}
@@ -53,7 +53,7 @@ def _proven(protocol: str = "soft", K: int = 5, **kw: Any) -> Study:
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)
-    return Study.parse(text, in_memory=True).with_auxiliary(study.auxiliary)
+    return Study.parse(text, in_memory=True)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_without_noise_the_counts_are_the_votes_and_the_minimiser_is_released(
     tally = _tally(r)
     counted = tally[:, 1:] if classes is None else tally  # one counter for two classes, else one for each
     np.testing.assert_array_equal(opened[0], UNIT * counted.ravel())
-    w = _scikit_learn(study, study.auxiliary.X, _targets(study, tally))
+    w = _scikit_learn(study, points_of(study).X, _targets(study, tally))
     np.testing.assert_allclose(r.w, w, rtol=0, atol=1e-6)
     assert {model.weights for model in r.results.values()} == {tuple(r.w)}
 
@@ -150,7 +150,7 @@ def test_with_noise_it_is_the_minimiser_over_the_counts_with_the_noise_that_was_
         noisy = tally.copy()
         noisy[:, first] += noise
         noisy[:, 1 - first] -= noise
-    X = study.auxiliary.X
+    X = points_of(study).X
     if study.classes == 2:  # softmax of two classes is logistic regression of w_1 - w_0 with half of lambda
         halved = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.05})})
         np.testing.assert_allclose(r.w[4:] - r.w[:4], _scikit_learn(halved, X, _targets(study, noisy)), atol=1e-6)
@@ -264,7 +264,7 @@ def test_shares_of_very_many_parties_are_wide_enough_for_the_grid() -> None:
 def _noise(study: Study, seen: list[Array], runs: int, times: float, monkeypatch: pytest.MonkeyPatch) -> Array:
     """What is on the counts, in votes: shape (runs, counters)."""
     rng = SimulationRng(11)
-    data, votes = vote_data(study), [Fixed(np.full(len(study.auxiliary.X), 1))] * study.K
+    data, votes = vote_data(study), [Fixed(np.full(len(points_of(study).X), 1))] * study.K
 
     def scaled(_rng: Rng, sigma: Fraction, size: int) -> list[int]:
         return discrete_gaussian(rng, sigma * Fraction(times), size)
@@ -402,7 +402,7 @@ def test_noise_on_the_counts_costs_the_model_less_than_noise_on_the_model() -> N
     """In the clear, with 400 parties that are right in 4 cases of 5: the page's claim, at d = 10."""
     M, N, d, Lambda = 400, 300, 10, 0.01
     study = _proven("soft", K=5, d=d, N=N, Lambda=Lambda, X=unit_rows(N, d, 1))
-    true, X, test = np.ones(d) / math.sqrt(d), study.auxiliary.X, unit_rows(2000, d, 2)
+    true, X, test = np.ones(d) / math.sqrt(d), points_of(study).X, unit_rows(2000, d, 2)
     labels = np.where(test @ true > 0, 1.0, -1.0)
     rng, source = np.random.default_rng(3), SimulationRng(3)
     votes = rng.binomial(M, np.where(X @ true > 0, 0.8, 0.2))
@@ -431,7 +431,7 @@ def test_noise_on_the_counts_moves_the_classifier_by_no_more_than_is_said() -> N
         for _ in range(20):
             noisy = votes + math.sqrt(N) / MU * rng.normal(size=N)
             assert 0 < noisy.min() <= noisy.max() < M
-            ends.append(voting.minimiser(study, study.auxiliary.X, np.stack([M - noisy, noisy], axis=1) / M))
-        clear = voting.minimiser(study, study.auxiliary.X, np.stack([M - votes, votes], axis=1) / M)
+            ends.append(voting.minimiser(study, points_of(study).X, np.stack([M - noisy, noisy], axis=1) / M))
+        clear = voting.minimiser(study, points_of(study).X, np.stack([M - votes, votes], axis=1) / M)
         rms = math.sqrt(float(np.mean([((w - clear) ** 2).sum() for w in ends])))
         assert 0.05 < rms * M * Lambda * MU <= 1

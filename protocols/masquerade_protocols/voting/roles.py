@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.crypto.packing import Packing
+from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.classifiers import Linear, cast_votes, classifier_of
@@ -265,16 +266,17 @@ def _model(weights: tuple[int, ...]) -> Model:
 # --- The parties ------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset, classifier: object = None) -> Model:
+async def party(seat: Seat, study: Study, data: Dataset, auxiliary: Auxiliary, classifier: object = None) -> Model:
     """Party P_j, the lead included.
 
     Parameters
     ----------
     seat : Seat
     study : Study
-        With its auxiliary records.
     data : Dataset
         This party's records.
+    auxiliary : Auxiliary
+        The public records that the study names.
     classifier : object, optional
         h_j: anything with fit and predict, or the name of one of scikit-learn's. By default the exact minimiser of the
         study's loss with the study's Lambda.
@@ -287,17 +289,19 @@ async def party(seat: Seat, study: Study, data: Dataset, classifier: object = No
     Raises
     ------
     BadInput
-        The classifier does not vote for the study's classes, or the records lack a class; nothing was sent.
+        The classifier does not vote for the study's classes, the records lack a class, or the auxiliary records are
+        not the study's; nothing was sent.
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     """
-    slots, grid, points = layout(study), _grid(study), study.auxiliary
+    check_auxiliary(study, auxiliary)
+    slots, grid = layout(study), _grid(study)
     _require_all_classes(study, data)
 
     # 1. Before the join: afterwards, the time that training takes would tell n_j.
     await seat.stage("training")
     h_j = classifier_of(classifier, Linear(study.model.loss, study.model.regularization, study.classes))
-    votes = await seat.once("votes", lambda rng: cast_votes(h_j, data, points.X, rng))
+    votes = await seat.once("votes", lambda rng: cast_votes(h_j, data, auxiliary.X, rng))
     counters = _counters(study, votes)
     if study.proven:
         x = await seat.once("noise", partial(_draw_share, noise_of(study), slots.length))
@@ -311,7 +315,7 @@ async def party(seat: Seat, study: Study, data: Dataset, classifier: object = No
     # 2. and 3. The counters, in a sum that Charlie alone learns.
     await seat.stage("votes")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
-    await sums.contribute(slots, counters, b"votes" + points.digest)
+    await sums.contribute(slots, counters, b"votes" + auxiliary.digest)
 
     await seat.stage("model")
     return _model(grid.unpack((await seat.receive(Released, CHARLIE)).weights))
@@ -341,19 +345,22 @@ def _draw_share(noise: SharedNoise, size: int, rng: Rng) -> tuple[int, ...]:
 # --- Charlie ------------------------------------------------------------------------
 
 
-async def charlie(seat: Seat, study: Study) -> Model:
+async def charlie(seat: Seat, study: Study, auxiliary: Auxiliary) -> Model:
     """Charlie, the paper's trusted entity: he sees the counts, exactly, and draws the noise.
 
     With ``calibration = "proven"`` the counts are noisy when he sees them, and he draws none.
 
     Raises
     ------
+    BadInput
+        The auxiliary records are not the study's.
     ProtocolViolation
         A party's fault; it is named.
     RunFailed
         The total is not the sum of one contribution of each party, or holds numbers that are no counts of votes.
     """
-    slots, grid, X = layout(study), _grid(study), study.auxiliary.X
+    check_auxiliary(study, auxiliary)
+    slots, grid, X = layout(study), _grid(study), auxiliary.X
     eta = (0,) * grid.length
     if not study.proven:
         eta = await seat.once("eta", partial(_draw_noise, beta(study), grid.length))

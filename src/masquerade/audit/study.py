@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from masquerade.audit.bounds import epsilon_bound, largest_bound
 from masquerade.audit.canary import FLAT, flat, others
 from masquerade.simulation import simulate
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
@@ -90,14 +91,20 @@ class StudyFinding:
 
 
 def audit_study(
-    study: Study, *, runs: int = 400, seed: int = 0, progress: Callable[[int, int], None] = lambda *_: None
+    study: Study,
+    *,
+    auxiliary: Auxiliary | None = None,
+    runs: int = 400,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> StudyFinding:
     """Bound the epsilon of a study's released model from below, by runs of the study with made-up records.
 
     Parameters
     ----------
     study : Study
-        With its auxiliary records, if it needs any.
+    auxiliary : Auxiliary, optional
+        The public records that the study names, where it names any.
     runs : int
         Of each data set.
     seed : int
@@ -125,7 +132,7 @@ def audit_study(
     for run in range(runs):
         progress(2 * run, 2 * runs)
         for moved, data in enumerate(pair):
-            simulation = simulate(small, data, seed=(seed << 32) + 2 * run + moved)
+            simulation = simulate(small, data, seed=(seed << 32) + 2 * run + moved, auxiliary=auxiliary)
             released[moved].append(np.array(simulation.model.weights))
     zeros, ones = (np.array(models) for models in released)
     direction = _direction(zeros[: runs // 2], ones[: runs // 2])

@@ -74,8 +74,10 @@ def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
 
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task("runs")
+        study, auxiliary = load_study(path, in_memory=True)
         found = audit_study(
-            load_study(path, in_memory=True),
+            study,
+            auxiliary=auxiliary,
             runs=runs,
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )

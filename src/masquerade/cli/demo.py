@@ -92,9 +92,10 @@ def demo(
 
 
 def _study(path: Path | None) -> "Study | None":
+    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.study import Study
 
-    return Study.load(path, in_memory=True) if path is not None else None
+    return None if path is None else Study.parse(read_study_text(path), str(path), in_memory=True)
 
 
 def _cohort(

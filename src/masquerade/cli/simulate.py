@@ -40,10 +40,12 @@ def simulate(
     from masquerade_core.data.loading import load_csv
 
     del output_format
-    loaded = load_study(study, in_memory=True)
+    loaded, auxiliary = load_study(study, in_memory=True)
     tests = load_csv(test, loaded, need_label=False) if test is not None else None
     records = _data(data, by, loaded)
-    simulation = simulated(loaded, records, seed=seed, test=tests, classifiers=_classifiers(classifier or []))
+    simulation = simulated(
+        loaded, records, seed=seed, test=tests, classifiers=_classifiers(classifier or []), auxiliary=auxiliary
+    )
     if out is not None:
         simulation.write(out)
     return Outcome(

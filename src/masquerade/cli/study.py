@@ -116,7 +116,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
     from masquerade_protocols import BASELINES, baseline_of, protocol_of
 
     del output_format
-    loaded = load_study(study, in_memory=True)
+    loaded, _ = load_study(study, in_memory=True)
     name = loaded.study.protocol
     if name in BASELINES:
         baseline_of(loaded)
@@ -138,11 +138,10 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
 def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Explain a study in plain words: what leaves, who must not collude, what it costs, who takes part."""
     from masquerade.report import explained
-    from masquerade_core.study import Study
     from masquerade_protocols import protocol_of
 
     del output_format
-    loaded = Study.load(study, in_memory=True)
+    loaded = _parsed(study)
     explanation = protocol_of(loaded).explain(loaded)
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
@@ -174,11 +173,10 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
     """Say what the paper claims of a study and what is proved, for everybody who looks, before anything is run."""
     from masquerade.report import flags, heading, paragraphs
     from masquerade.report import statement as stated
-    from masquerade_core.study import Study
     from masquerade_protocols import statement_of
 
     del output_format
-    loaded = Study.load(study, in_memory=True)
+    loaded = _parsed(study)
     rows = [claim.to_json() for claim in statement_of(loaded)]
     said = flags(loaded, rows)
     return Outcome(
@@ -186,6 +184,14 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
         _summary(loaded) | {"statement": rows, "flags": said},
         shown=(*stated(rows, full=True), heading("Not to be overlooked"), paragraphs(said)),
     )
+
+
+def _parsed(path: Path) -> "Study":
+    """Read a study without its auxiliary records, which change nothing in what is said of it."""
+    from masquerade_core.data.auxiliary import read_study_text
+    from masquerade_core.study import Study
+
+    return Study.parse(read_study_text(path), str(path), in_memory=True)
 
 
 def _summary(study: "Study") -> dict[str, Any]:

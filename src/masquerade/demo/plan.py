@@ -9,7 +9,7 @@ from pathlib import Path
 
 from masquerade.datasets import Cohort
 from masquerade.template import Draft, auxiliary_file, needs_auxiliary
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
@@ -33,11 +33,14 @@ class Plan:
         Of mode 0700; holds ``study.toml``, ``test.csv`` and a directory for each participant.
     study : Study
     cohort : Cohort
+    auxiliary : Auxiliary or None
+        The public records that the study names, where it names any.
     """
 
     directory: Path
     study: Study
     cohort: Cohort
+    auxiliary: Auxiliary | None = None
 
     @property
     def study_file(self) -> Path:
@@ -130,7 +133,8 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         intercept=cohort.intercept,
     )
     draft.write(where / "study.toml")
-    plan = Plan(where, load_study(where / "study.toml"), cohort)
+    study, points = load_study(where / "study.toml")
+    plan = Plan(where, study, cohort, points)
     for name, records in cohort.parties.items():
         plan.data_file(name).write_text(records.to_csv(), encoding="utf-8")
     plan.test_file.write_text(cohort.test.to_csv(), encoding="utf-8")

@@ -53,7 +53,7 @@ def play(plan: Plan, view: View) -> Played:
         seconds = time.monotonic() - began
     result = json.loads((plan.home(CHARLIE) / "result.json").read_text(encoding="utf-8"))
     released = load_model(plan.home(CHARLIE) / "model.json").weights
-    return Played(result, compare(plan.study, plan.cohort, released), seconds)
+    return Played(result, compare(plan.study, plan.cohort, released, plan.auxiliary), seconds)
 
 
 def _start(plan: Plan, participants: Participants) -> None:

@@ -1,4 +1,4 @@
-"""Auxiliary records: public, without labels, the same at every participant because the study holds their hash."""
+"""Auxiliary records: public records without labels. The study holds their hash, so every participant has the same."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,9 @@ from masquerade_core.data.schema import Encoder, check_unit_ball
 from masquerade_core.errors import BadInput
 from masquerade_core.study import AuxiliaryFile, Study, check_section
 
-__all__ = ["Auxiliary", "load_study"]
+__all__ = ["Auxiliary", "check_auxiliary", "load_study", "read_study_text"]
+
+_MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +51,72 @@ class Auxiliary:
         return cls(copy, hashlib.sha256(head + copy.astype("<f8").tobytes()).digest())
 
 
-def load_study(path: Path | str, *, in_memory: bool = False) -> Study:
-    """Read a study, and the auxiliary records beside it where it names any.
+def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
+    """Check that auxiliary records are those that a study's ``[protocol.auxiliary]`` names.
+
+    Parameters
+    ----------
+    study : Study
+    auxiliary : Auxiliary or None
+        None where there are none.
+
+    Raises
+    ------
+    BadInput
+        The study names records and these are others, or none; or it names none and there are some.
+    """
+    named = study.protocol.get("auxiliary")
+    if named is None:
+        if auxiliary is not None:
+            raise BadInput(f"{study.study.protocol} has no auxiliary records in this study", "leave them out")
+        return
+    check_section(AuxiliaryFile, named, "protocol.auxiliary")
+    wanted = AuxiliaryFile.model_validate(named)
+    if auxiliary is None:
+        raise BadInput(
+            f"the study's auxiliary records are not here: [protocol.auxiliary] names {wanted.records}, "
+            f"from the file {wanted.file}",
+            "load the study with masquerade.load_study, which reads the file beside it, and pass on both that it "
+            "returns",
+        )
+    if auxiliary.digest.hex() != wanted.sha256:
+        raise BadInput(
+            f"the auxiliary records' sha256 is {auxiliary.digest.hex()}, but the study's is {wanted.sha256}",
+            "all participants need the same file; ask the coordinator for it",
+        )
+    if auxiliary.X.shape != (wanted.records, study.d):
+        raise BadInput(
+            f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study has "
+            f"{wanted.records} of {study.d}",
+            "correct records in [protocol.auxiliary]",
+        )
+
+
+def load_study(path: Path | str, *, in_memory: bool = False) -> tuple[Study, Auxiliary | None]:
+    """Read a study's file, and the auxiliary records beside it where the study names any.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file of at most 4 MB.
+    in_memory : bool
+        Allow key lengths, and a roster of one party, that only the in-memory table may use.
+
+    Returns
+    -------
+    study : Study
+    auxiliary : Auxiliary or None
+        None where the study names no auxiliary records.
 
     Raises
     ------
     BadInput
         A file is missing, unreadable or not what it should be.
     """
-    study = Study.load(path, in_memory=in_memory)
+    study = Study.parse(read_study_text(path), str(path), in_memory=in_memory)
     named = study.protocol.get("auxiliary")
     if named is None:
-        return study
+        return study, None
     check_section(AuxiliaryFile, named, "protocol.auxiliary")
     file = Path(path).parent / AuxiliaryFile.model_validate(named).file
     try:
@@ -71,4 +127,32 @@ def load_study(path: Path | str, *, in_memory: bool = False) -> Study:
         ) from None
     except OSError as error:
         raise BadInput(f"{file} cannot be read: {error.strerror}") from error
-    return study.with_auxiliary(Auxiliary(load_records(file, Encoder.from_study(study)), digest))
+    auxiliary = Auxiliary(load_records(file, Encoder.from_study(study)), digest)
+    check_auxiliary(study, auxiliary)
+    return study, auxiliary
+
+
+def read_study_text(path: Path | str) -> str:
+    """Return the text of a study's file, for :meth:`~masquerade_core.study.Study.parse`.
+
+    It serves those who only explain a study, or who make its auxiliary records. Who runs a study calls
+    :func:`load_study`.
+
+    Raises
+    ------
+    BadInput
+        The file is missing, unreadable or too large to be a study.
+    """
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+        if len(raw) > _MAX_BYTES:
+            raise BadInput(
+                f"{path} has {len(raw):,} bytes, but a study has at most {_MAX_BYTES:,}", "name the study's TOML file"
+            )
+        return raw.decode()
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no study at {path}", "make one with 'masquerade study new'") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise BadInput(f"the study {path} cannot be read: {reason}") from error

@@ -15,7 +15,7 @@ from masquerade_core.data.tables import TextTable, read_table
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["load_csv", "load_grouped", "load_records"]
+__all__ = ["check_size", "load_csv", "load_grouped", "load_records"]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -41,7 +41,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     table = read_table(path, (*encoder.columns, study.label.name))
     dataset = _dataset(table, study, encoder, both_classes=need_label)
     if need_label:
-        _check_size(dataset, study, table.source)
+        check_size(dataset, study, table.source)
     return dataset
 
 
@@ -87,7 +87,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
         dataset = Dataset(X[rows], y[rows], study.classes)
         if np.unique(dataset.y).size == 1:
             raise _one_class(source, study)
-        _check_size(dataset, study, source)
+        check_size(dataset, study, source)
         datasets[value] = dataset
     return datasets
 
@@ -97,7 +97,23 @@ def _dataset(table: TextTable, study: Study, encoder: Encoder, *, both_classes: 
     return Dataset(X, _labels(table, study, both_classes=both_classes), study.classes)
 
 
-def _check_size(dataset: Dataset, study: Study, source: str) -> None:
+def check_size(dataset: Dataset, study: Study, source: str) -> None:
+    """Check that one party's records are neither too few nor too many for a study.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    study : Study
+    source : str
+        Names the records in the error; how many there are is secret, and is not said.
+
+    Raises
+    ------
+    RefusedLocally
+        There are fewer records than the study's ``min_records``.
+    BadInput
+        There are more records than a study of so many parties can count.
+    """
     n, floor = len(dataset.y), study.study.min_records
     if n < floor:
         raise RefusedLocally(

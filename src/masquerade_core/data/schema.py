@@ -14,10 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
+from masquerade_core.data.tables import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, Study
 
-__all__ = ["Dataset", "Encoder", "check_unit_ball"]
+__all__ = ["Column", "Dataset", "Encoder", "check_unit_ball"]
+
+Column = Sequence[Any] | NDArray[Any]
+"""A column's cells: text, numbers or truth values."""
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NORM_SLACK = 1e-12
@@ -142,15 +146,15 @@ class Encoder:
             raise BadInput("the model file holds no encoder in this program's form")
         return cls(features, intercept)
 
-    def encode(
-        self, columns: Mapping[str, Sequence[str]], *, at: Callable[[int], str] = _in_memory
-    ) -> NDArray[np.float64]:
+    def encode(self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory) -> NDArray[np.float64]:
         """Encode and clip records.
 
         Parameters
         ----------
-        columns : mapping of str to sequence of str
-            The cells of each feature's column; others are ignored. All have one length n.
+        columns : mapping of str to sequence
+            The cells of each feature's column; others are ignored. All have one length n. A cell is text as it would
+            stand in a CSV file, or a number, or true or false. Equal data give equal records in either form: a number
+            is read as the text that stands for exactly it, so the level "1" is the integer 1 and not the float 1.0.
         at : callable
             Names a record's place in errors, from its number among the cells, which counts from 0.
 
@@ -162,10 +166,10 @@ class Encoder:
         Raises
         ------
         BadInput
-            A cell is no number, outside its public bounds or no public level; the column and the place are named, and
-            the cell is never shown.
+            A column is missing, is no list of cells, or is shorter than another. Or a cell is no number, outside its
+            public bounds or no public level; the column and the place are named, and the cell is never shown.
         """
-        n = len(columns[self.features[0].name])
+        n = _length(columns, self.columns)
         blocks = [_encode_column(f, columns[f.name], at) for f in self.features]
         if self.intercept:
             blocks.append(np.ones((n, 1)))
@@ -174,10 +178,30 @@ class Encoder:
         return X
 
 
-def _encode_column(f: Feature, cells: Sequence[str], at: Callable[[int], str]) -> NDArray[np.float64]:
+def _length(columns: Mapping[str, Column], names: Sequence[str]) -> int:
+    """Return how many records columns in memory hold."""
+    if (missing := next((name for name in names if name not in columns), None)) is not None:
+        raise BadInput(f"the data have no column {missing!r}", f"the columns are {', '.join(map(repr, names))}")
+    for name in names:
+        cells = columns[name]
+        if isinstance(cells, str | bytes) or not hasattr(cells, "__len__") or getattr(cells, "ndim", 1) != 1:
+            raise BadInput(
+                f"column {name!r} is no list of cells",
+                "give a list or a one-dimensional array, one cell for each record",
+            )
+    n = len(columns[names[0]])
+    if (other := next((name for name in names if len(columns[name]) != n), None)) is not None:
+        raise BadInput(
+            f"the columns {names[0]!r} and {other!r} differ in length", "give every column one cell for each record"
+        )
+    return n
+
+
+def _encode_column(f: Feature, cells: Column, at: Callable[[int], str]) -> NDArray[np.float64]:
     if f.levels is not None:
         index = {level: i for i, level in enumerate(f.levels)}
-        places = np.fromiter((index.get(cell, -1) for cell in cells), dtype=np.intp, count=len(cells))
+        texts = _texts(f.name, cells, at)
+        places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
         if (unknown := places < 0).any():
             raise BadInput(
                 f"{at(int(unknown.argmax()))}: column {f.name!r} has a value that is none of the study's levels",
@@ -206,7 +230,24 @@ def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
     return block
 
 
-def _numbers(name: str, cells: Sequence[str], at: Callable[[int], str]) -> NDArray[np.float64]:
+def _texts(name: str, cells: Column, at: Callable[[int], str]) -> Sequence[str]:
+    """Return each cell as the text that stands for exactly it, as a file would hold it."""
+    if all(isinstance(cell, str) for cell in cells):
+        return cells if isinstance(cells, Sequence) else list(cells)
+    texts = [cell_text(cell) for cell in cells]
+    kept = [text for text in texts if text is not None]
+    if len(kept) < len(texts):
+        raise BadInput(
+            f"{at(texts.index(None))}: column {name!r} holds neither numbers, text nor truth values",
+            "dates, binary data and nested values are not read; write such a column as numbers or text",
+        )
+    return kept
+
+
+def _numbers(name: str, column: Column, at: Callable[[int], str]) -> NDArray[np.float64]:
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf" and np.isfinite(column).all():
+        return column.astype(np.float64)  # the same as by way of text, without its time
+    cells = _texts(name, column, at)
     try:
         values = np.fromiter((float(cell) for cell in cells), dtype=np.float64, count=len(cells))
         if np.isfinite(values).all() and not any("_" in cell for cell in cells):

@@ -11,12 +11,14 @@ import difflib
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from masquerade_core.errors import BadInput
 
-__all__ = ["TextTable", "read_table"]
+__all__ = ["TextTable", "cell_text", "read_table"]
 
 _PARQUET = frozenset({".parquet", ".pq"})
 _BATCH = 1 << 16
@@ -69,6 +71,32 @@ def read_table(path: Path | str, wanted: Sequence[str]) -> TextTable:
         raise BadInput(f"{path.name} is not UTF-8 text", _SAVE_AS_CSV) from None
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def cell_text(value: Any) -> str | None:
+    """Return the text that stands for exactly one cell's value, as :func:`read_table` gives it.
+
+    Returns
+    -------
+    str or None
+        An empty text for a missing value, which is None or pandas' NA; None where a value is neither text, a number nor
+        a truth value.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if hasattr(value, "item") and hasattr(value, "dtype"):  # a number of numpy's
+        value = value.item()
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Integral() | Decimal():
+            return str(value)
+        case Real():
+            return repr(float(value))
+        case _:
+            return "" if type(value).__name__ == "NAType" else None
 
 
 def _parse(file: TextIO, wanted: Sequence[str], source: str) -> TextTable:

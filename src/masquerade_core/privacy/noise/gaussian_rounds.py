@@ -21,7 +21,7 @@ from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy._roots import root_up
 from masquerade_core.privacy._search import smallest
 from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 from masquerade_core.study import as_fraction
 
