@@ -22,8 +22,9 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_protocols.blocks.secure_sum import Adder, add_up, learn_key, set_up
+from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, relay_key, set_up
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 
 __all__ = [
     "RECORDS",
@@ -73,7 +74,7 @@ def gradient_study(
 
 def gradient_layout(study: Study) -> Packing:
     """Return how the study's gradients and their noise lie in plaintexts, at N = 20,000."""
-    return psgd.layout(study, psgd.psgd(study, RECORDS), RECORDS, 0)
+    return psgd_schedule.layout(study, psgd_schedule.psgd(study, RECORDS), RECORDS, 0)
 
 
 def some_vector(layout: Packing, name: str) -> tuple[int, ...]:
@@ -118,7 +119,7 @@ async def adding(
     await seat.join()
     await seat.stage("keys")
     adder = await set_up(seat, study)
-    await adder.fill((rounds + 1) * layout.count)
+    await adder.precompute((rounds + 1) * layout.count)
     await adder.open_sum(layout, vector, b"ready")  # nobody's first round waits for another's pool
     await seat.stage("rounds")
     times = [clock()]
@@ -134,11 +135,11 @@ async def multiplying(seat: Seat, study: Study, rounds: int) -> None:
     layout = gradient_layout(study)
     await seat.join()
     await seat.stage("keys")
-    key = await learn_key(seat, study)
-    await add_up(seat, study, key, layout, 0)
+    sums = await relay_key(seat, study)
+    await sums.open_sum(layout)
     await seat.stage("rounds")
-    for t in range(rounds):
-        await add_up(seat, study, key, layout, t + 1)
+    for _ in range(rounds):
+        await sums.open_sum(layout)
 
 
 # --- Many parties ---------------------------------------------------------------------------------------------------
@@ -174,17 +175,17 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
     key, layout = secret.public, gradient_layout(study)
     key.short_obfuscators(SystemRng(), 1)  # its table is not what grows
     table = MeteredTable(study.names, seats=_Joined)
-    schedule = psgd.psgd(study, RECORDS)
-    unit = Fraction(1 << psgd.fraction_bits(study, schedule, RECORDS))
+    schedule = psgd_schedule.psgd(study, RECORDS)
+    unit = Fraction(1 << psgd_schedule.fraction_bits(study, schedule, RECORDS))
 
     def draw(rng: Rng) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(rounds))
 
     async def party(seat: Seat, pair_keys: Mapping[str, tuple[bool, bytes]]) -> tuple[int, ...]:
         await seat.join()
-        adder = Adder(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
+        adder = PartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
         rho = await seat.once("rho", draw) if noise else ()
-        await adder.fill(rounds * layout.count)
+        await adder.precompute(rounds * layout.count)
         vector = some_vector(layout, seat.me)
         total: tuple[int, ...] = ()
         for t in range(rounds):
@@ -194,7 +195,7 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
         await seat.join()
-        return [await add_up(seat, study, key, layout, t) for t in range(rounds)][-1]
+        return [await CharlieSums(seat, study, key, t).open_sum(layout) for t in range(rounds)][-1]
 
     keys = _pair_keys(study.names)
     roles: dict[str, Any] = {name: party(table.seat(name), keys[name]) for name in study.names}

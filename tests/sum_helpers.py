@@ -21,6 +21,7 @@ from masquerade_core.wire.codec import decode, unpack_plain
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import study_of
 
 EVEN_OR_SKEWED = {
@@ -86,11 +87,11 @@ async def adding(
 ) -> list[tuple[int, ...]]:
     """A party that does nothing but contribute."""
     await seat.join()
-    adder = await ss.set_up(seat, study)
-    await adder.fill(sum(layout.count for layout in layouts))
+    sums = await ss.set_up(seat, study)
+    await sums.precompute(sum(layout.count for layout in layouts))
     bound = bound_to or (lambda _, t: f"round {t}".encode())
     return [
-        await adder.open_sum(layout, vector, bound(seat.me, t))
+        await sums.open_sum(layout, vector, bound(seat.me, t))
         for t, (layout, vector) in enumerate(zip(layouts, vectors, strict=True))
     ]
 
@@ -98,8 +99,8 @@ async def adding(
 async def multiplying(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
     """Charlie, who does nothing but multiply."""
     await seat.join()
-    key = await ss.learn_key(seat, study)
-    return [await ss.add_up(seat, study, key, layout, t) for t, layout in enumerate(layouts)]
+    sums = await ss.relay_key(seat, study)
+    return [await sums.open_sum(layout) for layout in layouts]
 
 
 def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
@@ -110,11 +111,11 @@ def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
 
     async def charlie(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
         await seat.join()
-        key = await ss.learn_key(seat, study)
-        results = []
+        sums = await ss.relay_key(seat, study)
+        key, results = sums.key, []
         for t, layout in enumerate(layouts):
             if t != in_round:
-                results.append(await ss.add_up(seat, study, key, layout, t))
+                results.append(await sums.open_sum(layout))
                 continue
             terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
             paid = ss.receipt(t, {name: vector.digest() for name, vector in terms.items()})
@@ -123,6 +124,7 @@ def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
             await seat.send(study.lead, ss.RoundTotal(round=t, total=total, receipt=paid))
             answer = await seat.receive(ss.RoundSum, study.lead)
             await seat.broadcast(ss.Opened(round=t, sums=answer.sums, receipt=paid))
+            sums._round += 1
             results.append(layout.unpack(_numbers(answer.sums, key.bits // 8), key.n, contributors=study.K))
         return results
 
@@ -166,7 +168,7 @@ def descent_study(protocol: str = "psgd", K: int = 2, d: int = 5, *, section: st
 
 
 def descent_roles(
-    table: Table, study: Study, data: Mapping[str, Dataset], variant: psgd.Variant = psgd.psgd
+    table: Table, study: Study, data: Mapping[str, Dataset], variant: psgd_schedule.Variant = psgd_schedule.psgd
 ) -> dict[str, Any]:
     """All roles of one run, not yet started."""
     made: dict[str, Any] = {name: psgd.party(table.seat(name), study, data[name], variant) for name in study.names}
@@ -177,7 +179,7 @@ def descent_roles(
 def descend(
     study: Study,
     data: Mapping[str, Dataset],
-    variant: psgd.Variant = psgd.psgd,
+    variant: psgd_schedule.Variant = psgd_schedule.psgd,
     rngs: Mapping[str, Rng] | None = None,
 ) -> Descent:
     """Run gradient descent at the in-memory table."""

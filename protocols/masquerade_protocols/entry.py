@@ -5,14 +5,14 @@ A baseline is an entry as well: somebody holds everybody's records and computes 
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput
+from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import Model
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
@@ -99,6 +99,11 @@ class Noiseless:
     advice: str = ""
 
 
+def _has_none(*_arguments: object, **_named: object) -> Never:
+    """Stand where an entry has nothing to call: a baseline has no roles, a protocol computes nothing centrally."""
+    raise LocalProtocolError("a baseline was to hold a conversation, or a protocol to be computed by somebody alone")
+
+
 @dataclass(frozen=True)
 class Protocol:
     """One protocol, or one baseline.
@@ -115,18 +120,18 @@ class Protocol:
         (study): raises BadInput for a study that cannot be carried out.
     statement : callable
         (study) -> the privacy statement; no rows where there is no privacy to speak of.
-    party, charlie : callable or None
+    party, charlie : callable
         The roles: (seat, study, data) and (seat, study). Both also take ``auxiliary`` where that flag is set, and a
-        party takes ``classifier`` where that one is. None for a baseline.
-    central : callable or None
+        party takes ``classifier`` where that one is. Not of a baseline.
+    central : callable
         Of a baseline: (study, everybody's records by the roster's names, rng) -> a classifier, or one for each party.
-    explain : callable or None
-        (study) -> the study in plain words. None for a baseline, which nobody has to agree to.
-    noiseless : callable or None
+    explain : callable
+        (study) -> the study in plain words. Not of a baseline, which nobody has to agree to.
+    noiseless : callable
         (study, everybody's records by name, released weights, ``auxiliary``, ``classifiers``) -> what the run would
         have released without noise; ``classifiers`` holds names of kinds by party. For demonstrations alone.
-    cost : callable or None
-        (study) -> what a run costs. None for a baseline.
+    cost : callable
+        (study) -> what a run costs. Not of a baseline.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
@@ -154,12 +159,12 @@ class Protocol:
     parameters: type[BaseModel]
     check: Callable[[Study], object]
     statement: Callable[[Study], tuple[Claim, ...]]
-    party: Callable[..., Role] | None = None
-    charlie: Callable[..., Role] | None = None
-    central: Callable[[Study, Mapping[str, Dataset], Rng], Weights | dict[str, Weights]] | None = None
-    explain: Callable[[Study], Explanation] | None = None
-    noiseless: Callable[..., Noiseless] | None = None
-    cost: Callable[[Study], Cost] | None = None
+    party: Callable[..., Role] = _has_none
+    charlie: Callable[..., Role] = _has_none
+    central: Callable[[Study, Mapping[str, Dataset], Rng], Weights | dict[str, Weights]] = _has_none
+    explain: Callable[[Study], Explanation] = _has_none
+    noiseless: Callable[..., Noiseless] = _has_none
+    cost: Callable[[Study], Cost] = _has_none
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
@@ -174,7 +179,7 @@ class Protocol:
     @property
     def baseline(self) -> bool:
         """Whether somebody holds all records, and nobody sends anything."""
-        return self.central is not None
+        return self.central is not _has_none
 
     def section_for(self, calibration: str | None = None) -> str:
         """Return the ``[protocol]`` section of a new study with this calibration, its own choice where None."""

@@ -106,8 +106,7 @@ def _arithmetic(study: Study) -> Check:
     began = time.perf_counter()
     gmpy2.powmod(base, n, n * n)
     seconds = time.perf_counter() - began
-    price = protocol_of(study).cost
-    total = seconds * (price(study).exponentiations if price is not None else 0.0)
+    total = seconds * protocol_of(study).cost(study).exponentiations
     version = f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
     words = f"{version}: {seconds * 1000:.0f} ms for an exponentiation, about {total:.1f} s for everybody's together"
     if seconds > _SLOW:

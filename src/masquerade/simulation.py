@@ -23,7 +23,7 @@ from masquerade_core.seat import Effect, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_host.results import MODEL, RESULT, RunDirectory
-from masquerade_protocols import BASELINES, Protocol, baseline_of, protocol_of
+from masquerade_protocols import BASELINES, Protocol, entry_of, protocol_of
 
 __all__ = ["WATERMARK", "Simulation", "load_named", "load_split", "simulate"]
 
@@ -146,9 +146,9 @@ def simulate(
 
 def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test: Dataset | None) -> Simulation:
     """Run what needs no table, for one person holds all records; so nobody sends anything."""
-    baseline = baseline_of(study)
+    baseline = entry_of(study)
     began = time.perf_counter()
-    found = baseline.run(study, data, _rng(seed, baseline.name))
+    found = baseline.central(study, data, _rng(seed, baseline.name))
     seconds = time.perf_counter() - began
     metrics: dict[str, Any] = {}
     classifiers: dict[str, Model] = {}

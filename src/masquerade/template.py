@@ -13,7 +13,7 @@ from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
-from masquerade_protocols import BASELINES, PROTOCOLS, baseline_of, protocol_of, section_of
+from masquerade_protocols import BASELINES, PROTOCOLS, entry_named, entry_of, protocol_of
 
 __all__ = [
     "DEFAULT_PROTOCOL",
@@ -186,7 +186,7 @@ class Draft:
         checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()))
         study = Study.parse(checked, "the new study", in_memory=True)
         if self.protocol in BASELINES:
-            baseline_of(study)
+            entry_of(study)
         else:
             protocol_of(study)
         return text
@@ -215,7 +215,7 @@ class Draft:
             proven = self.calibration == "proven" and baseline.proven_section
             text = proven or baseline.section or _BASELINE_SECTION
         else:
-            text = section_of(self.protocol, self.calibration) + self._auxiliary_section()
+            text = entry_named(self.protocol).section_for(self.calibration) + self._auxiliary_section()
         wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}
         for key, value in wanted.items():
             text, count = re.subn(rf"^{key} = .+$", f"{key} = {json.dumps(value)}", text, flags=re.MULTILINE)

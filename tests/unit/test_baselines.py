@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
+from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm
@@ -16,17 +17,12 @@ from masquerade_core.learning.losses import LOSSES, loss_of
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.study import Study
-from masquerade_protocols import protocol_of
-from masquerade_protocols.baselines.entry import (
-    BASELINES,
-    Weights,
-    average_rate,
-    baseline_of,
-    best_single_party,
-    gop,
-    pool,
-)
+from masquerade_protocols import BASELINES, entry_of, protocol_of
+from masquerade_protocols.baselines.average import average_rate
+from masquerade_protocols.baselines import gop
+from masquerade_protocols.baselines.exact import best_single_party
 from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
+from masquerade_protocols.entry import Weights
 from tests.paper_data import D, N, simulated, split, study_of
 
 EVEN = (0.2,) * 5
@@ -74,9 +70,9 @@ def test_gop_by_its_name_is_the_minimiser_under_its_own_noise_however_the_record
     records, _ = simulated(1)
     w = gop_minimiser(study, records, gop_noise(SimulationRng(33), study, N))
     for shares in (EVEN, SKEWED):
-        run = _one(baseline_of(study).run(study, split(records, study, shares), SimulationRng(33)))
+        run = _one(entry_of(study).central(study, split(records, study, shares), SimulationRng(33)))
         np.testing.assert_array_equal(run, w)
-    other = _one(baseline_of(study).run(study, split(records, study, EVEN), SystemRng()))
+    other = _one(entry_of(study).central(study, split(records, study, EVEN), SystemRng()))
     assert np.linalg.norm(w - other) > 1e-3
 
 
@@ -87,7 +83,7 @@ def _error_of_gop(eps: float) -> float:
         records, test = simulated(number)
         data = split(records, study, EVEN)
         for draw in range(20):
-            w = _one(BASELINES["gop"].run(study, data, SimulationRng(f"{number}/{draw}")))
+            w = _one(BASELINES["gop"].central(study, data, SimulationRng(f"{number}/{draw}")))
             errors.append(error_rate(test.X, test.y, w))
     return float(np.mean(errors))
 
@@ -113,12 +109,12 @@ def test_pooled_is_one_classifier_for_all_records_and_individual_one_for_each_pa
     study = study_of("pooled", loss=loss)
     records, test = simulated(2)
     data = split(records, study, SKEWED)
-    w = _one(baseline_of(study).run(study, data, SystemRng()))
+    w = _one(entry_of(study).central(study, data, SystemRng()))
     np.testing.assert_array_equal(w, fit(records.X, records.y, 0.1, loss))
     assert error_rate(test.X, test.y, w) < 0.06
 
     study = study_of("individual", loss=loss)
-    each = baseline_of(study).run(study, data, SystemRng())
+    each = entry_of(study).central(study, data, SystemRng())
     assert isinstance(each, dict)
     assert tuple(each) == study.names
     for name in study.names:
@@ -144,7 +140,7 @@ def test_absent_records_are_named() -> None:
     del data["p3"]
     for name in BASELINES:
         with pytest.raises(BadInput, match="no records of p3"):
-            BASELINES[name].run(study, data, SystemRng())
+            BASELINES[name].central(study, data, SystemRng())
 
 
 # --- Several classes ---------------------------------------------------------------
@@ -187,11 +183,11 @@ def test_with_classes_everybody_learns_by_softmax_regression() -> None:
     oracle = _oracle(records)
     for name in ("pooled", "batch"):
         study = _with_classes(name)
-        w = _one(baseline_of(study).run(study, _deal(records, study), SystemRng()))
+        w = _one(entry_of(study).central(study, _deal(records, study), SystemRng()))
         np.testing.assert_allclose(w, oracle.coef_.ravel(), atol=1e-6)  # d weights for each class in turn
     study = _with_classes("individual")
     data = _deal(records, study)
-    each = baseline_of(study).run(study, data, SystemRng())
+    each = entry_of(study).central(study, data, SystemRng())
     assert isinstance(each, dict)
     errors = []
     for name in study.names:
@@ -206,11 +202,11 @@ def test_with_classes_everybody_learns_by_softmax_regression() -> None:
 def test_batch_is_pooled_under_hamm_s_name() -> None:
     records, _ = simulated(2)
     pooled, batch = (study_of(name) for name in ("pooled", "batch"))
-    assert baseline_of(batch).name == "batch"
-    assert "Hamm" in baseline_of(batch).paper
+    assert entry_of(batch).name == "batch"
+    assert "Hamm" in entry_of(batch).paper
     np.testing.assert_array_equal(
-        _one(baseline_of(batch).run(batch, split(records, batch, EVEN), SystemRng())),
-        _one(baseline_of(pooled).run(pooled, split(records, pooled, EVEN), SystemRng())),
+        _one(entry_of(batch).central(batch, split(records, batch, EVEN), SystemRng())),
+        _one(entry_of(pooled).central(pooled, split(records, pooled, EVEN), SystemRng())),
     )
 
 
@@ -223,10 +219,10 @@ def test_average_is_the_mean_of_the_parties_classifiers_under_noise_of_the_publi
     study = _with_classes("average") if multiclass else study_of("average", Lambda=LAMBDA)
     records, _ = _of_three_classes() if multiclass else simulated(4)
     data = _deal(records, study)
-    individual = BASELINES["individual"].run(study, data, SystemRng())
+    individual = BASELINES["individual"].central(study, data, SystemRng())
     assert isinstance(individual, dict)
     mean = np.mean(list(individual.values()), axis=0)
-    run, rng = baseline_of(study).run, SimulationRng(40)
+    run, rng = entry_of(study).central, SimulationRng(40)
     draws = np.array([_one(run(study, data, rng)) for _ in range(1800 // size)])
     assert draws.shape == (1800 // size, size)
     assert ((draws * 2**32) % 1 == 0).all()
@@ -248,7 +244,7 @@ def test_with_hardly_any_noise_average_is_the_mean_and_nothing_else() -> None:
     records, _ = simulated(4)
     data = _deal(records, study)
     mean = np.mean([fit(data[name].X, data[name].y, 0.1) for name in study.names], axis=0)
-    np.testing.assert_allclose(_one(baseline_of(study).run(study, data, SystemRng())), mean, atol=1e-6)
+    np.testing.assert_allclose(_one(entry_of(study).central(study, data, SystemRng())), mean, atol=1e-6)
 
 
 def _of_a_direction(size: int) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
@@ -265,7 +261,7 @@ def test_no_party_moves_the_average_by_more_than_its_sensitivity() -> None:
 
     def mean(x: float) -> Weights:
         changed = Dataset.from_unit_ball(np.tile(x * np.eye(1, D), (20, 1)), np.zeros(20), 3)
-        each = BASELINES["individual"].run(study, {**data, "p0": changed}, SystemRng())
+        each = BASELINES["individual"].central(study, {**data, "p0": changed}, SystemRng())
         assert isinstance(each, dict)
         return np.asarray(np.mean(list(each.values()), axis=0))
 
@@ -281,35 +277,35 @@ def test_baselines_are_found_by_name() -> None:
     for name, baseline in BASELINES.items():
         assert baseline.name == name
     for name in ("gop", "pooled", "individual", "batch", "average"):
-        assert baseline_of(study_of(name)) is BASELINES[name]
+        assert entry_of(study_of(name)) is BASELINES[name]
     with pytest.raises(BadInput, match=r"the baselines are gop, .*pooled, individual, batch, average"):
-        baseline_of(study_of("local-aggregation", section='noise = "l2"'))
+        entry_of(study_of("local-aggregation", section='noise = "l2"'))
 
 
 @pytest.mark.parametrize("name", ["gop", "pooled", "individual", "batch", "average"])
 def test_what_has_no_single_minimiser_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="not convex"):
-        baseline_of(study_of(name, loss="sigmoid"))
+        entry_of(study_of(name, loss="sigmoid"))
     with pytest.raises(BadInput, match="regularization is 0"):
-        baseline_of(study_of(name, Lambda=0.0))
+        entry_of(study_of(name, Lambda=0.0))
     if name == "gop":
         with pytest.raises(BadInput, match="has classes"):
-            baseline_of(_with_classes(name))
+            entry_of(_with_classes(name))
     else:
         with pytest.raises(BadInput, match="softmax"):
-            baseline_of(_with_classes(name, loss="smoothed-hinge"))
+            entry_of(_with_classes(name, loss="smoothed-hinge"))
 
 
 @pytest.mark.parametrize("name", ["gop", "pooled", "individual", "batch", "average"])
 def test_a_parameter_that_a_baseline_does_not_have_is_an_error(name: str) -> None:
     with pytest.raises(BadInput, match=r"'rounds' in \[protocol\]"):
-        baseline_of(study_of(name, section="rounds = 5"))
+        entry_of(study_of(name, section="rounds = 5"))
 
 
 def test_gop_refuses_a_delta_of_zero_and_those_without_noise_do_not() -> None:
     with pytest.raises(BadInput, match="delta is 0"):
-        baseline_of(study_of("gop", delta=0.0))
-    assert baseline_of(study_of("pooled", delta=0.0)).name == "pooled"
+        entry_of(study_of("gop", delta=0.0))
+    assert entry_of(study_of("pooled", delta=0.0)).name == "pooled"
 
 
 def test_local_aggregation_refuses_a_loss_that_its_bounds_are_not_for() -> None:

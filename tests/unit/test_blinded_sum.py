@@ -52,12 +52,12 @@ def _roles(table: Table, charlie: Any = None, rounds: int = 1) -> dict[str, Any]
         await seat.join()
         adder = await ss.set_up(seat, STUDY)
         for _ in range(rounds):
-            await adder.give(LAYOUT, VOTES[seat.me], b"points")
+            await adder.contribute(LAYOUT, VOTES[seat.me], b"points")
 
     async def honest(seat: Seat) -> list[tuple[int, ...]]:
         await seat.join()
-        key = await ss.learn_key(seat, STUDY)
-        return [await ss.add_up_alone(seat, STUDY, key, LAYOUT, t) for t in range(rounds)]
+        sums = await ss.relay_key(seat, STUDY)
+        return [await sums.aggregate(LAYOUT) for _ in range(rounds)]
 
     return {**{n: party(table.seat(n)) for n in STUDY.names}, CHARLIE: (charlie or honest)(table.seat(CHARLIE))}
 
@@ -147,7 +147,7 @@ def _cheating(tamper: Tamper, seen: list[float]) -> Any:
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
         await seat.join()
-        key = await ss.learn_key(seat, STUDY)
+        key = (await ss.relay_key(seat, STUDY)).key
         got = {name: m.terms._raw for name, m in (await seat.gather(ss.Contribution, STUDY.names)).items()}
         total = Ciphertexts(tamper(key, got), STUDY.lead, key)
         await seat.send(STUDY.lead, ss.BlindedTotal(round=0, total=total))
@@ -173,7 +173,7 @@ def test_what_is_not_the_product_of_all_opens_to_a_uniform_number(attack: str) -
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_without_the_masks_he_gets_what_he_wants(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
-    monkeypatch.setattr(ss.Adder, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     tamper, names = ATTACKS[attack]
     _, results = _run(_cheating(tamper, []))
     assert results[CHARLIE] == _added(*names)
@@ -194,13 +194,13 @@ def test_an_honest_charlie_refuses_a_sum_of_fewer(left_out: str, monkeypatch: py
 
 def test_masks_are_bound_to_the_points() -> None:
     """A party that votes on other points ends the run."""
-    give = ss.Adder.give
+    give = ss.PartySums.contribute
 
-    async def other(self: ss.Adder, layout: Packing, vector: Any, bound_to: bytes) -> None:
+    async def other(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> None:
         await give(self, layout, vector, b"other points" if self.seat.me == "p3" else bound_to)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ss.Adder, "give", other)
+        patch.setattr(ss.PartySums, "give", other)
         with pytest.raises(RunFailed, match="one is missing or wrong"):
             _run()
 
@@ -208,10 +208,10 @@ def test_masks_are_bound_to_the_points() -> None:
 def test_a_second_opening_of_a_round_is_refused() -> None:
     async def greedy(seat: Seat) -> None:
         await seat.join()
-        key = await ss.learn_key(seat, STUDY)
-        await ss.add_up_alone(seat, STUDY, key, LAYOUT, 0)
+        sums = await ss.relay_key(seat, STUDY)
+        await sums.aggregate(LAYOUT)
         terms = {n: m.terms for n, m in (await seat.gather(ss.Contribution, STUDY.names)).items()}
-        total = Ciphertexts.total(terms, key, LAYOUT.count, STUDY.lead)
+        total = Ciphertexts.total(terms, sums.key, LAYOUT.count, STUDY.lead)
         await seat.send(STUDY.lead, ss.BlindedTotal(round=0, total=total))
         await seat.receive(ss.BlindedSum, STUDY.lead)
 

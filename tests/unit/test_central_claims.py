@@ -10,13 +10,14 @@ import pytest
 from scipy import optimize, stats
 
 from masquerade.template import Draft, throwaway_key
+from masquerade_core.data.pooling import pool
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import BASELINES, baseline_of, statement_of
+from masquerade_protocols import BASELINES, entry_of, statement_of
+from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.baselines.central_dp import central_dp
-from masquerade_protocols.baselines.entry import average_rate, pool
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.protocol_helpers import make_data
 
@@ -99,7 +100,7 @@ def test_every_baseline_has_a_statement_or_no_privacy(name: str) -> None:
 def test_c_beside_a_proven_calibration_is_refused() -> None:
     text = _study("central-dp").to_toml().replace('calibration = "paper"', 'calibration = "proven"')
     with pytest.raises(BadInput, match=r"\[protocol\] c is 16"):
-        baseline_of(Study.parse(text, in_memory=True))
+        entry_of(Study.parse(text, in_memory=True))
 
 
 def test_average_of_named_classes_counts_softmax_s_radius() -> None:

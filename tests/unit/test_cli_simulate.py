@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 import masquerade
-from masquerade.doctor import _exponentiations
 from masquerade.simulation import WATERMARK
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_protocols import BASELINES, PROTOCOLS
+from masquerade_protocols import BASELINES, PROTOCOLS, protocol_of
 from tests.face_helpers import (
     PARTIES,
     RESULT_FIELDS,
@@ -548,9 +547,11 @@ def test_the_doctor_expects_more_time_of_more_rounds(shell: Shell, tmp_path: Pat
         load_study(small_study(shell, tmp_path / f"{i}.toml", protocol=name, rounds=rounds), in_memory=True)[0]
         for i, (name, rounds) in enumerate((("psgd", 10), ("psgd", 1000), ("decaying-budget", 10)))
     )
-    assert _exponentiations(many) == 100 * _exponentiations(few)
-    assert _exponentiations(few) == pytest.approx(10 * (3 / 6 + 1 / 2))  # three coordinates fit one plaintext
-    assert _exponentiations(wider) >= _exponentiations(few)
+    one = 3 / 6 + 1 / 2  # of a plaintext; N and three coordinates fit one each
+    cost = [protocol_of(study).cost(study).exponentiations for study in (few, many, wider)]
+    assert cost[0] == pytest.approx(11 * one)
+    assert cost[1] == pytest.approx(1001 * one)
+    assert cost[2] >= cost[0]
 
 
 # --- votes, and the statement ---------------------------------------------------------

@@ -18,10 +18,11 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols.blocks import counting
+from masquerade_protocols.blocks import descent as counting
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn, product, sent
 from tests.unit.test_dp_gd import _study as dp_gd_study
@@ -38,7 +39,7 @@ def _made(protocol: str, **kw: Any) -> Study:
 def _slots(study: Study, protocol: str, N: int) -> Packing:
     if protocol == "dp-gd":
         return dp_gd.layout(study, dp_gd.noise_of(study), N)
-    return psgd.layout(study, psgd.psgd(study, N), N, 0)
+    return psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0)
 
 
 def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any) -> tuple[Table, dict[str, Any]]:
@@ -74,7 +75,7 @@ def _dividing_by_nothing(protocol: str, by: int) -> Any:
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
-        key = await ss.learn_key(seat, study)
+        key = (await ss.relay_key(seat, study)).key
         N = await _open(seat, study, key, counting.count_layout(study), 0, [by])
         slots = _slots(study, protocol, N)
         await _open(seat, study, key, slots, 1, [-(slots.bound // 2)] * study.d)
@@ -146,10 +147,16 @@ def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
             N = own + study.K - 1
             counting.check_count(study, own, N)
             unit = 2 ** (
-                dp_gd.FRACTION_BITS if protocol == "dp-gd" else psgd.fraction_bits(study, psgd.psgd(study, N), N)
+                dp_gd.FRACTION_BITS
+                if protocol == "dp-gd"
+                else psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N)
             )
             longest = own * (dp_gd._clip(study) if protocol == "dp-gd" else 1) * unit
-            noise = dp_gd.noise_of(study) if protocol == "dp-gd" else psgd.joint_noise(study, unit.bit_length() - 1)
+            noise = (
+                dp_gd.noise_of(study)
+                if protocol == "dp-gd"
+                else psgd_schedule.joint_noise(study, unit.bit_length() - 1)
+            )
             assert longest + 12 * noise.share <= _slots(study, protocol, N).bound
 
 
@@ -158,7 +165,7 @@ def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> 
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
-        key = seen["key"] = await ss.learn_key(seat, study)
+        key = seen["key"] = (await ss.relay_key(seat, study)).key
         layout = counting.count_layout(study)
         await seat.gather(ss.Contribution, study.names)
         for name, n in told.items():
@@ -181,10 +188,10 @@ def test_parties_that_are_told_different_numbers_stay_masked(
         monkeypatch.setattr(ROLES[protocol], "fingerprint", lambda _n, w: counting.fingerprint(0, w))
     study = _made(protocol, colluders=1)
     told = {"p1": 100, "p2": study.K * study.max_records}
-    adders: dict[str, ss.Adder] = {}
+    adders: dict[str, ss.PartySums] = {}
     set_up = ss.set_up
 
-    async def kept(seat: Seat, study: Study) -> ss.Adder:
+    async def kept(seat: Seat, study: Study) -> ss.PartySums:
         adders[seat.me] = await set_up(seat, study)
         return adders[seat.me]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from masquerade.demo.descent import noise_ratio, with_epsilon, without_noise
 from rich.console import Console
 
 from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated, suited
@@ -28,6 +27,7 @@ from masquerade.simulation import simulate
 from masquerade.template import DEFAULT_PROTOCOL
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
+from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import error_rate, fit
@@ -36,9 +36,10 @@ from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_host.keyfiles import load_keys
 from masquerade_protocols import protocol_of
-from masquerade_protocols.baselines.entry import pool
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
+from masquerade_protocols.psgd.noiseless import noise_ratio, with_epsilon, without_noise
 from tests.face_helpers import Shell, split_csv
 
 # --- Data ------------------------------------------------------------------------
@@ -167,15 +168,17 @@ def test_the_descent_without_noise_is_the_protocols_own(
     monkeypatch.setattr(psgd, "gaussian", lambda _rng, _sigma, d, _unit: [0] * d)
     monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
     run = simulate(small, data)
-    assert without_noise(study, pool(study, data)) == pytest.approx(np.array(run.model.weights), abs=1e-6)
+    variant = {"psgd": psgd_schedule.psgd, "noisy-gradient": psgd_schedule.noisy}.get(protocol, psgd_schedule.decaying)
+    assert without_noise(study, pool(study, data), variant) == pytest.approx(np.array(run.model.weights), abs=1e-6)
 
 
 @pytest.mark.parametrize("protocol", ["psgd", "noisy-gradient"])
 def test_the_noises_part_of_the_scores_is_what_draws_give(tmp_path: Path, protocol: str) -> None:
     study, _ = _descent(tmp_path, protocol, epsilon=4.0)
     records = _together(study, tmp_path / protocol)
-    clean, N = without_noise(study, records), len(records.y)
-    schedule = {"psgd": psgd.psgd, "noisy-gradient": psgd.noisy}[protocol](study, N)
+    variant = {"psgd": psgd_schedule.psgd, "noisy-gradient": psgd_schedule.noisy}[protocol]
+    clean, N = without_noise(study, records, variant), len(records.y)
+    schedule = variant(study, N)
     rng = np.random.default_rng(3)
     lam, a = (
         study.model.regularization + float(schedule.Delta),
@@ -191,8 +194,8 @@ def test_the_noises_part_of_the_scores_is_what_draws_give(tmp_path: Path, protoc
             gradient = gradient_sum(records.X, records.y, w) + rho + eta
             w = w - a / (a * max(1.0, 0.25 + lam) + t) * (gradient / N + lam * w)
         squares.append(np.mean((records.X @ (w - clean)) ** 2) / np.mean((records.X @ clean) ** 2))
-    assert noise_ratio(study, records, clean) == pytest.approx(np.sqrt(np.mean(squares)), rel=0.12)
-    assert noise_ratio(with_epsilon(study, 8.0), records, clean) < noise_ratio(study, records, clean)
+    assert noise_ratio(study, records, clean, variant) == pytest.approx(np.sqrt(np.mean(squares)), rel=0.12)
+    assert noise_ratio(with_epsilon(study, 8.0), records, clean, variant) < noise_ratio(study, records, clean, variant)
 
 
 def test_too_few_records_for_psgd_come_with_an_epsilon_that_would_do(tmp_path: Path) -> None:

@@ -14,11 +14,9 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
-from masquerade.demo.clear import by_clipped_steps
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from masquerade.doctor import _exponentiations
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
@@ -35,6 +33,7 @@ from masquerade_core.table import Table, replay
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.dp_gd.noiseless import clean_descent
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn
 
@@ -145,7 +144,7 @@ def test_without_noise_it_is_descent_along_clipped_gradients(
     clear = partial(_in_the_clear, study, data, eta=eta)
     np.testing.assert_allclose(r.w, clear(T, C), rtol=0, atol=1e-6)
     assert len({model.weights for model in r.results.values()}) == 1
-    np.testing.assert_allclose(by_clipped_steps(study, data), r.w, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(clean_descent(study, data), r.w, rtol=0, atol=1e-6)
     # The test can fail: a round less, another clip.
     assert np.abs(clear(T - 1, C) - r.w).max() > 1e-5
     if C < 1:
@@ -302,9 +301,9 @@ def test_any_honest_parties_have_enough_noise(t: int) -> None:
 def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 1.0) -> _Array:
     """All sums that are opened, with gradients of zero: nothing but noise, in units of C."""
     opened: list[tuple[int, ...]] = []
-    open_sum = ss.Adder.open_sum
+    open_sum = ss.PartySums.open_sum
 
-    async def watched(self: ss.Adder, *args: Any) -> Any:
+    async def watched(self: ss.PartySums, *args: Any) -> Any:
         sums = await open_sum(self, *args)
         if self.seat.me == self.study.lead:
             opened.append(sums)
@@ -314,7 +313,7 @@ def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 
         return discrete_gaussian(rng, sigma * Fraction(times), size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ss.Adder, "open_sum", watched)
+        patch.setattr(ss.PartySums, "open_sum", watched)
         patch.setattr(dp_gd, "discrete_gaussian", scaled)
         patch.setattr(dp_gd.Descent, "gradient", lambda _self, _data: (0,) * study.d)
         rngs = {name: SimulationRng(7, name) for name in (*study.names, CHARLIE)}
@@ -496,5 +495,5 @@ def test_a_delta_that_publishes_a_record_is_flagged() -> None:
 
 
 def test_the_doctor_counts_its_rounds() -> None:
-    few, many = (_exponentiations(_study(section=f"rounds = {T}")) for T in (10, 20))
+    few, many = (PROTOCOLS["dp-gd"].cost(_study(section=f"rounds = {T}")).plaintexts - 1 for T in (10, 20))
     assert many == 2 * few

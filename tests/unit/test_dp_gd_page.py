@@ -11,8 +11,8 @@ from benchmarks.meter import MeteredTable
 
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.study import CHARLIE
+from masquerade_protocols.blocks.noisy_sums import noisy_sums_statement
 from masquerade_protocols.dp_gd import roles as dp_gd
-from masquerade_protocols.dp_gd.statement import dp_gd_statement
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols/dp-gd.md").read_text(encoding="utf-8")
@@ -70,10 +70,7 @@ def test_the_epsilons_of_the_views_are_those_of_the_statement(page: str) -> None
         privacy = study.privacy.model_copy(update={"epsilon": 1.0, "delta": 1e-5, "colluders": t})
         study = study.model_copy(update={"privacy": privacy, "protocol": {}})
         noise = dp_gd.noise_of(study)
-        rows = {
-            claim.view: claim.epsilon
-            for claim in dp_gd_statement(noise, K=5, honest=5 - t, epsilon=1.0, delta=1e-5, min_records=100)
-        }
+        rows = {claim.view: claim.epsilon for claim in noisy_sums_statement(noise, K=5, min_records=100)}
         beyond = epsilon_of(noise.mu(3), 1e-5)  # where t = 2 is not the study's own number
         views = (
             "released model and all iterates",

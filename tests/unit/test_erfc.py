@@ -8,8 +8,8 @@ from functools import partial
 import gmpy2
 import pytest
 
-from masquerade_core.privacy import _erfc, mechanisms
 from masquerade_core.privacy.noise import objective_perturbation as objective
+from masquerade_core.privacy.samplers import _erfc, rounded_gaussian
 from masquerade_core.privacy.samplers._erfc import _bounds, decide
 
 
@@ -61,11 +61,14 @@ def test_noise_and_bounds_are_what_erfc_makes_them(d: int, monkeypatch: pytest.M
         objective._noise_sigma.cache_clear()
         return (
             *(objective.noise_sigma(d, eps, delta) for eps in (0.1, 2.0) for delta in (0.05, 1e-9)),
-            *(mechanisms.gaussian_tail_bound(Fraction(s), d, Fraction(1 << 28)) for s in (1, 40, Fraction(1, 997))),
+            *(
+                rounded_gaussian.gaussian_tail_bound(Fraction(s), d, Fraction(1 << 28))
+                for s in (1, 40, Fraction(1, 997))
+            ),
         )
 
     short = made()
-    for module in (objective, mechanisms):
+    for module in (objective, rounded_gaussian):
         monkeypatch.setattr(module, "decide", lambda x, small: small(gmpy2.erfc(x)))
     assert made() == short
     objective._noise_sigma.cache_clear()

@@ -16,7 +16,7 @@ from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.data.loading import load_csv, load_grouped, load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.study import Study
-from masquerade_protocols import BASELINES, baseline_of, protocol_of
+from masquerade_protocols import BASELINES, entry_of, protocol_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/study.toml"))
@@ -155,7 +155,7 @@ def test_an_example_study_is_valid_and_its_protocol_can_carry_it_out(name: str) 
     study = study_of(name)
     assert study.study.name == name
     assert study.K == 5
-    baseline_of(study) if study.study.protocol in BASELINES else protocol_of(study)
+    entry_of(study) if study.study.protocol in BASELINES else protocol_of(study)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,6 @@ from operator import add
 
 import numpy as np
 import pytest
-from masquerade_core.privacy.discrete import grid_l2_laplace, l2_laplace_share, laplace_share
 from scipy import stats
 
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
@@ -97,20 +96,9 @@ Sampler = Callable[[Rng, Fraction, int], list[int]]
 """(rng, about how wide in grid units, how many)."""
 
 
-def _share_of_l2(rng: Rng, width: Fraction, size: int) -> list[int]:
-    return [v for _ in range(size // 2) for v in l2_laplace_share(rng, Fraction(1), 3, 2, width)]
-
-
-def _whole_l2(rng: Rng, width: Fraction, size: int) -> list[int]:
-    return [v for _ in range(size // 2) for v in grid_l2_laplace(rng, 1 / width, 2)]
-
-
 EXACT: dict[str, Sampler] = {
     "discrete_laplace": discrete_laplace,
     "discrete_gaussian": discrete_gaussian,
-    "laplace_share": lambda rng, width, size: laplace_share(rng, width, 2, size),
-    "l2_laplace_share": _share_of_l2,
-    "grid_l2_laplace": _whole_l2,
 }
 """Whose law gives every integer a chance."""
 

@@ -18,9 +18,8 @@ from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
 from masquerade_core.privacy.noise.proven_objective import gop_sigma, perturbation, plane_delta
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols import statement_of
+from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.baselines import gop
-from masquerade_protocols.baselines.entry import baseline_of
 from tests.paper_data import N, simulated, study_of
 
 _Array = NDArray[np.float64]
@@ -217,13 +216,13 @@ def test_the_statements() -> None:
 @pytest.mark.parametrize("kw", [{"epsilon": 60.0}, {"epsilon": 1e3}])
 def test_a_wish_without_noise_is_refused(kw: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="delta"):
-        baseline_of(_proven(**kw))
+        entry_of(_proven(**kw))
 
 
 def test_other_baselines_have_no_such_calibration() -> None:
     text = study_of("pooled").to_toml().replace('calibration = "paper"', 'calibration = "proven"')
     with pytest.raises(BadInput, match="pooled has only 'paper'"):
-        baseline_of(Study.parse(text, in_memory=True))
+        entry_of(Study.parse(text, in_memory=True))
 
 
 def test_a_record_is_hidden_in_practice() -> None:

@@ -26,7 +26,7 @@ from masquerade_core.table import Table, replay
 from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.input_noise.statement import input_noise_statement
-from masquerade_protocols.registry import section_of
+from masquerade_protocols.registry import entry_named
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn
@@ -558,8 +558,8 @@ def test_a_proven_statement_is_the_wish_in_every_view(law: str, K: int) -> None:
 
 
 def test_a_new_proven_study_has_no_alpha() -> None:
-    _checked(_proven(section_of("input-noise", "proven")))
-    assert "alpha = " in section_of("input-noise", "paper") == section_of("input-noise")
+    _checked(_proven(entry_named("input-noise").section_for("proven")))
+    assert "alpha = " in entry_named("input-noise").section_for("paper") == entry_named("input-noise").section_for()
 
 
 @pytest.mark.parametrize("section", ["alpha = 0.5\nonce = false\nepochs = 7", INPUT_NOISE.section])

@@ -16,7 +16,8 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.relay import split_boxes
-from masquerade_protocols.blocks.coin_toss import Commitment, Echo, Reveal, _commit, toss, zero_share
+from masquerade_protocols.blocks.coin_toss import Commitment, Echo, Reveal, _commit, coin_toss
+from masquerade_protocols.local_aggregation.zero_sharing import zero_share
 from tests.helpers import RUN, joined
 
 NAMES = ("alice", "bob", "eve", "zoe")
@@ -25,7 +26,7 @@ N = (1 << 511) + 0xBAD5EED
 
 async def tosser(seat: Seat) -> bytes:
     await seat.join()
-    return await toss(seat)
+    return await coin_toss(seat)
 
 
 async def relay(seat: Seat) -> None:

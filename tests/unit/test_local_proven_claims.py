@@ -17,9 +17,9 @@ from dp_accounting.pld import PLDAccountant
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.erm import fit
-from masquerade_core.privacy import local_proven_claims as claims
 from masquerade_core.privacy.accounting.closeness import closeness_of_scaled_sum, closeness_of_sum
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of
+from masquerade_core.privacy.noise import joint_gaussian
 from masquerade_core.privacy.noise.gaussian_rounds import LOST_BITS
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_scale, refined_l2_sensitivity
@@ -138,7 +138,7 @@ def test_a_scale_is_the_least_integer_that_is_enough() -> None:
 def test_slots_do_not_follow_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines differ in the last bits of an exponential: bounds, and so lengths on the wire, must not."""
     exact = {law: (_noise(law).largest, _noise(law).largest_scale, _noise(law).fine) for law in LAWS}
-    monkeypatch.setattr(claims, "refined_l2_sensitivity", lambda n, L: refined_l2_sensitivity(n, L) * (1 - 1e-6))
+    monkeypatch.setattr(joint_gaussian, "refined_l2_sensitivity", lambda n, L: refined_l2_sensitivity(n, L) * (1 - 1e-6))
     assert _noise().scale(100) != JointNoise.scale(_noise(), 100, generic=True)
     assert {law: (_noise(law).largest, _noise(law).largest_scale, _noise(law).fine) for law in LAWS} == exact
 

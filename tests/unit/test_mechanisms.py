@@ -13,7 +13,8 @@ from opendp import prelude as dp
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy import mechanisms
+from masquerade_core.privacy.samplers import l2_laplace as l2_module
+from masquerade_core.privacy.samplers.bits import Bits
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace, tail_bound
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace, l2_tail_bound
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
@@ -75,7 +76,7 @@ def test_discrete_laplace_noise_is_that_of_another_library() -> None:
 
 
 def test_a_coin_for_exp_minus_gamma_is_fair() -> None:
-    bits = mechanisms._Bits(SimulationRng(8))
+    bits = Bits(SimulationRng(8))
     for numerator, denominator in ((0, 1), (1, 1), (1, 3), (10**20, 3 * 10**20)):
         heads = sum(bits.exp_minus(numerator, denominator) for _ in range(20_000))
         chance = float(np.exp(-numerator / denominator))
@@ -143,7 +144,7 @@ def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
 ) -> None:
     """Uniforms are continued by 256 bits more: coordinates stay within e = 2^-(67+D) grid units."""
     drawn: list[list[int]] = []
-    original, more = mechanisms._integers, SimulationRng(16, f"{d} {ratio}")
+    original, more = l2_module._integers, SimulationRng(16, f"{d} {ratio}")
 
     def noted(rng: Rng, bits: int, count: int) -> list[gmpy2.mpz]:
         values = original(rng, bits, count)
@@ -151,11 +152,11 @@ def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
             drawn.append([int(v) for v in values])
         return values
 
-    monkeypatch.setattr(mechanisms, "_integers", noted)
-    bits = mechanisms._l2_bits(ratio, d)
+    monkeypatch.setattr(l2_module, "_integers", noted)
+    bits = l2_module._l2_bits(ratio, d)
     assert bits >= 128
     with gmpy2.context(gmpy2.get_context(), precision=bits):
-        vector = mechanisms._l2_vector(SimulationRng(15, f"{d} {ratio}"), ratio, d, bits)
+        vector = l2_module._l2_vector(SimulationRng(15, f"{d} {ratio}"), ratio, d, bits)
         ours = [Fraction(*x.as_integer_ratio()) for x in vector]
     finer = [[(v << 256) + more.bits(256) for v in row] for row in drawn]
     with localcontext() as context:
@@ -168,9 +169,9 @@ def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
 
 
 def test_l2_noise_takes_more_digits_the_larger_it_is() -> None:
-    widths = [mechanisms._l2_bits(Fraction(2**size), 123) for size in (29, 100, 600)]
+    widths = [l2_module._l2_bits(Fraction(2**size), 123) for size in (29, 100, 600)]
     assert widths == sorted(set(widths))
-    assert mechanisms._l2_bits(Fraction(2**29), 12_300) > mechanisms._l2_bits(Fraction(2**29), 12)
+    assert l2_module._l2_bits(Fraction(2**29), 12_300) > l2_module._l2_bits(Fraction(2**29), 12)
 
 
 @pytest.mark.parametrize("d", [2, 3])
@@ -188,8 +189,8 @@ def test_integers_are_all_bits_that_were_drawn() -> None:
         def bytes(self, n: int) -> bytes:
             return bytes(range(n))
 
-    assert mechanisms._integers(Given(), 8, 4) == [3, 2, 1, 0]  # type: ignore[arg-type]  # a leading zero is kept
-    assert mechanisms._integers(Given(), 64, 0) == []  # type: ignore[arg-type]
+    assert l2_module._integers(Given(), 8, 4) == [3, 2, 1, 0]  # type: ignore[arg-type]  # a leading zero is kept
+    assert l2_module._integers(Given(), 64, 0) == []  # type: ignore[arg-type]
 
 
 def test_a_test_of_the_test_independent_coordinates_are_not_l2_noise() -> None:

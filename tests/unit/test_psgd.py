@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from masquerade_protocols.blocks.counting import count_layout
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -25,16 +24,22 @@ from masquerade_core.table import Entry, Table, replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.baselines.gop import gop_minimiser
 from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import EVEN_OR_SKEWED, Descent, descend, descent_roles, descent_study, drawn, draws, sent
 
-F = 1 << psgd.FRACTION_BITS
+F = 1 << psgd_schedule.FRACTION_BITS
 
 _Array = NDArray[np.float64]
 
-VARIANTS = {"psgd": psgd.psgd, "noisy-gradient": psgd.noisy, "decaying-budget": psgd.decaying}
+VARIANTS = {
+    "psgd": psgd_schedule.psgd,
+    "noisy-gradient": psgd_schedule.noisy,
+    "decaying-budget": psgd_schedule.decaying,
+}
 
 
 # --- The same in the clear, written down a second time ----------------------------------------------
@@ -89,7 +94,7 @@ def _no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _unit(study: Study, N: int, variant: str = "psgd") -> int:
     """Return the grid units in 1."""
-    return 1 << psgd.fraction_bits(study, VARIANTS[variant](study, N), N)
+    return 1 << psgd_schedule.fraction_bits(study, VARIANTS[variant](study, N), N)
 
 
 def _no_eta(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,17 +224,17 @@ def test_every_variant_is_the_clear_computation_with_the_noise_that_was_drawn(
 # --- The noise is the noise ------------------------------------------------------------------------
 
 
-def _contributed(study: Study, variant: psgd.Variant, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+def _contributed(study: Study, variant: psgd_schedule.Variant, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What each party puts into its sums after N, with gradients of zero: nothing but noise, in grid units."""
     seen: dict[str, list[Any]] = {name: [] for name in study.names}
-    open_sum = ss.Adder.open_sum
+    open_sum = ss.PartySums.open_sum
 
-    async def watched(self: ss.Adder, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
+    async def watched(self: ss.PartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
         seen[self.seat.me].append(tuple(vector))
         return await open_sum(self, layout, vector, bound_to)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ss.Adder, "open_sum", watched)
+        patch.setattr(ss.PartySums, "open_sum", watched)
         patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
         descend(study, make_data(study, (250,) * study.K), variant)
     return {name: vectors[1:] for name, vectors in seen.items()}
@@ -274,7 +279,7 @@ def test_eta_is_gaussian_with_a_kth_of_the_variance(K: int, epsilon: float, monk
     d = 2000 // K
     study = descent_study(K=K, d=d, epsilon=epsilon, section="rounds = 1")
     _no_rho(monkeypatch)
-    vectors = _contributed(study, psgd.psgd, monkeypatch)
+    vectors = _contributed(study, psgd_schedule.psgd, monkeypatch)
     _, epsilon = _slack(study, 250 * K)
     q = math.sqrt(stats.chi2(d).ppf(1 - study.privacy.delta))
     sigma = (q + math.sqrt(q * q + 2 * epsilon)) / epsilon
@@ -292,7 +297,7 @@ def test_eta_is_gaussian_with_a_kth_of_the_variance(K: int, epsilon: float, monk
 def test_eta_is_the_same_in_all_rounds_and_rho_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
     study = descent_study(K=3, d=4, section="rounds = 30")
     etas, rhos = _watched(monkeypatch)
-    vectors = _contributed(study, psgd.psgd, monkeypatch)
+    vectors = _contributed(study, psgd_schedule.psgd, monkeypatch)
     assert len(etas) == 3
     assert len({tuple(rho) for rho in rhos}) == 3 * 30
     for k, name in enumerate(study.names):
@@ -307,9 +312,9 @@ def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.Monkey
     study = descent_study(K=2, d=4, section="rounds = 2")
     data = make_data(study, (50, 60))
     seen: dict[tuple[str, int], Any] = {}
-    open_sum = ss.Adder.open_sum
+    open_sum = ss.PartySums.open_sum
 
-    async def watched(self: ss.Adder, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
+    async def watched(self: ss.PartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
         seen[self.seat.me, self._round] = tuple(vector)
         return await open_sum(self, layout, vector, bound_to)
 
@@ -317,7 +322,7 @@ def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.Monkey
         r = descend(study, data)
         return [seen[name, t + 1] == drawn(r.table, name, f"gradient {t}") for name in study.names for t in range(2)]
 
-    monkeypatch.setattr(ss.Adder, "open_sum", watched)
+    monkeypatch.setattr(ss.PartySums, "open_sum", watched)
     assert not any(bare())
     _no_noise(monkeypatch)
     assert all(bare())
@@ -343,11 +348,11 @@ def test_the_layout_is_wide_enough_for_the_longest_gradients() -> None:
     study = descent_study(K=2, d=1, Lambda=1e-6, section="rounds = 1\na = 1.0\nt0 = 10.0")
     N = 2000
     data = {name: Dataset(np.ones((N // 2, 1)), -np.ones(N // 2)) for name in study.names}
-    quiet = psgd.Schedule(Fraction(0), lambda _: Fraction(10**30), Fraction(0))
-    bound = psgd.layout(study, quiet, N, 0).bound
+    quiet = psgd_schedule.Schedule(Fraction(0), lambda _: Fraction(10**30), Fraction(0))
+    bound = psgd_schedule.layout(study, quiet, N, 0).bound
     assert N * F + study.K / 2 <= bound <= N * F + 3 * study.K  # half a unit of rounding and noise of one unit a party
-    assert psgd.layout(study, psgd.psgd(study, N), N, 0).bound > bound
-    encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1), psgd.FRACTION_BITS)
+    assert psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0).bound > bound
+    encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1), psgd_schedule.FRACTION_BITS)
     assert encoded == (N * F,)
     assert descend(study, data).w.shape == (1,)
 
@@ -358,31 +363,31 @@ def test_the_grid_is_fine_enough_and_as_fine_as_its_plaintexts_allow(variant: st
     for K, d, N in ((2, 1, 2), (5, 123, 1_000), (5, 123, 20_000), (7, 40, 10**6), (3, 300, 10**9)):
         study = _study(variant, K=K, d=d, bits=bits)
         schedule = VARIANTS[variant](study, N)
-        bits_of_grid = psgd.fraction_bits(study, schedule, N)
+        bits_of_grid = psgd_schedule.fraction_bits(study, schedule, N)
         # K parties round their part of a sum by half a unit each; the mean gradient is an N-th of it.
         assert K / 2 / 2**bits_of_grid / N <= 2**-26
-        assert 12 <= bits_of_grid <= psgd.FRACTION_BITS
-        slots = psgd.layout(study, schedule, N, 0)
-        if bits_of_grid < psgd.FRACTION_BITS:
-            finer = psgd._slots(study, schedule, N, 0, bits_of_grid + 1)
+        assert 12 <= bits_of_grid <= psgd_schedule.FRACTION_BITS
+        slots = psgd_schedule.layout(study, schedule, N, 0)
+        if bits_of_grid < psgd_schedule.FRACTION_BITS:
+            finer = psgd_schedule._slots(study, schedule, N, 0, bits_of_grid + 1)
             assert not finer.fits or finer.count > slots.count
 
 
 def test_a_gradient_of_123_coordinates_takes_two_plaintexts() -> None:
     study = _study(K=5, d=123, bits=2048)
     for N, count in ((20_000, 2), (200, 3)):
-        assert psgd.layout(study, psgd.psgd(study, N), N, 0).count == count
+        assert psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0).count == count
 
 
 def test_noise_on_a_coarser_grid_is_within_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every draw at its bound on the finest grid, every gradient at its longest: the sum still opens."""
     study = _study(K=5, d=123, bits=2048)
-    schedule, N = psgd.psgd(study, 20_000), 20_000
-    bits = psgd.fraction_bits(study, schedule, N)
-    most = psgd._largest_noise(schedule.beta(0), schedule.sigma, study.K, study.d)
+    schedule, N = psgd_schedule.psgd(study, 20_000), 20_000
+    bits = psgd_schedule.fraction_bits(study, schedule, N)
+    most = psgd_schedule._largest_noise(schedule.beta(0), schedule.sigma, study.K, study.d)
     for eta in (0, 1, most // 3, most):  # however it is shared between eta and rho
         both = sum(round(Fraction(2 * part + 1, 2) / 2 ** (28 - bits)) for part in (eta, most - eta))
-        assert N * 2**bits + study.K * both <= psgd.layout(study, schedule, N, 0).bound
+        assert N * 2**bits + study.K * both <= psgd_schedule.layout(study, schedule, N, 0).bound
 
 
 def test_a_gradient_is_rounded_to_the_grid_and_clipped_to_its_bound() -> None:
@@ -390,7 +395,7 @@ def test_a_gradient_is_rounded_to_the_grid_and_clipped_to_its_bound() -> None:
     for norm in (0.0, 1e-12, 0.3, 6.9, 7.0, 7.1, 1e6):
         g = rng.normal(size=8)
         g *= norm / np.linalg.norm(g)
-        back = np.array(psgd._encode_gradient(g, 7, Fraction(1), psgd.FRACTION_BITS)) / F
+        back = np.array(psgd._encode_gradient(g, 7, Fraction(1), psgd_schedule.FRACTION_BITS)) / F
         np.testing.assert_allclose(back, g * min(1.0, 7 / norm) if norm else g, rtol=0, atol=0.5001 / F)
 
 
@@ -499,15 +504,15 @@ def test_a_section_that_cannot_work_is_refused(variant: str, section: str, said:
 def test_without_a_delta_psgd_is_refused_and_the_others_are_not() -> None:
     with pytest.raises(BadInput, match="delta"):
         psgd.check(_study(delta=0.0))
-    psgd.check(_study("noisy-gradient", delta=0.0), psgd.noisy)
+    psgd.check(_study("noisy-gradient", delta=0.0), psgd_schedule.noisy)
 
 
 def test_steps_that_diverge_for_some_number_of_records_are_refused() -> None:
     """With few records Delta flattens the steps; with many, the same t0 would begin with steps of 333."""
     study = _study(section="rounds = 3\nt0 = 3.0", Lambda=0.001)
-    psgd._Descent(study, 30, psgd.psgd)
+    psgd.Descent(study, 30, psgd_schedule.psgd)
     with pytest.raises(BadInput, match="diverge"):
-        psgd._Descent(study, 10**6, psgd.psgd)
+        psgd.Descent(study, 10**6, psgd_schedule.psgd)
     with pytest.raises(BadInput, match="diverge"):
         psgd.check(study)
 
@@ -543,7 +548,7 @@ def test_what_the_check_lets_pass_has_a_layout_for_every_number_of_records(varia
         let_pass += 1
         for N in (K, 30, 10**6, K * study.max_records):
             for t in (0, 9):
-                psgd.layout(study, schedule(study, N), N, t)
+                psgd_schedule.layout(study, schedule(study, N), N, t)
     assert 0 < let_pass < 17
 
 
@@ -552,6 +557,6 @@ def test_the_longest_decaying_budget_stays_within_floats() -> None:
     protocol_of(study)
     table = Table(study.names)
     data = make_data(study, (20, 30, 40))
-    w = np.array(table.run(descent_roles(table, study, data, psgd.decaying))[CHARLIE].weights)
+    w = np.array(table.run(descent_roles(table, study, data, psgd_schedule.decaying))[CHARLIE].weights)
     assert np.isfinite(w @ w)
     assert np.abs(w).max() > 2.0**200

@@ -16,6 +16,7 @@ from masquerade_core.study import Study
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descend, descent_study
@@ -46,18 +47,18 @@ def _mu(epsilon: float, delta: float) -> float:
 def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) -> NDArray[np.float64]:
     """What every party contributes to its rounds where gradients are 0: (K, T, d), in units of 1."""
     seen: dict[str, list[list[int]]] = {name: [] for name in study.names}
-    open_sum = ss.Adder.open_sum
+    open_sum = ss.PartySums.open_sum
 
-    async def watched(self: ss.Adder, layout: Any, vector: Any, bound_to: bytes) -> Any:
+    async def watched(self: ss.PartySums, layout: Any, vector: Any, bound_to: bytes) -> Any:
         seen[self.seat.me].append(list(vector))
         return await open_sum(self, layout, vector, bound_to)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ss.Adder, "open_sum", watched)
+        patch.setattr(ss.PartySums, "open_sum", watched)
         patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
         descend(study, make_data(study, (sizes,) * study.K))
     N = sizes * study.K
-    unit = 2 ** psgd.fraction_bits(study, psgd.psgd(study, N), N)
+    unit = 2 ** psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N)
     contributed = np.array([vectors[1:] for vectors in seen.values()], dtype=np.float64)
     return np.asarray(contributed / unit, dtype=np.float64)
 
@@ -94,7 +95,7 @@ def test_the_sum_has_the_noise_that_the_curve_asks_for(K: int, colluders: int, m
 @pytest.mark.parametrize("bits_of_grid", [12, 20, 28])
 def test_rounding_is_counted_on_every_grid(bits_of_grid: int) -> None:
     study = _study(K=3, d=400, section="rounds = 7")
-    noise = psgd.joint_noise(study, bits_of_grid)
+    noise = psgd_schedule.joint_noise(study, bits_of_grid)
     floats = 1 + 2.0**-12  # of a sum of a million gradients
     moved = 2 * floats * float(loss_of(study.model.loss).L) * 2**bits_of_grid + math.sqrt(study.d)
     assert float(noise.Delta) == pytest.approx(moved, rel=1e-12)
@@ -107,11 +108,11 @@ def test_the_grid_s_lower_bound_is_one() -> None:
     for K, d, epsilon in ((2, 10, 1.0), (5, 123, 1.0), (3, 40, 1e-3)):
         for build in (descent_study, _study):
             study = build(K=K, d=d, section="rounds = 20", epsilon=epsilon)
-            low = psgd.coarsest_bits(study)
+            low = psgd_schedule.coarsest_bits(study)
             most = study.K * study.max_records
             N = study.K  # fewer than there should be: somebody may lie
             while most >= N:
-                assert psgd.fraction_bits(study, psgd.psgd(study, N), N) >= low
+                assert psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N) >= low
                 N = N * 3 + 1
 
 
@@ -120,8 +121,12 @@ def test_a_number_of_records_below_the_floor_makes_no_other_grid() -> None:
     study = Study.parse(text.replace("min_records = 10\n", "min_records = 10000\n"), in_memory=True)
     fewest = study.K * study.study.min_records
     assert fewest == 50_000
-    schedule = psgd.psgd(study, fewest)
-    assert psgd.fraction_bits(study, schedule, study.K) == psgd.fraction_bits(study, schedule, fewest) < 28
+    schedule = psgd_schedule.psgd(study, fewest)
+    assert (
+        psgd_schedule.fraction_bits(study, schedule, study.K)
+        == psgd_schedule.fraction_bits(study, schedule, fewest)
+        < 28
+    )
 
 
 def test_what_is_proved_is_the_wish_and_more_parties_on_charlies_side_see_more() -> None:

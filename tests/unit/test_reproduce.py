@@ -19,6 +19,7 @@ from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.face_helpers import Shell
 from tests.paper_data import split
 from tests.sum_helpers import descend, descent_study
@@ -78,10 +79,10 @@ def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monk
     records, _ = unit_ball(0)
     study = descent_study(K=K, d=10, section=f"rounds = {T}")
     encrypted = descend(study, split(records, study, (0.01, 0.29, 0.2, 0.25, 0.25))).w
-    eta = np.sum(np.array(etas, dtype=float), axis=0) / 2**psgd.FRACTION_BITS
-    rho = np.array(rhos, dtype=float).reshape(K, T, 10).sum(axis=0) / 2**psgd.FRACTION_BITS
+    eta = np.sum(np.array(etas, dtype=float), axis=0) / 2**psgd_schedule.FRACTION_BITS
+    rho = np.array(rhos, dtype=float).reshape(K, T, 10).sum(axis=0) / 2**psgd_schedule.FRACTION_BITS
     rows = np.array([0.0, 1.0])[:, None]  # two runs at once: without and with the noise
-    schedule = psgd.psgd(study, len(records.y))
+    schedule = psgd_schedule.psgd(study, len(records.y))
     before, after = rajkumar_runs.descend(records, study, schedule, lambda t: rows * (eta + rho[t]), (T - 1, T))
     np.testing.assert_allclose(after[1], encrypted, rtol=0, atol=1e-6)
     assert np.linalg.norm(after[0] - encrypted) > 1e-3
@@ -102,7 +103,7 @@ def test_everybodys_sum_of_eta_has_the_law_of_sigma_star_and_no_other() -> None:
 
 def test_rho_has_its_law_for_one_party_and_adds_up_over_the_first_of_them() -> None:
     beta = Fraction(1, 10)
-    schedule = psgd.Schedule(Fraction(0), lambda _t: beta, Fraction(0))
+    schedule = psgd_schedule.Schedule(Fraction(0), lambda _t: beta, Fraction(0))
     calls: list[None] = []
     rho = rajkumar_runs.draw_rho("law", schedule, 20, 30, (1, 2, 4), lambda: calls.append(None))
     assert rho.shape == (20, 3, 30, 10)

@@ -25,7 +25,7 @@ from masquerade.reproduce.hamm_runs import (
 )
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
-from masquerade_protocols.baselines.entry import average_rate
+from masquerade_protocols.baselines.average import average_rate
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]

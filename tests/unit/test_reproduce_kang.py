@@ -19,6 +19,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
+from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descent_study
@@ -41,13 +42,13 @@ def test_walks_are_the_protocol_s_without_noise_and_with_it(monkeypatch: pytest.
     assert theta.shape == (4, 3, 5, 5)
     same = SimulationRng(1, "walks")
     z = np.array([kang_runs._normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
-    unit = float(1 << weighted_dp.FRACTION_BITS)
+    unit = float(1 << local_descent.FRACTION_BITS)
     for j, (name, n) in enumerate(zip(study.names, sizes, strict=True)):
         for column in range(5):
             sd = 0.0 if column == 0 else sds[(column - 1) // 2, j]
             planted = (n * sd * unit * z[:, j, :, (column - 1) % 2]).round().astype(int).ravel().tolist()
             monkeypatch.setattr(weighted_dp, "gaussian", lambda *_, planted=planted: planted)
-            own = weighted_dp.walk(study, T, ETAS[3], Fraction(1), data[name], SimulationRng(0))
+            own = local_descent.local_descent(study, T, ETAS[3], Fraction(1), data[name], SimulationRng(0))
             np.testing.assert_allclose(theta[j, :, 3, column], own, rtol=0, atol=1e-6)
 
 

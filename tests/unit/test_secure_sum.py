@@ -199,7 +199,7 @@ def test_a_contribution_opened_with_the_leads_key_is_uniform(monkeypatch: pytest
     assert shown(run) == 0
 
     # The test can fail: without the masks, all 3,000 stand there.
-    monkeypatch.setattr(ss.Adder, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     run = sums_of(study, layouts).run(vectors)
     assert stats.kstest(opened(run), "uniform").pvalue < 1e-12
     assert shown(run) >= 5 * 30 * 19

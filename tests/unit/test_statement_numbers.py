@@ -28,5 +28,7 @@ def test_every_row_has_the_numbers_that_it_had(protocol: str) -> None:
                 assert row[1:3] == [
                     value if value is None else pytest.approx(value, rel=1e-12) for value in before[1:3]
                 ]
-                kept = [[[number for number in part if number != "0"] for part in parts] for parts in (row[3:], before[3:])]
+                kept = [
+                    [[number for number in part if number != "0"] for part in parts] for parts in (row[3:], before[3:])
+                ]
                 assert kept[0] == kept[1], name  # "for 0 colluding parties" may have become "for no"

@@ -207,7 +207,7 @@ def _noise(study: Study, runs: int, monkeypatch: pytest.MonkeyPatch) -> Array:
     data, votes = vote_data(study), [Fixed(np.full(3, 0 if study.multiclass else 1))] * study.K
     monkeypatch.setattr(voting, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))
     # The same votes each time, so what differs is the noise; the sum is not what is tested here.
-    monkeypatch.setattr(ss.Adder, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     for _ in range(runs):
         r = cast(study, data, votes)
         w_s = np.array(drawn(r.table, CHARLIE, "minimiser")) / F
@@ -288,7 +288,7 @@ def test_a_partys_messages_contain_no_vote(classes: int | None, monkeypatch: pyt
     assert stats.kstest(parts, "uniform").pvalue > 1e-6
     assert bare == 0
     # The test can fail: without masks they are the votes.
-    monkeypatch.setattr(ss.Adder, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     parts, bare = shown()
     assert stats.kstest(parts, "uniform").pvalue < 1e-6
     assert bare == 4 * 5

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from masquerade_protocols.blocks.counting import count_layout
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
@@ -17,7 +16,9 @@ from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols.blocks.secure_sum import CharlieSums
 from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import make_data
@@ -36,7 +37,8 @@ def _shifting(by: int) -> Any:
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
-        key = await ss.learn_key(seat, study)
+        sums = await ss.relay_key(seat, study)
+        key = sums.key
         terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
         paid = ss.receipt(0, {name: vector.digest() for name, vector in terms.items()})
         layout: Packing = count_layout(study)
@@ -46,20 +48,20 @@ def _shifting(by: int) -> Any:
         await seat.broadcast(ss.Opened(round=0, sums=answer.sums, receipt=paid))
         (n,) = layout.unpack([int.from_bytes(answer.sums, "big")], key.n, contributors=study.K)
         descent = wd.plan(study, n)
-        return wd._released(descent, await ss.add_up(seat, study, key, wd._layout(study, descent), 1))
+        return wd._released(descent, await CharlieSums(seat, study, key, 1).open_sum(wd.layout(study, descent)))
 
     return charlie
 
 
 def _claiming(monkeypatch: pytest.MonkeyPatch, liar: str, records: int) -> None:
     """Let one party count ``records``, whatever it has."""
-    open_sum = ss.Adder.open_sum
+    open_sum = ss.PartySums.open_sum
 
-    async def false(self: ss.Adder, layout: Packing, vector: Any, bound_to: bytes) -> Any:
+    async def false(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
         lies = self.seat.me == liar and bound_to == b"n"
         return await open_sum(self, layout, [records] if lies else vector, bound_to)
 
-    monkeypatch.setattr(ss.Adder, "open_sum", false)
+    monkeypatch.setattr(ss.PartySums, "open_sum", false)
 
 
 def _ends(study: Study, data: Mapping[str, Dataset], charlie: Any = wd.charlie) -> tuple[Table, dict[str, Any]]:
@@ -159,7 +161,7 @@ def test_proven_noise_follows_from_no_number_of_records(monkeypatch: pytest.Monk
     _, ends = _ends(study, data)
     assert not any(isinstance(end, Exception) for end in ends.values())
     assert len(seen) == 9
-    assert set(seen) == {(wd.proven_noise(study).share, 30 * 4)}
+    assert set(seen) == {(wd.noise_of(study).share, 30 * 4)}
 
 
 @pytest.mark.parametrize("named", [False, True])

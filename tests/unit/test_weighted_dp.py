@@ -9,11 +9,11 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from masquerade_protocols.blocks.counting import count_layout
 from scipy import stats
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey
+from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
@@ -24,16 +24,18 @@ from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, replay
 from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols import entry_of
 from masquerade_protocols.baselines import central_dp
-from masquerade_protocols.baselines import entry as baselines
+from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import descent_study, drawn, sent
 from tests.walk_helpers import averaged, descended, run_walks, walk_study
 
-F = 1 << wd.FRACTION_BITS
+F = 1 << local_descent.FRACTION_BITS
 
 UNEVEN = {2: (3, 197), 5: (11, 50, 24, 75, 40), 20: (5, 15, *(10,) * 16, 2, 18)}
 
@@ -88,7 +90,7 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch:
     sizes = (20, 100, 40)
     data = make_data(study, sizes)
     r = run_walks(study, data)
-    assert len(seen) == 3 * wd.draws(30, 4) == 15
+    assert len(seen) == 3 * local_descent.draws(30, 4) == 15
     # On a sum of n_j gradients it is n_j sigma, and sigma is sized for all 160 records.
     sigma = math.sqrt(16 * 30 * math.log(1000)) / (160 * 5)
     assert [float(sd) for sd in sds[::5]] == pytest.approx([n * sigma for n in sizes], rel=1e-12)
@@ -109,7 +111,9 @@ def test_a_step_s_noise_is_equation_3_s_and_30_per_cent_more_or_less_is_not(weig
     study = walk_study(f'c = {c}\nrounds = 1\nweights = "{weights}"', K=K, d=d, epsilon=epsilon, delta=delta)
     data = Dataset(np.zeros((17, d)), np.ones(17))
     plan = wd.plan(study, 900)
-    theta = wd.walk(study, plan.T, float(plan.eta), plan.sigma_at(17), data, SimulationRng(3, "law"))
+    theta = local_descent.local_descent(
+        study, plan.T, float(plan.eta), plan.sigma_at(17), data, SimulationRng(3, "law")
+    )
     sigma = math.sqrt(c * math.log(1 / delta)) / (records * epsilon)
     unit = -theta / 0.5 / sigma
     assert stats.kstest(unit, stats.norm.cdf).pvalue > 1e-6
@@ -159,7 +163,7 @@ def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(mo
         for name, size in zip(study.names, sizes, strict=True):
             count, model = (c.terms for c in sent(r.table, name, ss.Contribution))
             assert (_bare(layout, secret, count) == (size,)) == (not masked)
-            slots = wd._layout(study, wd.plan(study, sum(sizes)))
+            slots = wd.layout(study, wd.plan(study, sum(sizes)))
             assert (_bare(slots, secret, model) == drawn(r.table, name, "walk")) == (not masked)
             said = {v for kind in r.table.journal(name) for v in _numbers_said(kind)}
             assert not said & set(sizes)
@@ -246,9 +250,9 @@ def test_a_sum_that_fits_no_plaintext_is_refused_and_what_is_let_pass_has_room()
     _checked(at(512, epsilon=1e-12))
     crowded = wd.Plan(10_000, Fraction(10) ** 130, Fraction(1), True, True, 100)
     with pytest.raises(BadInput, match="no room"):
-        wd._layout(at(512), crowded)
+        wd.layout(at(512), crowded)
     with pytest.raises(BadInput, match="at most 500"):
-        wd._layout(at(2048), wd.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, True, 100))
+        wd.layout(at(2048), wd.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, True, 100))
 
 
 def test_the_new_study_s_section_is_one_that_works() -> None:
@@ -341,7 +345,7 @@ def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights:
 def test_central_dp_is_one_walk_down_everybody_s_records(monkeypatch: pytest.MonkeyPatch) -> None:
     study = descent_study("central-dp", K=3, d=4, section="c = 16.0\nrounds = 25", Lambda=0.0, delta=1e-3)
     data = make_data(study, (20, 30, 50))
-    pooled = baselines.pool(study, data)
+    pooled = pool(study, data)
     seen: list[tuple[Fraction, list[int]]] = []
 
     def noted(rng: Rng, sigma: Fraction, size: int, unit: Fraction) -> list[int]:
@@ -349,7 +353,7 @@ def test_central_dp_is_one_walk_down_everybody_s_records(monkeypatch: pytest.Mon
         return seen[-1][1]
 
     monkeypatch.setattr(wd, "gaussian", noted)
-    w = baselines.baseline_of(study).run(study, data, SimulationRng(1, "central"))
+    w = entry_of(study).central(study, data, SimulationRng(1, "central"))
     ((sd, noise),) = seen
     assert float(sd) == pytest.approx(math.sqrt(16 * 25 * math.log(1000)) / study.privacy.epsilon, rel=1e-12)
     expected = descended(study, pooled, 25, noise=np.array(noise).reshape(25, 4) / F / 100)
@@ -362,4 +366,4 @@ def test_central_dp_refuses_what_weighted_dp_does() -> None:
     with pytest.raises(BadInput, match="delta"):
         central_dp.check(descent_study("central-dp", K=2, section="c = 16.0", delta=0.0))
     with pytest.raises(BadInput, match="c is missing"):
-        baselines.baseline_of(descent_study("central-dp", K=2, section="rounds = 3"))
+        entry_of(descent_study("central-dp", K=2, section="rounds = 3"))

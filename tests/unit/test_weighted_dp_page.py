@@ -14,6 +14,7 @@ from benchmarks.meter import MeteredTable
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, exact_mu
 from masquerade_core.study import CHARLIE
+from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def test_the_page_s_defaults_are_the_parameters() -> None:
     assert weighted_dp.smallest_part(make_study(5)) == Fraction(1, 20)
     assert "| `smallest_part` | 1/(4m) |" in PAGE
     assert f"needs c >= {C_OF_THE_PROOF}" in PAGE
-    assert f"F = {weighted_dp.FRACTION_BITS}" in PAGE
+    assert f"F = {local_descent.FRACTION_BITS}" in PAGE
 
 
 def test_every_test_that_the_page_names_exists() -> None:

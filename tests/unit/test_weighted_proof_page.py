@@ -17,7 +17,7 @@ from masquerade_core.privacy.noise.local_descent import (
     exact_mu,
     local_descent_noise,
 )
-from masquerade_protocols.weighted_dp import roles as weighted_dp
+from masquerade_protocols.blocks import local_descent
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/privacy/weighted-dp.md").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_the_noise_of_both_calibrations() -> None:
 
 
 def test_constants_and_names() -> None:
-    assert f"F = {weighted_dp.FRACTION_BITS}" in PAGE
+    assert f"F = {local_descent.FRACTION_BITS}" in PAGE
     assert MOST_ROUNDED_RECORDS == 2**20
     assert Fraction(1, 2**12) == ROUNDING
     written = "".join(

@@ -23,12 +23,13 @@ from masquerade_core.seat import Join, Once
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import replay
 from masquerade_protocols import registry
+from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import make_data
 from tests.walk_helpers import averaged, descended, run_walks, walk_study
 
-F = 1 << wd.FRACTION_BITS
+F = 1 << local_descent.FRACTION_BITS
 
 _Array = NDArray[np.float64]
 
@@ -63,7 +64,7 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn_for_sums(mon
     study, seen = _study(), []
 
     def noted(rng: Rng, sigma: Fraction, size: int) -> list[int]:
-        assert sigma == wd.proven_noise(study).share
+        assert sigma == wd.noise_of(study).share
         seen.append(discrete_gaussian(rng, sigma, size))
         return seen[-1]
 
@@ -72,7 +73,7 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn_for_sums(mon
     sizes = (20, 100, 40)
     data = make_data(study, sizes)
     r = run_walks(study, data)
-    assert len(seen) == 3 * wd.draws(30, 4) == 15
+    assert len(seen) == 3 * local_descent.draws(30, 4) == 15
     flat = [v for draw in seen for v in draw]
     assert len(flat) == len(set(flat))
     walks = [
@@ -100,7 +101,7 @@ def test_a_party_walks_before_it_joins_and_repeats_from_its_journal() -> None:
 def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     study, sizes = _study("rounds = 20", K=5, d=1, Lambda=0.0), (50, 3, 4, 5, 6)
     data = {name: Dataset(np.ones((n, 1)), np.ones(n)) for name, n in zip(study.names, sizes, strict=True)}
-    reach = discrete_gaussian_tail_bound(wd.proven_noise(study).share, 20)
+    reach = discrete_gaussian_tail_bound(wd.noise_of(study).share, 20)
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
         far = -factor * reach
         monkeypatch.setattr(wd, "discrete_gaussian", lambda _rng, _s, size, far=far: [far] * size)
@@ -117,7 +118,7 @@ def _sum_on_the_grid(study: Study, data: Dataset, monkeypatch: pytest.MonkeyPatc
     """The integers of one step, before noise: theta_1 = -eta sum/(n 2^F)."""
     with monkeypatch.context() as patch:
         patch.setattr(wd, "discrete_gaussian", lambda _rng, _s, size: [0] * size)
-        theta = wd.walk(study, 1, 1.0, Fraction(1), data, SimulationRng(1))
+        theta = local_descent.local_descent(study, 1, 1.0, Fraction(1), data, SimulationRng(1))
     return [round(Fraction(v) * len(data.y) * F) for v in (-theta).tolist()]
 
 
@@ -129,7 +130,7 @@ def test_a_replaced_record_moves_a_sum_by_less_than_delta_and_some_come_close(
     study, rng = _study("rounds = 1", d=d, Lambda=0.0), np.random.default_rng(4)
     X = rng.normal(size=(others, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    Delta = wd.proven_noise(study).Delta
+    Delta = wd.noise_of(study).Delta
     furthest = 0
     for _ in range(3):
         x = rng.normal(size=d)
@@ -150,7 +151,7 @@ def test_a_replaced_record_moves_a_sum_by_less_than_delta_and_some_come_close(
 @pytest.mark.parametrize("epsilon", GATE)
 def test_the_noise_on_a_sum_is_that_of_two_gradients_in_t_rounds(epsilon: float) -> None:
     study = _study("rounds = 1000", d=10, epsilon=epsilon)
-    noise = wd.proven_noise(study)
+    noise = wd.noise_of(study)
     assert float(noise.share / (1 + ROUNDING)) / F == pytest.approx(GATE[epsilon], abs=0.51)
     for n in (1, 200, 45_222):
         assert wd.plan(study, n).sigma_at(n) * n * F == noise.share
@@ -160,7 +161,7 @@ def test_the_noise_on_a_sum_is_that_of_two_gradients_in_t_rounds(epsilon: float)
 
 
 def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
-    short, long = (wd.proven_noise(_study(loss=loss)) for loss in ("sigmoid", "logistic"))
+    short, long = (wd.noise_of(_study(loss=loss)) for loss in ("sigmoid", "logistic"))
     assert float(long.share / short.share) == pytest.approx(4, rel=1e-6)
 
 
@@ -178,7 +179,7 @@ def test_a_step_s_noise_has_the_law_that_the_proof_asks_for_and_30_per_cent_more
     d, n, epsilon = 3000, 17, 0.1
     study = _study("rounds = 1000", d=d, epsilon=epsilon)
     plan, data = wd.plan(study, 900), Dataset(np.zeros((n, d)), np.ones(n))
-    theta = wd.walk(study, 1, float(plan.eta), plan.sigma_at(n), data, SimulationRng(3, "law"))
+    theta = local_descent.local_descent(study, 1, float(plan.eta), plan.sigma_at(n), data, SimulationRng(3, "law"))
     unit = -theta / 0.5 * n / GATE[epsilon]
     assert stats.kstest(unit, stats.norm.cdf).pvalue > 1e-6
     law = stats.chi2(d)
@@ -193,7 +194,7 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
     """And the test can fail: noise sized for a floor of ten records does tell."""
     d, T = 600, 4
     study = _study(f"rounds = {T}", K=5, d=d, Lambda=0.0)
-    share = wd.proven_noise(study).share
+    share = wd.noise_of(study).share
     if floor:
         monkeypatch.setattr(wd.Plan, "sigma_at", lambda self, _n: self.sigma / 10)
     alike = []
@@ -241,7 +242,7 @@ def test_more_records_than_rounding_is_counted_for_are_refused() -> None:
 def test_the_new_study_s_section_is_one_that_works() -> None:
     study = _study(WEIGHTED_DP.proven_section)
     assert registry.protocol_of(study) is WEIGHTED_DP
-    assert registry.section_of("weighted-dp", "proven") == WEIGHTED_DP.proven_section
+    assert registry.entry_named("weighted-dp").section_for("proven") == WEIGHTED_DP.proven_section
 
 
 # --- What is said ------------------------------------------------------------------------------------

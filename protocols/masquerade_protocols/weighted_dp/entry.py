@@ -72,7 +72,7 @@ def _statement(study: Study) -> tuple[Claim, ...]:
     chosen, privacy = _chosen(study), study.privacy
     if study.proven:
         return weighted_proven_statement(
-            local_descent.proven_noise(study, chosen.rounds),
+            weighted_dp.noise_of(study),
             K=study.K,
             epsilon=privacy.epsilon,
             delta=privacy.delta,

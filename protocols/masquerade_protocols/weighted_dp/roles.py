@@ -43,6 +43,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.model import Model
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.local_descent import (
     MOST_ROUNDED_RECORDS,
 )
@@ -68,7 +69,7 @@ from masquerade_protocols.blocks.secure_sum import relay_key, set_up
 from masquerade_protocols.blocks.slots import check_slots
 from masquerade_protocols.weighted_dp.statement import shown
 
-__all__ = ["Parameters", "Plan", "charlie", "check", "layout", "party", "plan", "smallest_part"]
+__all__ = ["Parameters", "Plan", "charlie", "check", "layout", "noise_of", "party", "plan", "smallest_part"]
 
 _UNIT = Fraction(1 << FRACTION_BITS)
 _QUARTER = 4  # of an even share: the smallest part of all records that a party may have, if the study names none
@@ -140,6 +141,11 @@ def smallest_part(study: Study) -> Fraction:
     return Fraction(1, _QUARTER * study.K) if named is None else as_fraction(named)
 
 
+def noise_of(study: Study) -> SharedNoise:
+    """Return the noise with which each local descent alone keeps the privacy target; BadInput where there is none."""
+    return proven_noise(study, _parameters(study).rounds)
+
+
 def plan(study: Study, n: int) -> Plan:
     """Return the descent for n records; for "uniform" weights n is not looked at.
 
@@ -151,7 +157,7 @@ def plan(study: Study, n: int) -> Plan:
     chosen = _parameters(study)
     by_size = chosen.weights == "sizes"
     if study.proven:
-        sigma = proven_noise(study, chosen.rounds).share / _UNIT
+        sigma = noise_of(study).share / _UNIT
     else:
         sigma = paper_sigma(study, chosen, n if by_size else study.K * study.study.min_records)
     eta = as_fraction(chosen.learning_rate)

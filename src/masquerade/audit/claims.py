@@ -23,10 +23,10 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_protocols import protocol_of
-from masquerade_protocols.baselines import entry as baselines
 from masquerade_protocols.baselines import gop
+from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.local_aggregation import roles as local_aggregation
-from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 __all__ = ["claims"]
@@ -64,8 +64,8 @@ def _noisy_gradient(runs: int, moved: bool, source: Source, factor: Fraction) ->
 
     Nobody but the canary has a gradient there: -sigma(-w) under D, sigma(w) under D'. Charlie subtracts their mean.
     """
-    N, bits = 1000, psgd.FRACTION_BITS
-    schedule, Lambda = psgd.noisy(_noisy(), N), _noisy().model.regularization
+    N, bits = 1000, psgd_schedule.FRACTION_BITS
+    schedule, Lambda = psgd_schedule.noisy(_noisy(), N), _noisy().model.regularization
     z = step_sizes(float(_LOGISTIC.c), Lambda, 0.0)
     y, w, scores = -1.0 if moved else 1.0, np.zeros(runs), np.zeros(runs)
     for t in range(_ROUNDS):
@@ -91,8 +91,8 @@ _FAR = 1000.0  # |w|: one of the two records has no gradient, the other its long
 def _active(epsilon: float, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Ask for gradients at two points by turns; eta, the same in every round, is not in the difference."""
     study, N = _psgd(epsilon), 1000
-    schedule = psgd.psgd(study, N)
-    canary, bits = np.zeros((1, _D)), psgd.FRACTION_BITS
+    schedule = psgd_schedule.psgd(study, N)
+    canary, bits = np.zeros((1, _D)), psgd_schedule.FRACTION_BITS
     canary[0, -2:] = math.cos(_APART / 2), math.sin(_APART / 2) * (1 if moved else -1)
     scores = np.zeros(runs)
     eta = source.gaussian(sigma_share(schedule.sigma, study.K) * factor, (runs,), bits)
@@ -135,7 +135,7 @@ def _printed(runs: int, moved: bool, source: Source, factor: Fraction) -> _Array
     study, pair = _gop(), [flat(_GOP_N, _D, moved=m) for m in (False, True)]
     slack = compute_slack(study.privacy.epsilon, study.model.regularization, _GOP_N, _LOGISTIC.c)
     sigma = Fraction(printed_root(_D, slack.epsilon, study.privacy.delta)) * factor
-    unit, curvature = 1 << baselines.FRACTION_BITS, study.model.regularization + float(slack.Delta)
+    unit, curvature = 1 << gop.FRACTION_BITS, study.model.regularization + float(slack.Delta)
     scores = []
     for _ in range(runs):
         drawn = np.array(gaussian(source.rng, sigma, _D, Fraction(unit))) / unit
@@ -162,9 +162,9 @@ def _smallest_walk(runs: int, moved: bool, source: Source, factor: Fraction) -> 
     descent, records = weighted_dp.plan(_weighted(), _RECORDS), flat(200, _D, moved=moved)
     return np.array(
         [
-            weighted_dp.walk(_weighted(), descent.T, float(descent.eta), descent.sigma * factor, records, source.rng)[
-                -1
-            ]
+            local_descent.local_descent(
+                _weighted(), descent.T, float(descent.eta), descent.sigma * factor, records, source.rng
+            )[-1]
             for _ in range(runs)
         ]
     )
@@ -175,9 +175,9 @@ def _even_walk(runs: int, moved: bool, source: Source, factor: Fraction) -> _Arr
     descent, n = weighted_dp.plan(_weighted(), _RECORDS), _RECORDS // 32
     theta, y = np.zeros(runs), -1.0 if moved else 1.0
     for _ in range(descent.T):
-        gradient = np.rint(_LOGISTIC.derivative(y * theta) * y * 2**weighted_dp.FRACTION_BITS)
-        z = source.gaussian(n * descent.sigma * factor, (runs,), weighted_dp.FRACTION_BITS)
-        theta = theta - float(descent.eta) * (gradient / 2**weighted_dp.FRACTION_BITS + z) / n
+        gradient = np.rint(_LOGISTIC.derivative(y * theta) * y * 2**local_descent.FRACTION_BITS)
+        z = source.gaussian(n * descent.sigma * factor, (runs,), local_descent.FRACTION_BITS)
+        theta = theta - float(descent.eta) * (gradient / 2**local_descent.FRACTION_BITS + z) / n
     return theta
 
 

@@ -29,11 +29,13 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.study import AuxiliaryFile, Label, Study, as_fraction
 from masquerade_protocols.baselines import gop
+from masquerade_protocols.blocks import local_descent
+from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation import roles as local_aggregation
-from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.voting import roles as voting
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 
@@ -78,7 +80,7 @@ def descent_scores(
     scores = np.zeros(runs)
     for run in range(runs):
         descent = dp_gd.Descent(study, len(records.y))
-        parts = [dp_gd.share(source.rng, drawn, study.d) for _ in range(shares)]
+        parts = [draw_noise_share(source.rng, drawn, study.d) for _ in range(shares)]
         for t in range(noise.rounds):
             noisy = zip(descent.gradient(records), *(part[t] for part in parts), strict=True)
             sums = tuple(sum(values) for values in noisy)
@@ -131,10 +133,10 @@ def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: 
 def _steered(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Open T sums at one far point, where both records' gradients are longest."""
     canary, w = _wide(80, moved=moved), np.array([-1000.0, 0.0])
-    noise = psgd.joint_noise(study, psgd.FRACTION_BITS)
+    noise = psgd_schedule.joint_noise(study, psgd_schedule.FRACTION_BITS)
     drawn = replace(noise, share=noise.share * factor)
-    known = gradient_sum(canary.X, canary.y, w, loss_of(study.model.loss))[-1] * 2**psgd.FRACTION_BITS
-    parts = [dp_gd.share(source.rng, drawn, study.d) for _ in range(runs)]
+    known = gradient_sum(canary.X, canary.y, w, loss_of(study.model.loss))[-1] * 2**psgd_schedule.FRACTION_BITS
+    parts = [draw_noise_share(source.rng, drawn, study.d) for _ in range(runs)]
     return np.array([float(sum(x[-1] for x in part)) + noise.rounds * known for part in parts])
 
 
@@ -155,9 +157,9 @@ def _walk_scores(study: Study, sigma: Fraction, runs: int, moved: bool, source: 
     X, y = np.zeros((_LED, 2)), np.full(_LED, -1.0)
     X[:, 0] = 1.0
     X[-1], y[-1] = _wide(60, moved=moved).X[0], 1.0
-    records, chosen = Dataset.from_unit_ball(X, y), weighted_dp.DescentParameters.model_validate(study.protocol)
+    records, chosen = Dataset.from_unit_ball(X, y), local_descent.DescentParameters.model_validate(study.protocol)
     walks = (
-        weighted_dp.walk(study, chosen.rounds, chosen.learning_rate, sigma * factor, records, source.rng)
+        local_descent.local_descent(study, chosen.rounds, chosen.learning_rate, sigma * factor, records, source.rng)
         for _ in range(runs)
     )
     return np.array([walk[-1] for walk in walks])
@@ -316,7 +318,7 @@ def _own_sigma(study: Study) -> Fraction:
 
 
 def _central_sigma(study: Study) -> Fraction:
-    return weighted_dp.proven_noise(study).share / (_LED << weighted_dp.FRACTION_BITS)
+    return weighted_dp.noise_of(study).share / (_LED << local_descent.FRACTION_BITS)
 
 
 def _proven(protocol: str, *, d: int = 2, delta: float = 0.05, colluders: int = 0, **more: Any) -> Study:

@@ -20,7 +20,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
-from masquerade_protocols import BASELINES, baseline_of, protocol_of
+from masquerade_protocols import BASELINES, entry_of, protocol_of
 
 __all__ = ["ERROR", "StudyFinding", "audit_study"]
 
@@ -172,7 +172,7 @@ def _statement(study: Study) -> Claim | None:
         The study cannot be run.
     """
     baseline = study.study.protocol in BASELINES
-    rows = baseline_of(study).statement(study) if baseline else protocol_of(study).statement(study)
+    rows = entry_of(study).statement(study) if baseline else protocol_of(study).statement(study)
     return next((row for row in rows if row.view.startswith("released model")), None)
 
 

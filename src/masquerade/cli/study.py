@@ -113,13 +113,13 @@ def new(
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Say whether a study file can be used, and what is wrong with it if not."""
     from masquerade_core.data.auxiliary import load_study
-    from masquerade_protocols import BASELINES, baseline_of, protocol_of
+    from masquerade_protocols import BASELINES, entry_of, protocol_of
 
     del output_format
     loaded, _ = load_study(study, in_memory=True)
     name = loaded.study.protocol
     if name in BASELINES:
-        baseline_of(loaded)
+        entry_of(loaded)
         warning, hint = f"; {name} is a baseline, for simulations only", "masquerade simulate --help"
     else:
         protocol_of(loaded)

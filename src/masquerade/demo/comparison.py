@@ -14,7 +14,6 @@ from masquerade.demo.plan import classifiers
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.study import Study
 from masquerade_protocols import protocol_of
@@ -85,10 +84,9 @@ def compare(
     pooled = fit(together.X, together.y, model.regularization, model.loss)
     own = [fit(part.X, part.y, model.regularization, model.loss) for part in data.values()]
     singles = [error_rate(test.X, test.y, w) for w in own]
-    judge = protocol_of(study).noiseless
-    if judge is None:
-        raise LocalProtocolError(f"nobody says what {study.study.protocol} would release without noise")
-    clean = judge(study, data, np.array(released), auxiliary=auxiliary, classifiers=classifiers(study))
+    clean = protocol_of(study).noiseless(
+        study, data, np.array(released), auxiliary=auxiliary, classifiers=classifiers(study)
+    )
     return Comparison(
         pooled=error_rate(test.X, test.y, pooled),
         best_single=min(singles),

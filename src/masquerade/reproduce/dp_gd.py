@@ -25,8 +25,9 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
+from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
-from masquerade_protocols.psgd.roles import psgd
+from masquerade_protocols.psgd.schedule import psgd
 
 __all__ = ["clipped_descent", "figure_1"]
 
@@ -111,7 +112,7 @@ def clipped_descent(records: Dataset, study: Study, noise: SharedNoise | None, s
     descent, rounds = dp_gd.Descent(study, len(records.y)), dp_gd.Parameters.model_validate(study.protocol).rounds
     total = np.zeros((rounds, study.d), dtype=object)
     if noise is not None:
-        shares = [dp_gd.share(SimulationRng(seed, f"share {k}"), noise, study.d) for k in range(study.K)]
+        shares = [draw_noise_share(SimulationRng(seed, f"share {k}"), noise, study.d) for k in range(study.K)]
         total = np.array(shares, dtype=object).sum(axis=0)
     for x in total:
         gradient = descent.gradient(records)

@@ -34,7 +34,7 @@ from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng
 from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
-from masquerade_protocols.psgd.roles import psgd
+from masquerade_protocols.psgd.schedule import psgd
 
 __all__ = ["figure_1"]
 

@@ -30,8 +30,8 @@ from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_protocols.local_aggregation.roles import FRACTION_BITS as AGGREGATION_BITS
-from masquerade_protocols.psgd.roles import FRACTION_BITS as GRADIENT_BITS
-from masquerade_protocols.psgd.roles import Schedule
+from masquerade_protocols.psgd.schedule import FRACTION_BITS as GRADIENT_BITS
+from masquerade_protocols.psgd.schedule import Schedule
 
 __all__ = [
     "DELTA",
