@@ -16,7 +16,7 @@ from masquerade_core.seat import Effect, Once, Seat, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_core.wire.messages import Message, Whisper
+from masquerade_core.wire.messages import Message, SealedMessage
 
 __all__ = [
     "ARITHMETIC",
@@ -254,9 +254,9 @@ class MeteredSeat(Seat):
         """As the Seat's, metered."""
         await _Metered(super().broadcast(message), self.meter, self.me)
 
-    async def whisper(self, message: Whisper, to: str | None = None) -> None:
+    async def send_sealed(self, message: SealedMessage, to: str | None = None) -> None:
         """As the Seat's, metered."""
-        await _Metered(super().whisper(message, to), self.meter, self.me)
+        await _Metered(super().send_sealed(message, to), self.meter, self.me)
 
     async def gather(self, cls: type[M], senders: Collection[str] | None = None) -> dict[str, M]:
         """As the Seat's, metered."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_core.wire.messages import Message, Whisper
+from masquerade_core.wire.messages import Message, SealedMessage
 from masquerade_host.charlie import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
@@ -135,33 +135,33 @@ class All(Message):
     coins: bytes
 
 
-class Secret(Whisper):
+class Secret(SealedMessage):
     """A party's coin, for all other parties."""
 
     coin: bytes
 
 
-class Reply(Whisper):
+class Reply(SealedMessage):
     """The same coin back, to the lead alone."""
 
     coin: bytes
 
 
 async def toy_party(seat: Seat, pause: Callable[[], None] = lambda: None) -> bytes:
-    """Show one's coin to Charlie, whisper it to all, reply to the lead; everybody must have seen the same."""
+    """Show one's coin to Charlie, sealed message it to all, reply to the lead; everybody must have seen the same."""
     await seat.join()
     await seat.stage("coins")
     coin = await seat.once("coin", lambda rng: rng.bytes(8))
     sealed = await seat.once("seal", lambda rng: seat.seal(rng, CHARLIE, coin))
     await seat.send(CHARLIE, Hi(coin=coin, sealed=sealed))
     pause()
-    await seat.whisper(Secret(coin=coin))
+    await seat.send_sealed(Secret(coin=coin))
     heard = {name: secret.coin for name, secret in (await seat.gather(Secret)).items()} | {seat.me: coin}
     lead = seat.names[0]
     if seat.me == lead:
         assert {n: r.coin for n, r in (await seat.gather(Reply)).items()} == dict.fromkeys(seat.others, coin)
     else:
-        await seat.whisper(Reply(coin=heard[lead]), lead)
+        await seat.send_sealed(Reply(coin=heard[lead]), lead)
     coins = (await seat.receive(All, CHARLIE)).coins
     assert coins == b"".join(heard[name] for name in seat.names)
     return coins

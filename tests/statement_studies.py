@@ -1,6 +1,6 @@
 """Studies of every protocol, written as text, and the numbers that their privacy statements hold.
 
-``tests/vectors/statements.json`` was written before the statements moved to their protocols' folders. The words of a row
+``tests/statement_numbers.json`` was written before the statements moved to their protocols' folders. The words of a row
 may change; its numbers may not.
 """
 

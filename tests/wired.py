@@ -248,10 +248,10 @@ class Wired:
         """Send a message to Charlie (from a party) or to ``to`` (from Charlie)."""
         self.begin(name, Send("message", kind, (to or CHARLIE,), (body,)))
 
-    def whisper(self, name: str, kind: str, to: tuple[str, ...], boxes: tuple[bytes, ...]) -> None:
-        """Whisper."""
-        self.begin(name, Send("whisper", kind, to, boxes))
+    def send_sealed(self, name: str, kind: str, to: tuple[str, ...], boxes: tuple[bytes, ...]) -> None:
+        """SealedMessage."""
+        self.begin(name, Send("sealed", kind, to, boxes))
 
-    def expect(self, name: str, kind: str, senders: tuple[str, ...], *, whispered: bool = False) -> None:
+    def expect(self, name: str, kind: str, senders: tuple[str, ...], *, sealed: bool = False) -> None:
         """Wait for something."""
-        self.begin(name, Receive("whisper" if whispered else "message", kind, senders))
+        self.begin(name, Receive("sealed" if sealed else "message", kind, senders))

@@ -51,7 +51,7 @@ class _Curve:
         done, w = self.session.iterates[-1]
         if w:
             value = objective_at(w, self._tests, self._study)
-            self._observe("objective", done=done, of=fields["of"], message=f"{value:.6g}")
+            self._observe("objective", done=done, total=fields["total"], message=f"{value:.6g}")
 
 
 def run(

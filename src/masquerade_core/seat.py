@@ -8,7 +8,7 @@ the run: fed again, it makes the same bytes again.
 Rules that the Seat enforces:
 
 * ``once`` is the only door to randomness and to heavy arithmetic; a label serves once.
-* A :class:`~masquerade_core.wire.messages.Whisper` travels only sealed from party to party, a
+* A :class:`~masquerade_core.wire.messages.SealedMessage` travels only sealed from party to party, a
   :class:`~masquerade_core.wire.messages.Message` only between a party and Charlie.
 * Ciphertexts leave only towards the recipient they were made fresh for.
 """
@@ -23,7 +23,7 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
-from masquerade_core.wire.messages import PARTIES, Message, Whisper
+from masquerade_core.wire.messages import PARTIES, Message, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
@@ -63,7 +63,7 @@ class Once(Effect):
 
 @dataclass(frozen=True)
 class Send(Effect):
-    """Put one body per recipient on the wire. ``kind`` is "message" or "whisper" (boxes, equally long)."""
+    """Put one body per recipient on the wire. ``kind`` is "message" or "sealed" (boxes, equally long)."""
 
     kind: str
     type: str
@@ -91,10 +91,10 @@ class Release(Effect):
 
 @dataclass(frozen=True)
 class Progress(Effect):
-    """``done`` of ``of`` rounds are over; ``iterate`` is the public classifier of this moment, where there is one."""
+    """``done`` of ``total`` rounds are over; ``iterate`` is the public classifier of this moment, where there is one."""
 
     done: int
-    of: int
+    total: int
     iterate: tuple[float, ...]
 
 
@@ -120,7 +120,7 @@ class Seat:
         self._keys: dict[str, bytes] = {}
         self._sent: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[tuple[str, str]] = Counter()
-        self._whispers = 0
+        self._sealed_sends = 0
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -153,9 +153,9 @@ class Seat:
         """Say which of the paper's stages begins."""
         await Stage(name)
 
-    async def progress(self, done: int, of: int, iterate: tuple[float, ...] = ()) -> None:
+    async def progress(self, done: int, total: int, iterate: tuple[float, ...] = ()) -> None:
         """Say how far a long stage has come."""
-        await Progress(done, of, iterate)
+        await Progress(done, total, iterate)
 
     async def once(self, label: str, compute: Callable[[Rng], T]) -> T:
         """Run ``compute(rng)`` one time per run and keep its result.
@@ -188,7 +188,7 @@ class Seat:
         """Send a message from a party to Charlie, or from Charlie to one party."""
         self._check_clear(message)
         if (to == CHARLIE) == (self.me == CHARLIE):
-            msg = f"{self.me} cannot send a {type(message).__name__} to {to} in the clear: parties whisper"
+            msg = f"{self.me} cannot send a {type(message).__name__} to {to} in the clear: parties send sealed messages"
             raise LocalProtocolError(msg)
         await Send("message", type(message).__name__, (to,), (encode(message, to),))
 
@@ -203,23 +203,25 @@ class Seat:
 
     def _check_clear(self, message: Message) -> None:
         _ = self._joined_box
-        if isinstance(message, Whisper):
+        if isinstance(message, SealedMessage):
             msg = f"a {type(message).__name__} never travels in the clear"
             raise LocalProtocolError(msg)
 
-    async def whisper(self, message: Whisper, to: str | None = None) -> None:
+    async def send_sealed(self, message: SealedMessage, to: str | None = None) -> None:
         """Seal a message for one party, or for every other party, and have Charlie relay it.
 
-        The boxes of one whisper are equally long, so Charlie learns who speaks when, which is public, and no more.
+        The boxes of one sealed message are equally long, so Charlie learns who speaks when, which is public, and no more.
         """
         box, targets = self._joined_box, self.others if to is None else (to,)
         kind = type(message).__name__
         self._check_sealed(message)
         if not (self.me in self.names and set(targets) <= set(self.others)):
-            msg = f"{self.me} cannot whisper to {', '.join(targets)}"
+            msg = f"{self.me} cannot send a sealed message to {', '.join(targets)}"
             raise LocalProtocolError(msg)
-        nonces = await self.once(f"nonces of whisper {self._whispers}", lambda rng: rng.bytes(24 * len(targets)))
-        self._whispers += 1
+        nonces = await self.once(
+            f"nonces of sealed message {self._sealed_sends}", lambda rng: rng.bytes(24 * len(targets))
+        )
+        self._sealed_sends += 1
         body = encode(message, PARTIES if to is None else to)
         boxes = tuple(
             box.seal(
@@ -230,11 +232,11 @@ class Seat:
             for i, name in enumerate(targets)
         )
         self._sent.update((name, kind) for name in targets)
-        await Send("whisper", kind, targets, boxes)
+        await Send("sealed", kind, targets, boxes)
 
     def _check_sealed(self, message: Message) -> None:
-        if not isinstance(message, Whisper):
-            msg = f"a {type(message).__name__} is no whisper: parties whisper to each other, and send to Charlie"
+        if not isinstance(message, SealedMessage):
+            msg = f"a {type(message).__name__} is no sealed message: parties send sealed messages to each other, and send to Charlie"
             raise LocalProtocolError(msg)
 
     async def receive(self, cls: type[M], sender: str) -> M:
@@ -251,10 +253,10 @@ class Seat:
         """Wait for one message of this class from each sender (default: every other party); in roster order."""
         _ = self._joined_box
         wanted = self.others if senders is None else tuple(senders)
-        whispered = issubclass(cls, Whisper)
+        sealed = issubclass(cls, SealedMessage)
         name = cls.__name__
-        bodies: tuple[bytes, ...] = await Receive("whisper" if whispered else "message", name, wanted)
-        if whispered:
+        bodies: tuple[bytes, ...] = await Receive("sealed" if sealed else "message", name, wanted)
+        if sealed:
             bodies = tuple(self._open(peer, name, body) for peer, body in zip(wanted, bodies, strict=True))
         return {peer: decode(cls, body, peer) for peer, body in zip(wanted, bodies, strict=True)}
 

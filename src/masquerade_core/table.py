@@ -173,12 +173,12 @@ class Table:
         if name == CHARLIE:
             for to, body in zip(send.to, send.bodies, strict=True):
                 self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
-        elif send.kind == "whisper":
-            data = endpoint.seal(CHARLIE, "whisper", pack_boxes(send.bodies), type=send.type, to=target(send.to))
+        elif send.kind == "sealed":
+            data = endpoint.seal(CHARLIE, "sealed", pack_boxes(send.bodies), type=send.type, to=target(send.to))
             frame = charlie.open(name, data)
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
             for to, box in split_boxes(frame, self.names):
-                self._to_party(to, charlie.seal(to, "whisper", box, type=send.type, source=name))
+                self._to_party(to, charlie.seal(to, "sealed", box, type=send.type, source=name))
         else:
             frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))

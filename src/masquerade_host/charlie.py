@@ -1,4 +1,4 @@
-"""Charlie's session: admits the parties, sends the roster, relays whispers, and says who ended the run.
+"""Charlie's session: admits the parties, sends the roster, relays sealed messages, and says who ended the run.
 
 A party's hop goes through three states of knowledge: *unknown* (no valid hello yet, or it went away again), *joined*
 (its hello is held; others are awaited), and, for all of them at once, *seated* (the roster is out; the numbering of
@@ -199,7 +199,7 @@ class CharlieSession(Session):
                 self._hear_abort(name, hop, decode(Abort, frame.body, name))
             case "message" if self._seated and not hop.done:
                 self._deliver(frame)
-            case "whisper" if self._seated and not hop.done:
+            case "sealed" if self._seated and not hop.done:
                 self._relay(frame)
             case "closed" if self._seated and not hop.done:
                 decode(Closed, frame.body, name)
@@ -292,9 +292,11 @@ class CharlieSession(Session):
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
-                raise ProtocolViolation(f"{frame.source} whispers faster than {to} can listen", peer=frame.source)
+                raise ProtocolViolation(
+                    f"{frame.source} sealed messages faster than {to} can listen", peer=frame.source
+                )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            self._put(to, self._hops[to].endpoint.seal(to, "whisper", box, type=frame.type, source=frame.source))
+            self._put(to, self._hops[to].endpoint.seal(to, "sealed", box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
         if self._finished and all(hop.done for hop in self._hops.values()):

@@ -140,9 +140,9 @@ class PartySession(Session):
         self._received = 0
 
     def _send(self, effect: Send) -> None:
-        if effect.kind == "whisper":
+        if effect.kind == "sealed":
             body = pack_boxes(effect.bodies)
-            self._put(self._endpoint.seal(CHARLIE, "whisper", body, type=effect.type, to=target(effect.to)))
+            self._put(self._endpoint.seal(CHARLIE, "sealed", body, type=effect.type, to=target(effect.to)))
         else:
             for body in effect.bodies:
                 self._put(self._endpoint.seal(CHARLIE, "message", body, type=effect.type))
@@ -253,7 +253,7 @@ class PartySession(Session):
                 self._check_roster(decode(Roster, frame.body, CHARLIE))
             case "message" if self._known is Known.SEATED:
                 self._deliver(frame)
-            case "whisper" if self._known is Known.SEATED and frame.source in self.names:
+            case "sealed" if self._known is Known.SEATED and frame.source in self.names:
                 self._deliver(frame)
             case "closed" if self._known is Known.DONE:
                 decode(Closed, frame.body, CHARLIE)

@@ -23,7 +23,7 @@ __all__ = ["Mode", "Progress", "mode_of"]
 _ALLOWED = frozenset(
     {
         *("event", "name", "party", "parties", "joined", "peer", "waited_for"),
-        *("done", "of", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
+        *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
     }
 )

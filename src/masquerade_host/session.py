@@ -132,9 +132,9 @@ class Session(ABC):
     def _come_so_far(self, progress: Progress) -> None:
         self.iterates.append((progress.done, progress.iterate))
         now = self._clock()
-        if now >= self._next_news or progress.done == progress.of:
+        if now >= self._next_news or progress.done == progress.total:
             self._next_news = now + _NEWS_EVERY
-            self._observe("progress", done=progress.done, of=progress.of)
+            self._observe("progress", done=progress.done, total=progress.total)
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
@@ -222,7 +222,7 @@ class Session(ABC):
                 f"{frame.source} sent more than {_MAX_UNDELIVERED} {frame.kind}s that nobody asked for",
                 peer=frame.source,
             )
-        queues = (self._inbox[frame.source, kind] for kind in ("message", "whisper"))
+        queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(body) for queue in queues for _, body in queue) > _MAX_UNDELIVERED_BYTES:
             raise ProtocolViolation(
                 f"{frame.source} sent more than {_MAX_UNDELIVERED_BYTES >> 20} MB that nobody asked for",

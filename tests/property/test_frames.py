@@ -12,7 +12,7 @@ from masquerade_core.wire.frames import Endpoint
 from tests.helpers import PEER, RUN, Header, endpoints
 from tests.property.strategies import QUICK, msgpack_bytes, wire_values
 
-KINDS = ("hello", "roster", "message", "whisper", "beat", "abort", "closed")
+KINDS = ("hello", "roster", "message", "sealed", "beat", "abort", "closed")
 
 
 def charlie() -> Endpoint:
@@ -78,7 +78,7 @@ def test_a_header_of_any_values_is_the_good_one_or_refused(changes: dict[str, An
         [type(v) for v in fields.values()] == [int, bytes, str, str, str, int, str, bytes]
         and (fields["v"], fields["run"], fields["src"], fields["seq"]) == (1, RUN, PEER, 0)
         and fields["kind"] in KINDS
-        and (fields["dst"] == CHARLIE) == (fields["kind"] != "whisper")
+        and (fields["dst"] == CHARLIE) == (fields["kind"] != "sealed")
         and fields["dst"] != PEER
         and len(fields["dst"]) <= 32
     )

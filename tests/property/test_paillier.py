@@ -61,7 +61,7 @@ def test_encryption_with_phes_randomness_is_phes(a: int, r: int) -> None:
 def test_freshening_changes_the_ciphertext_and_not_the_plaintext(a: int, seed: int) -> None:
     old = encrypt(a, seed)
     pool = FullPool(KEY.public, KEY.public.full_obfuscators(SimulationRng(seed, "fresh"), 1))
-    fresh = KEY.public.read(pool.freshen(old, "x").use(), "x")
+    fresh = KEY.public.read(pool.rerandomize(old, "x").use(), "x")
     assert fresh.to_int() != old.to_int()
     assert opened(fresh) == a
 

@@ -193,7 +193,7 @@ def test_f3_the_lead_reads_the_parity_of_everybodys_noise(monkeypatch: pytest.Mo
             (power,) = la._blind_term(v, layout.pack_exponents(eta))
             blinded = Ciphertext(key, power) + RNG.below(n)
             pool = FullPool(key, key.full_obfuscators(RNG, 1))
-            seen = pool.freshen(blinded, "p0").use()
+            seen = pool.rerandomize(blinded, "p0").use()
             guess = int(gmpy2.jacobi(seen % n, n) == -1)
             hits += guess == (eta[0] + layout.offset) % 2
         return hits

@@ -23,7 +23,7 @@ from masquerade_core.wire.codec import (
     unpack_plain,
     unpack_strict,
 )
-from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message, Name, Whisper
+from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message, Name, SealedMessage
 from tests.helpers import PEER, cuts, flips, keeps_its_secret, secret_key, violation
 
 CANARY = "canary-canary"
@@ -41,7 +41,7 @@ class Hail(Message):
     sure: bool
 
 
-class Coded(Whisper):
+class Coded(SealedMessage):
     terms: Ciphertexts
 
 
@@ -412,7 +412,7 @@ def test_ciphertexts_are_one_byte_string(wrong: object) -> None:
 
 
 def test_messages_show_no_field_and_ciphertexts_are_not_pickled() -> None:
-    class Coins(Whisper):
+    class Coins(SealedMessage):
         nonce: bytes
         name: Name
 

@@ -460,12 +460,12 @@ def test_the_screen_shows_states_stages_time_messages_and_bytes() -> None:
 
 ROUNDS = [
     Event("charlie", "stage", {"name": "rounds"}),
-    Event("charlie", "progress", {"done": 10, "of": 100}),
-    Event("charlie", "objective", {"done": 10, "of": 100, "message": "0.69"}),
+    Event("charlie", "progress", {"done": 10, "total": 100}),
+    Event("charlie", "objective", {"done": 10, "total": 100, "message": "0.69"}),
     Event("charlie", "traffic", {"messages": 500, "bytes": 123_456}),
-    Event("hospital-b", "progress", {"done": 99, "of": 100}),
-    Event("charlie", "progress", {"done": 55, "of": 100}),
-    Event("charlie", "objective", {"done": 55, "of": 100, "message": "0.31"}),
+    Event("hospital-b", "progress", {"done": 99, "total": 100}),
+    Event("charlie", "progress", {"done": 55, "total": 100}),
+    Event("charlie", "objective", {"done": 55, "total": 100, "message": "0.31"}),
 ]
 PACE = r"\d+(\.\d+)? (m)?s a round"
 
@@ -491,7 +491,7 @@ def test_plain_lines_tell_of_rounds_ten_times_at_most_each_with_its_own_objectiv
             view.tell(event)
             time.sleep(0.002)
         for done in range(56, 101):
-            view.tell(Event("charlie", "progress", {"done": done, "of": 100}))
+            view.tell(Event("charlie", "progress", {"done": done, "total": 100}))
         view.tell(Event("charlie", "stage_done", {"name": "rounds", "seconds": 2, "messages": 9, "bytes": 9}))
     lines = [line for line in _shown(console).splitlines() if line.startswith("round ")]
     assert lines[0] == "round 10 of 100: objective 0.69"

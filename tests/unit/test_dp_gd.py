@@ -178,7 +178,7 @@ def test_it_repeats_to_the_byte_and_charlie_shows_every_iterate() -> None:
     for name in study.names:
         replay(dp_gd.party(r.table.seat(name), study, data[name]), r.table.journal(name))
     seen = [e.effect for e in r.table.journal(CHARLIE) if isinstance(e.effect, Progress)]
-    assert [(p.done, p.of) for p in seen] == [(t, 4) for t in range(1, 5)]
+    assert [(p.done, p.total) for p in seen] == [(t, 4) for t in range(1, 5)]
     assert seen[-1].iterate == r.results[CHARLIE].weights
 
 

@@ -33,7 +33,7 @@ def test_a_run(K: int) -> None:
     outcome = run_together(together)
     assert not outcome.errors
     assert len({outcome.results[name] for name in (*world.study.names, CHARLIE)}) == 1
-    # Each party whispers to each other one, and each but the lead to the lead.
+    # Each party sealed messages to each other one, and each but the lead to the lead.
     assert len(together[CHARLIE].relayed) == K * (K - 1) + K - 1
     assert [s.name for s in together[CHARLIE].stats.stages] == ["joining", "coins"]
     assert together[CHARLIE].stats.bytes == sum(s.stats.bytes for n, s in together.items() if n != CHARLIE)

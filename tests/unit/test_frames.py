@@ -54,9 +54,9 @@ def test_each_direction_and_each_hop_counts_for_itself(ends: dict[str, Endpoint]
 
 def test_a_whisper_goes_out_to_one_or_all_and_is_passed_on(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
     for to in (BOB, PARTIES):
-        frame = charlie.open(PEER, ends[PEER].seal(CHARLIE, "whisper", b"box", type="Hail", to=to))
+        frame = charlie.open(PEER, ends[PEER].seal(CHARLIE, "sealed", b"box", type="Hail", to=to))
         assert (frame.source, frame.to) == (PEER, to)
-    frame = ends[BOB].open(CHARLIE, charlie.seal(BOB, "whisper", b"box", type="Hail", source=PEER))
+    frame = ends[BOB].open(CHARLIE, charlie.seal(BOB, "sealed", b"box", type="Hail", source=PEER))
     assert (frame.source, frame.to, frame.body) == (PEER, BOB, b"box")
 
 
@@ -154,11 +154,11 @@ def test_the_longest_frame_passes(ends: dict[str, Endpoint], charlie: Endpoint) 
         {"body": (1,)},
         {"body": {"a": b""}},
         {"extra": 1},
-        {"kind": "whisper"},
-        {"kind": "whisper", "dst": PEER},
-        {"kind": "whisper", "src": BOB},
-        {"kind": "whisper", "src": BOB, "dst": PEER},
-        {"kind": "whisper", "src": PARTIES, "dst": BOB},
+        {"kind": "sealed"},
+        {"kind": "sealed", "dst": PEER},
+        {"kind": "sealed", "src": BOB},
+        {"kind": "sealed", "src": BOB, "dst": PEER},
+        {"kind": "sealed", "src": PARTIES, "dst": BOB},
         {"kind": "hello", "src": BOB},
         {"kind": "hello", "seq": 1},
     ],
@@ -184,15 +184,15 @@ def test_a_header_cannot_write_into_our_log(charlie: Endpoint, header: Header, f
     ("changes", "good"),
     [
         ({"src": CHARLIE, "dst": BOB}, True),
-        ({"src": PEER, "dst": BOB, "kind": "whisper"}, True),
-        ({"src": PEER, "dst": BOB}, False),  # only whispers are passed on
-        ({"src": CHARLIE, "dst": BOB, "kind": "whisper"}, False),  # Charlie has no voice of his own there
-        ({"src": BOB, "dst": BOB, "kind": "whisper"}, False),  # reflected
-        ({"src": PARTIES, "dst": BOB, "kind": "whisper"}, False),
-        ({"src": PEER, "dst": PEER, "kind": "whisper"}, False),  # meant for another
-        ({"src": CHARLIE, "dst": PEER, "kind": "whisper"}, False),
+        ({"src": PEER, "dst": BOB, "kind": "sealed"}, True),
+        ({"src": PEER, "dst": BOB}, False),  # only sealed messages are passed on
+        ({"src": CHARLIE, "dst": BOB, "kind": "sealed"}, False),  # Charlie has no voice of his own there
+        ({"src": BOB, "dst": BOB, "kind": "sealed"}, False),  # reflected
+        ({"src": PARTIES, "dst": BOB, "kind": "sealed"}, False),
+        ({"src": PEER, "dst": PEER, "kind": "sealed"}, False),  # meant for another
+        ({"src": CHARLIE, "dst": PEER, "kind": "sealed"}, False),
         ({"src": CHARLIE, "dst": PEER}, False),
-        ({"src": PEER, "dst": PARTIES, "kind": "whisper"}, False),
+        ({"src": PEER, "dst": PARTIES, "kind": "sealed"}, False),
         ({"src": PEER, "dst": BOB, "kind": "abort"}, False),
     ],
     ids=str,

@@ -82,11 +82,11 @@ def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
         await seat.join()
         coins = await seat.once("coins", lambda rng: rng.bytes(64))
         nonce, salt = coins[:32], coins[32:]
-        await seat.whisper(Commitment(digest=_commit(seat.run, seat.me, nonce, salt)))
+        await seat.send_sealed(Commitment(digest=_commit(seat.run, seat.me, nonce, salt)))
         await seat.gather(Commitment)
         await _echo(seat, _commit(seat.run, seat.me, nonce, salt))
         nonce, salt = change(nonce, salt)
-        await seat.whisper(Reveal(nonce=nonce, salt=salt))
+        await seat.send_sealed(Reveal(nonce=nonce, salt=salt))
         await seat.gather(Reveal)
         return b""
 
@@ -95,7 +95,7 @@ def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
 
 async def _echo(seat: Seat, own: bytes) -> None:
     """Echo as the honest do: what they all sent is known, as the table's draws are seeded."""
-    await seat.whisper(Echo(digest=_seen(seat, own)))
+    await seat.send_sealed(Echo(digest=_seen(seat, own)))
     await seat.gather(Echo)
 
 
@@ -140,10 +140,10 @@ def test_a_copied_commitment_cannot_be_opened() -> None:
         rng.bytes(32)
         coins = rng.bytes(64)
         copied = _commit(seat.run, "alice", coins[:32], coins[32:])
-        await seat.whisper(Commitment(digest=copied))
+        await seat.send_sealed(Commitment(digest=copied))
         await seat.gather(Commitment)
         await _echo(seat, copied)
-        await seat.whisper(Reveal(nonce=coins[:32], salt=coins[32:]))
+        await seat.send_sealed(Reveal(nonce=coins[:32], salt=coins[32:]))
         await seat.gather(Reveal)
         return b""
 
@@ -156,7 +156,7 @@ def test_who_does_not_reveal_is_waited_for_by_name() -> None:
         await seat.join()
         coins = await seat.once("coins", lambda rng: rng.bytes(64))
         own = _commit(seat.run, seat.me, coins[:32], coins[32:])
-        await seat.whisper(Commitment(digest=own))
+        await seat.send_sealed(Commitment(digest=own))
         await seat.gather(Commitment)
         await _echo(seat, own)
         await seat.gather(Reveal)
@@ -174,12 +174,12 @@ def _two_faced(seat_sends: bytes) -> Cheat:
         rng = SimulationRng(9)
         faces = {name: (rng.bytes(32), rng.bytes(32)) for name in seat.others}
         for name, face in faces.items():
-            await seat.whisper(Commitment(digest=_commit(seat.run, seat.me, *face)), name)
+            await seat.send_sealed(Commitment(digest=_commit(seat.run, seat.me, *face)), name)
         await seat.gather(Commitment)
-        await seat.whisper(Echo(digest=seat_sends))
+        await seat.send_sealed(Echo(digest=seat_sends))
         await seat.gather(Echo)
         for name, (nonce, salt) in faces.items():
-            await seat.whisper(Reveal(nonce=nonce, salt=salt), name)
+            await seat.send_sealed(Reveal(nonce=nonce, salt=salt), name)
         await seat.gather(Reveal)
         return b""
 

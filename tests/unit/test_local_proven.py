@@ -299,13 +299,13 @@ def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.Monke
 def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the smallest party's term b would be 0, and the noise the fine noise alone."""
     study = proven_study(3, 3)
-    whisper = Seat.whisper
+    sealed message = Seat.send_sealed
 
     async def silent(self: Seat, message: Any, *to: Any) -> None:
         if not (isinstance(message, jn.ScaleTerm) and self.me == "p1"):
-            await whisper(self, message, *to)
+            await send_sealed(self, message, *to)
 
-    monkeypatch.setattr(Seat, "whisper", silent)
+    monkeypatch.setattr(Seat, "sealed", silent)
     with pytest.raises(Exception, match="p1"):
         run(study, make_data(study, (20, 30, 40)))
 

@@ -201,7 +201,7 @@ def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: 
 
 
 def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: pytest.MonkeyPatch) -> int:
-    """The ciphertext that a party, not the lead, whispers to the lead."""
+    """The ciphertext that a party, not the lead, sealed messages to the lead."""
     left: list[bytes] = []
     outgoing = Ciphertexts.outgoing
 
@@ -272,7 +272,7 @@ def test_a_scale_is_found_by_trying_all_sizes_unless_it_leaves_freshened(
         return [n for n, power in tried.items() if (power - target) % key.mod_n2 == 0]
 
     assert found() == []
-    monkeypatch.setattr(FullPool, "freshen", lambda self, c, to: _fresh(self.key, to, c.to_int()))
+    monkeypatch.setattr(FullPool, "rerandomize", lambda self, c, to: _fresh(self.key, to, c.to_int()))
     assert found() == [47 if attacker == "p0" else 33]
 
 
@@ -348,7 +348,7 @@ def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypat
             return await select(seat, study, noise, v_j, b_j)
         await seat.gather(jn.ScaleTerm)
         pool = FullPool(v_j.key, await seat.once("zeros", lambda rng: v_j.key.full_obfuscators(rng, 2)))
-        await seat.whisper(jn.Scale(scale=Ciphertexts.outgoing([pool.encrypt(0, PARTIES)])))
+        await seat.send_sealed(jn.Scale(scale=Ciphertexts.outgoing([pool.encrypt(0, PARTIES)])))
         return v_j.key.read(pool.encrypt(0, seat.me).use(), seat.me)
 
     monkeypatch.setattr(jn, "select_scale", none)

@@ -138,7 +138,9 @@ def test_a_scale_is_the_least_integer_that_is_enough() -> None:
 def test_slots_do_not_follow_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines differ in the last bits of an exponential: bounds, and so lengths on the wire, must not."""
     exact = {law: (_noise(law).largest, _noise(law).largest_scale, _noise(law).fine) for law in LAWS}
-    monkeypatch.setattr(joint_gaussian, "refined_l2_sensitivity", lambda n, L: refined_l2_sensitivity(n, L) * (1 - 1e-6))
+    monkeypatch.setattr(
+        joint_gaussian, "refined_l2_sensitivity", lambda n, L: refined_l2_sensitivity(n, L) * (1 - 1e-6)
+    )
     assert _noise().scale(100) != JointNoise.scale(_noise(), 100, generic=True)
     assert {law: (_noise(law).largest, _noise(law).largest_scale, _noise(law).fine) for law in LAWS} == exact
 

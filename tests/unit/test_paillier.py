@@ -112,7 +112,7 @@ def test_two_keys_do_not_mix(key: SecretKey) -> None:
     other = secret_key(512, 1)
     mine, theirs = encrypt(key, 1), encrypt(other, 1)
     pool = FullPool(key.public, key.obfuscators(SimulationRng(0), 1))
-    for mix in (lambda: mine + theirs, lambda: key.decrypt(theirs), lambda: pool.freshen(theirs, "x")):
+    for mix in (lambda: mine + theirs, lambda: key.decrypt(theirs), lambda: pool.rerandomize(theirs, "x")):
         with pytest.raises(LocalProtocolError):
             mix()
     assert len(pool) == 1
@@ -305,7 +305,7 @@ def test_an_empty_pool_says_so_and_never_encrypts_without(key: SecretKey) -> Non
     with pytest.raises(LocalProtocolError, match="empty"):
         pool.encrypt(1, "x")
     with pytest.raises(LocalProtocolError, match="empty"):
-        pool.freshen(encrypt(key, 1), "x")
+        pool.rerandomize(encrypt(key, 1), "x")
 
 
 def test_encrypting_equal_plaintexts_gives_unequal_ciphertexts(key: SecretKey) -> None:
@@ -314,9 +314,9 @@ def test_encrypting_equal_plaintexts_gives_unequal_ciphertexts(key: SecretKey) -
 
 
 def test_only_the_full_pool_freshens(key: SecretKey) -> None:
-    assert not hasattr(ShortPool(key.public, ()), "freshen")
+    assert not hasattr(ShortPool(key.public, ()), "rerandomize")
     pool, old = FullPool(key.public, key.public.full_obfuscators(SimulationRng(8), 1)), encrypt(key, 99)
-    fresh = pool.freshen(old, "x").use()
+    fresh = pool.rerandomize(old, "x").use()
     assert fresh != old.to_int()
     assert key.decrypt(key.public.read(fresh, "x")) == 99
 
@@ -326,11 +326,11 @@ def test_freshening_leaves_nothing_of_the_symbol_and_a_short_obfuscator_would(ke
     old, public = encrypt(key, 1), key.public
     before = gmpy2.jacobi(old.to_int() % p, p)
     pool = FullPool(public, public.full_obfuscators(rng, 200))
-    after = Counter(int(gmpy2.jacobi(pool.freshen(old, "x").use() % p, p)) for _ in range(200))
+    after = Counter(int(gmpy2.jacobi(pool.rerandomize(old, "x").use() % p, p)) for _ in range(200))
     assert 60 < after[1] < 140
     symbol = gmpy2.jacobi(old.to_int() % public.n, public.n)
     misused = FullPool(public, public.short_obfuscators(rng, 50))
-    kept = {int(gmpy2.jacobi(misused.freshen(old, "x").use() % public.n, public.n)) for _ in range(50)}
+    kept = {int(gmpy2.jacobi(misused.rerandomize(old, "x").use() % public.n, public.n)) for _ in range(50)}
     assert kept == {int(symbol)}
     assert before in {1, -1}
 

@@ -464,7 +464,7 @@ def test_progress_is_the_iterate_at_charlie_and_the_budget_is_debited_once_befor
     study = descent_study(K=2, d=3, section="rounds = 5")
     r = descend(study, make_data(study, (20, 30)))
     charlies = [p for name, p in r.table.progress if name == CHARLIE]
-    assert [(p.done, p.of) for p in charlies] == [(t + 1, 5) for t in range(5)]
+    assert [(p.done, p.total) for p in charlies] == [(t + 1, 5) for t in range(5)]
     assert charlies[-1].iterate == r.results[CHARLIE].weights
     assert len({p.iterate for p in charlies}) == 5
     assert [name for name, _ in r.table.releases] == ["p0", "p1"]

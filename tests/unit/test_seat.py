@@ -12,7 +12,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import encode, pack_envelope
-from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
+from masquerade_core.wire.messages import Ciphertexts, Message, SealedMessage
 from tests.helpers import RUN, finish, joined, secret_key, until
 
 NAMES = ("alice", "bob", "eve")
@@ -23,15 +23,15 @@ class Loud(Message):
     word: str
 
 
-class Hush(Whisper):
+class Hush(SealedMessage):
     word: str
 
 
-class Psst(Whisper):
+class Psst(SealedMessage):
     word: str
 
 
-class Terms(Whisper):
+class Terms(SealedMessage):
     terms: Ciphertexts
 
 
@@ -60,19 +60,19 @@ def refused(role: Coroutine[Effect, Any, Any], match: str = "") -> None:
         until(role, Send)
 
 
-def whispered(seat: Seat, message: Whisper, to: str | None = None) -> dict[str, bytes]:
-    """The boxes of one whisper, by recipient."""
-    role = seat.whisper(message, to)
+def sealed(seat: Seat, message: SealedMessage, to: str | None = None) -> dict[str, bytes]:
+    """The boxes of one sealed message, by recipient."""
+    role = seat.send_sealed(message, to)
     send = until(role, Send)
     with pytest.raises(StopIteration):
         role.send(None)
-    assert (send.kind, send.type) == ("whisper", type(message).__name__)
+    assert (send.kind, send.type) == ("sealed", type(message).__name__)
     return dict(zip(send.to, send.bodies, strict=True))
 
 
 def hear(seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush) -> Any:
     role = seat.receive(cls, sender)
-    assert role.send(None) == Receive("whisper", cls.__name__, (sender,))
+    assert role.send(None) == Receive("sealed", cls.__name__, (sender,))
     return finish(role, (box,))
 
 
@@ -148,24 +148,24 @@ def test_a_whisper_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> Non
 
 
 def test_a_message_is_not_whispered(alice: Seat) -> None:
-    refused(alice.whisper(Loud(word="x"), "bob"), "Loud is no whisper")  # type: ignore[arg-type]
-    refused(alice.whisper(Loud(word="x")), "Loud is no whisper")  # type: ignore[arg-type]
+    refused(alice.send_sealed(Loud(word="x"), "bob"), "Loud is no sealed message")  # type: ignore[arg-type]
+    refused(alice.send_sealed(Loud(word="x")), "Loud is no sealed message")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", [CHARLIE, "alice", "stranger", "*", ""])
 def test_nobody_whispers_to_charlie_itself_or_a_stranger(alice: Seat, to: str) -> None:
-    refused(alice.whisper(Hush(word="x"), to), "alice cannot whisper to")
+    refused(alice.send_sealed(Hush(word="x"), to), "alice cannot send a sealed message to")
 
 
 def test_charlie_does_not_whisper_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
-    refused(charlie.whisper(Hush(word="x")), "charlie cannot whisper")
-    refused(charlie.whisper(Hush(word="x"), "bob"), "charlie cannot whisper")
+    refused(charlie.send_sealed(Hush(word="x")), "charlie cannot send a sealed message")
+    refused(charlie.send_sealed(Hush(word="x"), "bob"), "charlie cannot send a sealed message")
     refused(alice.broadcast(Loud(word="x")), "only Charlie broadcasts")
 
 
 def test_parties_do_not_send_to_each_other_nor_charlie_to_himself(alice: Seat, charlie: Seat) -> None:
-    refused(alice.send("bob", Loud(word="x")), "parties whisper")
-    refused(alice.send("alice", Loud(word="x")), "parties whisper")
+    refused(alice.send("bob", Loud(word="x")), "parties send sealed messages")
+    refused(alice.send("alice", Loud(word="x")), "parties send sealed messages")
     refused(charlie.send(CHARLIE, Loud(word="x")), "in the clear")
 
 
@@ -173,7 +173,7 @@ def test_nobody_talks_or_listens_before_joining() -> None:
     alice, charlie = Seat("alice", NAMES, RUN), Seat(CHARLIE, NAMES, RUN)
     for role in (
         alice.send(CHARLIE, Loud(word="x")),
-        alice.whisper(Hush(word="x")),
+        alice.send_sealed(Hush(word="x")),
         alice.receive(Loud, CHARLIE),
         alice.gather(Hush),
         charlie.broadcast(Loud(word="x")),
@@ -207,20 +207,20 @@ def test_ciphertexts_go_where_they_were_made_for(alice: Seat, charlie: Seat) -> 
         return Ciphertexts.outgoing([FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, to)])
 
     refused(alice.send(CHARLIE, Total(total=made("bob"))), "not fresh for charlie")
-    refused(alice.whisper(Terms(terms=made(CHARLIE)), "bob"), "not fresh for bob")
-    refused(alice.whisper(Terms(terms=made("eve")), "bob"), "not fresh for bob")
-    refused(alice.whisper(Terms(terms=made("bob"))), "not fresh")
+    refused(alice.send_sealed(Terms(terms=made(CHARLIE)), "bob"), "not fresh for bob")
+    refused(alice.send_sealed(Terms(terms=made("eve")), "bob"), "not fresh for bob")
+    refused(alice.send_sealed(Terms(terms=made("bob"))), "not fresh")
     refused(charlie.broadcast(Total(total=made("bob"))), "not fresh")
-    assert len(until(alice.whisper(Terms(terms=made("bob")), "bob"), Send).bodies) == 1
+    assert len(until(alice.send_sealed(Terms(terms=made("bob")), "bob"), Send).bodies) == 1
     assert len(until(charlie.broadcast(Total(total=made("*"))), Send).bodies) == 3
 
 
 def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None:
     key = secret_key()
     fresh = FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, "bob")
-    box = whispered(alice, Terms(terms=Ciphertexts.outgoing([fresh])), "bob")["bob"]
+    box = sealed(alice, Terms(terms=Ciphertexts.outgoing([fresh])), "bob")["bob"]
     received = hear(bob, box, "alice", Terms)
-    refused(bob.whisper(received, "eve"), "not fresh")
+    refused(bob.send_sealed(received, "eve"), "not fresh")
     refused(bob.send(CHARLIE, Total(total=received.terms)), "not fresh")
 
 
@@ -228,7 +228,7 @@ def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None
 
 
 def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
-    boxes = whispered(alice, Hush(word="canary"))
+    boxes = sealed(alice, Hush(word="canary"))
     assert list(boxes) == ["bob", "eve"]
     assert hear(bob, boxes["bob"], "alice") == Hush(word="canary")
     not_heard(joined("eve", NAMES), boxes["bob"], "alice")
@@ -237,8 +237,8 @@ def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
 
 def test_all_boxes_of_a_whisper_are_equally_long_whatever_the_names() -> None:
     names = ("a", "b" * 32, "a-rather-long-name")
-    boxes = whispered(joined("a", names), Hush(word="x"))
-    longer = whispered(joined("b" * 32, names), Hush(word="x"))
+    boxes = sealed(joined("a", names), Hush(word="x"))
+    longer = sealed(joined("b" * 32, names), Hush(word="x"))
     assert {len(box) for box in (*boxes.values(), *longer.values())} == {len(boxes["b" * 32])}
 
 
@@ -246,40 +246,40 @@ def test_every_box_has_a_nonce_of_its_own(alice: Seat) -> None:
     rng = SimulationRng(3)
     nonces = []
     for word in ("one", "two"):
-        nonces += [box[:24] for box in until(alice.whisper(Hush(word=word)), Send, rng).bodies]
+        nonces += [box[:24] for box in until(alice.send_sealed(Hush(word=word)), Send, rng).bodies]
     assert len(set(nonces)) == 4
 
 
 def test_an_old_box_is_not_heard_again(alice: Seat, bob: Seat) -> None:
-    first = whispered(alice, Hush(word="canary"))["bob"]
-    second = whispered(alice, Hush(word="canary"))["bob"]
+    first = sealed(alice, Hush(word="canary"))["bob"]
+    second = sealed(alice, Hush(word="canary"))["bob"]
     hear(bob, first, "alice")
     not_heard(bob, first, "alice")
     hear(bob, second, "alice")
 
 
 def test_boxes_out_of_order_are_not_heard(alice: Seat, bob: Seat) -> None:
-    whispered(alice, Hush(word="canary"))
-    not_heard(bob, whispered(alice, Hush(word="canary"))["bob"], "alice")
+    sealed(alice, Hush(word="canary"))
+    not_heard(bob, sealed(alice, Hush(word="canary"))["bob"], "alice")
 
 
 def test_ones_own_box_does_not_come_back_as_the_peers(alice: Seat) -> None:
     # A box key is symmetric between two: what alice sealed for bob, alice herself can open.
-    mine = whispered(alice, Hush(word="canary"))["bob"]
+    mine = sealed(alice, Hush(word="canary"))["bob"]
     assert "another turn" in not_heard(alice, mine, "bob").message
 
 
 def test_a_box_of_another_type_is_not_heard(alice: Seat, bob: Seat) -> None:
-    assert "another turn" in not_heard(bob, whispered(alice, Psst(word="canary"))["bob"], "alice").message
+    assert "another turn" in not_heard(bob, sealed(alice, Psst(word="canary"))["bob"], "alice").message
 
 
 def test_a_box_of_another_sender_is_not_heard(alice: Seat, bob: Seat) -> None:
-    box = whispered(alice, Hush(word="canary"))["bob"]
+    box = sealed(alice, Hush(word="canary"))["bob"]
     not_heard(bob, box, "eve")
 
 
 def test_a_changed_box_is_not_heard(alice: Seat, bob: Seat) -> None:
-    box = whispered(alice, Hush(word="canary"))["bob"]
+    box = sealed(alice, Hush(word="canary"))["bob"]
     for bad in (box[:-1], box + b"\0", b"", box[:24], bytes((box[0] ^ 1,)) + box[1:], box[:-1] + bytes((box[-1] ^ 1,))):
         not_heard(bob, bad, "alice")
     hear(bob, box, "alice")
@@ -294,10 +294,10 @@ def test_garbage_in_a_good_box_names_the_sender(bob: Seat) -> None:
 
 def test_whispers_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
     eve = joined("eve", NAMES)
-    to_bob = whispered(alice, Hush(word="for bob"), "bob")["bob"]
-    to_eve = whispered(alice, Hush(word="for eve"), "eve")["eve"]
-    to_all = whispered(alice, Hush(word="for all"))
-    of_eve = whispered(eve, Hush(word="from eve"), "bob")["bob"]
+    to_bob = sealed(alice, Hush(word="for bob"), "bob")["bob"]
+    to_eve = sealed(alice, Hush(word="for eve"), "eve")["eve"]
+    to_all = sealed(alice, Hush(word="for all"))
+    of_eve = sealed(eve, Hush(word="from eve"), "bob")["bob"]
     assert hear(eve, to_eve, "alice").word == "for eve"
     assert hear(bob, to_bob, "alice").word == "for bob"
     assert hear(bob, of_eve, "eve").word == "from eve"
@@ -334,8 +334,8 @@ def test_pair_keys_are_bound_to_the_pair_the_run_and_the_label(alice: Seat, bob:
 
 
 def test_a_seat_draws_through_once_alone(alice: Seat) -> None:
-    """Without the nonces' draw there is no whisper: the seat itself has no source."""
-    role = alice.whisper(Hush(word="x"))
+    """Without the nonces' draw there is no sealed message: the seat itself has no source."""
+    role = alice.send_sealed(Hush(word="x"))
     once = role.send(None)
     assert isinstance(once, Once)
 

@@ -312,10 +312,10 @@ def test_fields_that_are_none(names: bytes, hashes: bytes) -> None:
 
 
 def test_whispers_are_passed_on_and_charlies_role_never_sees_them(seated: Wired) -> None:
-    seated.whisper("p1", "Secret", ("p2", "p3"), (b"for p2", b"for p3"))
-    seated.whisper("p3", "Secret", ("p2",), (b"alone!",))
-    seated.expect("p2", "Secret", ("p1", "p3"), whispered=True)
-    seated.expect("p3", "Secret", ("p1",), whispered=True)
+    seated.send_sealed("p1", "Secret", ("p2", "p3"), (b"for p2", b"for p3"))
+    seated.send_sealed("p3", "Secret", ("p2",), (b"alone!",))
+    seated.expect("p2", "Secret", ("p1", "p3"), sealed=True)
+    seated.expect("p3", "Secret", ("p1",), sealed=True)
     seated.pump(2)
     assert seated.answers["p2"] == (b"for p2", b"alone!")
     assert seated.answers["p3"] == (b"for p3",)
@@ -348,7 +348,7 @@ def test_messages_of_one_sender_keep_their_order(seated: Wired) -> None:
 def test_a_whisper_that_is_none_ends_the_run(seated: Wired, to: tuple[str, ...], boxes: tuple[bytes, ...]) -> None:
     if len(boxes) < len(to):
         boxes = (*boxes, b"one", b"one")
-    seated.whisper("p1", "Secret", to, boxes)
+    seated.send_sealed("p1", "Secret", to, boxes)
     seated.pump(2)
     ends(seated, ProtocolViolation)
     assert {e.peer for e in seated.errors.values() if isinstance(e, ProtocolViolation)} == {"p1"}
@@ -356,7 +356,7 @@ def test_a_whisper_that_is_none_ends_the_run(seated: Wired, to: tuple[str, ...],
 
 def test_a_party_that_floods_another_is_named(seated: Wired) -> None:
     seated.link.unsent = 100_000_000
-    seated.whisper("p1", "Secret", ("p2",), (b"x",))
+    seated.send_sealed("p1", "Secret", ("p2",), (b"x",))
     seated.pump(2)
     ends(seated, ProtocolViolation)
     assert isinstance(error := seated.errors[CHARLIE], ProtocolViolation)
@@ -450,11 +450,11 @@ def test_a_message_before_the_roster(wired: Wired) -> None:
     assert error.peer == "p1"
 
 
-@pytest.mark.parametrize("kind", ["whisper", "message", "closed", "roster"])
+@pytest.mark.parametrize("kind", ["sealed", "message", "closed", "roster"])
 def test_nothing_but_hellos_beats_and_aborts_before_the_roster(wired: Wired, kind: str) -> None:
     wired.join("p1", "p2")
-    to = "p2" if kind == "whisper" else CHARLIE
-    body = b"\x91\xc4\x01x" if kind == "whisper" else b"\x80"
+    to = "p2" if kind == "sealed" else CHARLIE
+    body = b"\x91\xc4\x01x" if kind == "sealed" else b"\x80"
     frame = wired.parties["p1"]._endpoint.seal(CHARLIE, kind, body, type="Secret", to=to)  # type: ignore[arg-type]
     hand(wired, "p1", frame)
     wired.pump(2)
@@ -462,11 +462,11 @@ def test_nothing_but_hellos_beats_and_aborts_before_the_roster(wired: Wired, kin
     assert error.peer == "p1"
 
 
-@pytest.mark.parametrize("kind", ["whisper", "message", "closed"])
+@pytest.mark.parametrize("kind", ["sealed", "message", "closed"])
 def test_nothing_more_after_the_close(seated: Wired, kind: str) -> None:
     seated.finish("p1")
-    to = "p2" if kind == "whisper" else CHARLIE
-    body = b"\x91\xc4\x01x" if kind == "whisper" else b"\x80"
+    to = "p2" if kind == "sealed" else CHARLIE
+    body = b"\x91\xc4\x01x" if kind == "sealed" else b"\x80"
     frame = seated.parties["p1"]._endpoint.seal(CHARLIE, kind, body, type="Secret", to=to)  # type: ignore[arg-type]
     seated.links["p1"].sent.append(frame)
     violated(seated)
@@ -513,7 +513,7 @@ def test_bytes_that_nobody_asked_for(seated: Wired) -> None:
     """Sixty-four frames of four megabytes would pin a quarter of a gigabyte."""
     for _ in range(4):
         seated.say("p1", bytes(4_000_000))
-        seated.whisper("p1", "Secret", ("p2", "p3"), (b"x", b"y"))
+        seated.send_sealed("p1", "Secret", ("p2", "p3"), (b"x", b"y"))
     seated.pump(1)
     assert not seated.errors
     seated.say("p1", bytes(1_000_000))
@@ -542,9 +542,9 @@ def test_a_party_blames_charlie_for_what_charlie_sends(seated: Wired) -> None:
 
 
 def test_a_party_checks_whose_whisper_it_is(seated: Wired) -> None:
-    """Charlie passes on a whisper of somebody who is not in the study."""
+    """Charlie passes on a sealed message of somebody who is not in the study."""
     hop = seated.charlie._hops["p1"].endpoint
-    seated.links["p1"].inbox.append(hop.seal("p1", "whisper", b"box", type="Secret", source="mallory"))
+    seated.links["p1"].inbox.append(hop.seal("p1", "sealed", b"box", type="Secret", source="mallory"))
     violated(seated, CHARLIE)
 
 
@@ -618,9 +618,9 @@ def test_a_killed_charlie_is_named_by_all_within_the_deadline(seated: Wired) -> 
 
 
 def test_a_role_that_hangs_is_named_though_its_heart_beats(seated: Wired) -> None:
-    """Charlie waits for p1, who waits for p2's whisper: p2 it is."""
+    """Charlie waits for p1, who waits for p2's sealed message: p2 it is."""
     seated.expect(CHARLIE, "Hi", ("p1", "p3"))
-    seated.expect("p1", "Secret", ("p2",), whispered=True)
+    seated.expect("p1", "Secret", ("p2",), sealed=True)
     seated.say("p3")
     seated.pump(30, seconds=0.25)
     late(seated, EVERYBODY, ("p2",))
@@ -630,15 +630,15 @@ def test_charlie_follows_who_waits_for_whom(seated: Wired) -> None:
     """He waits longest, and for p3 only; but p3 waits for p1, and p1 for p2."""
     seated.expect(CHARLIE, "Hi", ("p3",))
     seated.pump(12, seconds=0.25)
-    seated.expect("p3", "Secret", ("p1",), whispered=True)
-    seated.expect("p1", "Secret", ("p2",), whispered=True)
+    seated.expect("p3", "Secret", ("p1",), sealed=True)
+    seated.expect("p1", "Secret", ("p2",), sealed=True)
     seated.pump(20, seconds=0.25)
     late(seated, EVERYBODY, ("p2",))
 
 
 def test_two_who_wait_for_each_other_are_both_named(seated: Wired) -> None:
-    seated.expect("p1", "Secret", ("p2",), whispered=True)
-    seated.expect("p2", "Secret", ("p1",), whispered=True)
+    seated.expect("p1", "Secret", ("p2",), sealed=True)
+    seated.expect("p2", "Secret", ("p1",), sealed=True)
     seated.pump(30, seconds=0.25)
     assert isinstance(error := seated.errors["p3"], DeadlinePassed)
     assert set(error.waited_for) <= {"p1", "p2"}
@@ -812,8 +812,8 @@ def test_a_long_stage_tells_how_far_it_is_but_not_at_every_round(seated: Wired) 
         assert seated.answers["p1"] is None
         seated.clock.now += 0.01
     told = [fields for who, event, fields in seated.events if (who, event) == ("p1", "progress")]
-    assert told[0] == {"done": 1, "of": 100}
-    assert told[-1] == {"done": 100, "of": 100}
+    assert told[0] == {"done": 1, "total": 100}
+    assert told[-1] == {"done": 100, "total": 100}
     assert len(told) == 3
     assert len(seated.parties["p1"].iterates) == 100
 
@@ -825,7 +825,7 @@ def test_strangers_are_reported(wired: Wired) -> None:
 
 
 def test_beats_say_whom_the_role_waits_for(seated: Wired) -> None:
-    seated.expect("p1", "Secret", ("p2", "p3"), whispered=True)
+    seated.expect("p1", "Secret", ("p2", "p3"), sealed=True)
     seated.pump(2, seconds=1.0)
     assert seated.charlie._hops["p1"].waits_for == ("p2", "p3")
     assert Beat(waits_for=("p2",)).waits_for == ("p2",)

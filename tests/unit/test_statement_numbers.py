@@ -10,7 +10,7 @@ import pytest
 
 from tests.statement_studies import numbers, studies
 
-BEFORE: dict[str, list[list[Any]]] = json.loads(Path("tests/vectors/statements.json").read_text(encoding="utf-8"))
+BEFORE: dict[str, list[list[Any]]] = json.loads(Path("tests/statement_numbers.json").read_text(encoding="utf-8"))
 
 
 def test_every_study_of_the_file_is_compared() -> None:

@@ -13,16 +13,16 @@ from masquerade_core.seat import Once, Release, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Entry, Passed, Table, replay
 from masquerade_core.wire.codec import pack_plain
-from masquerade_core.wire.messages import Message, Whisper
+from masquerade_core.wire.messages import Message, SealedMessage
 
 NAMES = ("alice", "bob", "eve")
 
 
-class Coin(Whisper):
+class Coin(SealedMessage):
     value: bytes
 
 
-class Hint(Whisper):
+class Hint(SealedMessage):
     value: bytes
 
 
@@ -39,17 +39,17 @@ def add(*rows: bytes) -> bytes:
 
 
 async def party(seat: Seat, own: bytes, extra: Callable[[], bytes] = lambda: b"") -> bytes:
-    """Whisper coins to all, tell the first party a hint, send Charlie the sum; receive the sum of sums."""
+    """SealedMessage coins to all, tell the first party a hint, send Charlie the sum; receive the sum of sums."""
     await seat.join()
     await seat.stage("coins")
     coin = await seat.once("coin", lambda rng: rng.bytes(16))
-    await seat.whisper(Coin(value=add(coin, own)))
+    await seat.send_sealed(Coin(value=add(coin, own)))
     heard = await seat.gather(Coin)
     total = add(add(coin, own), *(c.value for c in heard.values()))
     if seat.me == NAMES[0]:
         await seat.gather(Hint, seat.others)
     else:
-        await seat.whisper(Hint(value=total), NAMES[0])
+        await seat.send_sealed(Hint(value=total), NAMES[0])
     await seat.stage("tally")
     await seat.release("tally", 1.0, 0.0)
     await seat.send(CHARLIE, Tally(value=total + extra()))
@@ -139,9 +139,7 @@ def test_two_runs_share_no_randomness() -> None:
         table = Table(NAMES)
         table.run(roles(table))
         answers = [e.answer for name in (*NAMES, CHARLIE) for e in table.journal(name) if isinstance(e.effect, Once)]
-        bodies = [
-            body for name in NAMES for send in sent(table, name) for body in send.bodies if send.kind == "whisper"
-        ]
+        bodies = [body for name in NAMES for send in sent(table, name) for body in send.bodies if send.kind == "sealed"]
         return {text[i : i + 8] for text in (*answers, *bodies, table.run_id) for i in range(len(text) - 7)}
 
     one, two = drawn(), drawn()
@@ -204,7 +202,7 @@ def test_one_error_ends_the_run_and_every_role() -> None:
 def test_a_message_out_of_turn_is_noticed() -> None:
     async def hasty(seat: Seat) -> bytes:
         await seat.join()
-        await seat.whisper(Hint(value=b"x"))
+        await seat.send_sealed(Hint(value=b"x"))
         return b""
 
     table = Table(NAMES)

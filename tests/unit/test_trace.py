@@ -96,7 +96,7 @@ def _heard(test: Dataset | None, events: list[tuple[str, dict[str, Any]]]) -> li
     return heard
 
 
-EVENTS: list[tuple[str, dict[str, Any]]] = [("stage", {"name": "rounds"}), ("progress", {"done": 4, "of": 9})]
+EVENTS: list[tuple[str, dict[str, Any]]] = [("stage", {"name": "rounds"}), ("progress", {"done": 4, "total": 9})]
 
 
 def test_the_objective_follows_whatever_is_told_of_the_rounds() -> None:

@@ -19,26 +19,26 @@ from pydantic import Field
 
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.seat import Seat
-from masquerade_core.wire.messages import Whisper
+from masquerade_core.wire.messages import SealedMessage
 
 __all__ = ["Commitment", "Echo", "Reveal", "coin_toss"]
 
 _Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
-class Commitment(Whisper):
+class Commitment(SealedMessage):
     """A party's commitment to its coins."""
 
     digest: _Bytes32
 
 
-class Echo(Whisper):
+class Echo(SealedMessage):
     """What a party saw of everybody's commitments."""
 
     digest: _Bytes32
 
 
-class Reveal(Whisper):
+class Reveal(SealedMessage):
     """A party's coins."""
 
     nonce: _Bytes32
@@ -61,18 +61,18 @@ async def coin_toss(seat: Seat) -> bytes:
     coins = await seat.once("coins", lambda rng: rng.bytes(64))
     nonce, salt = coins[:32], coins[32:]
 
-    await seat.whisper(Commitment(digest=_commit(seat.run, seat.me, nonce, salt)))
+    await seat.send_sealed(Commitment(digest=_commit(seat.run, seat.me, nonce, salt)))
     commitments = {name: c.digest for name, c in (await seat.gather(Commitment)).items()}
     commitments[seat.me] = _commit(seat.run, seat.me, nonce, salt)
 
     seen = hashlib.sha256(b"".join(commitments[name] for name in seat.names)).digest()
-    await seat.whisper(Echo(digest=seen))
+    await seat.send_sealed(Echo(digest=seen))
     for name, echo in (await seat.gather(Echo)).items():
         if echo.digest != seen:
             msg = f"{name} saw other commitments in the coin toss than {seat.me}: a party or Charlie showed two faces"
             raise ProtocolViolation(msg)  # the echo does not tell whose
 
-    await seat.whisper(Reveal(nonce=nonce, salt=salt))
+    await seat.send_sealed(Reveal(nonce=nonce, salt=salt))
     nonces = {seat.me: nonce}
     for name, reveal in (await seat.gather(Reveal)).items():
         if _commit(seat.run, name, reveal.nonce, reveal.salt) != commitments[name]:

@@ -318,7 +318,7 @@ class CharlieSums:
         terms = await self._gather_terms()
         total = Ciphertexts.total(terms, key, layout.count, lead).read(key, layout.count, CHARLIE)
         pool = FullPool(key, obfuscators)
-        blinded = Ciphertexts.outgoing([pool.freshen(c + blind, lead) for c, blind in zip(total, r, strict=True)])
+        blinded = Ciphertexts.outgoing([pool.rerandomize(c + blind, lead) for c, blind in zip(total, r, strict=True)])
         await self.seat.send(lead, BlindedTotal(round=round_, total=blinded))
         answer = await self.seat.receive(BlindedSum, lead)
         _check_round(answer.round, round_, lead, "opened")

@@ -42,7 +42,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
-from masquerade_core.wire.messages import PARTIES, Ciphertexts, Whisper
+from masquerade_core.wire.messages import PARTIES, Ciphertexts, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.local_aggregation.additive_shares import give_share, publish_shares
 
@@ -66,13 +66,13 @@ __all__ = [
 FRACTION_BITS = 40  # F: so fine that a scale b, in units of 2^(20-F), is rounded up by little
 
 
-class ScaleTerm(Whisper):
+class ScaleTerm(SealedMessage):
     """Step 2.2, P_j to the lead: zeta(v_j b_j), with an offset in the exponent."""
 
     term: Ciphertexts
 
 
-class Scale(Whisper):
+class Scale(SealedMessage):
     """Step 2.2, the lead to all: zeta(b)."""
 
     scale: Ciphertexts
@@ -189,8 +189,8 @@ async def select_scale(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphert
     power = await seat.once("scale", lambda _: (v_j * (b_j + offset)).to_int())
     term = Ciphertext(zeta, power)
     if seat.me != study.lead:
-        fresh = Ciphertexts.outgoing([pool.freshen(term, study.lead)])
-        await seat.whisper(ScaleTerm(term=fresh), study.lead)
+        fresh = Ciphertexts.outgoing([pool.rerandomize(term, study.lead)])
+        await seat.send_sealed(ScaleTerm(term=fresh), study.lead)
         (scale,) = (await seat.receive(Scale, study.lead)).scale.read(zeta, 1, study.lead)
         return scale
     # All K terms, or nothing: without the smallest party's, b would be 0.
@@ -198,7 +198,7 @@ async def select_scale(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphert
         (received,) = message.term.read(zeta, 1, name)
         term = term + received
     scale = term + -offset
-    await seat.whisper(Scale(scale=Ciphertexts.outgoing([pool.freshen(scale, PARTIES)])))
+    await seat.send_sealed(Scale(scale=Ciphertexts.outgoing([pool.rerandomize(scale, PARTIES)])))
     return scale
 
 

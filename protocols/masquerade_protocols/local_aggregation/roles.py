@@ -57,7 +57,7 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace, l2_tail_boun
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Ciphertexts, Message, Whisper
+from masquerade_core.wire.messages import Ciphertexts, Message, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.additive_shares import Published, Share, give_share, publish_shares
@@ -118,7 +118,7 @@ class CharlieKeys(Message):
     decider: Annotated[bytes, Field(min_length=POINT_BYTES, max_length=POINT_BYTES)]
 
 
-class SizeShare(Whisper):
+class SizeShare(SealedMessage):
     """Step 1.2, P_j to the lead: a_j; and b_j for Charlie, in an anonymous box inside this one."""
 
     a: Annotated[bytes, Field(min_length=_SHARE_BYTES, max_length=_SHARE_BYTES)]
@@ -144,7 +144,7 @@ class Indicator(Message):
     u: Ciphertexts
 
 
-class NoiseTerm(Whisper):
+class NoiseTerm(SealedMessage):
     """Steps 2.3 and 3.1, P_j to the lead: zeta(v_j K eta_j + S_j), packed."""
 
     terms: Ciphertexts
@@ -259,7 +259,7 @@ def _blind_term(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
 
 def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fresh:
     """Step 1.4: xi(a_i + r_i), multiplied by a full r^N: else its randomness would still be a_i's, and show pi2."""
-    return pool.freshen(a_i + r_i, lead)
+    return pool.rerandomize(a_i + r_i, lead)
 
 
 # --- The parties ---------------------------------------------------------------
@@ -328,7 +328,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     sealed_b = await seat.once("sealed share", lambda rng: seat.seal(rng, CHARLIE, b_j.to_bytes(_SHARE_BYTES, "big")))
     own = SizeShare(a=a_j.to_bytes(_SHARE_BYTES, "big"), sealed_b=sealed_b)
     if xi is None:
-        await seat.whisper(own, study.lead)
+        await seat.send_sealed(own, study.lead)
     else:
         await _lead_stage_1(seat, study, xi, keys.decider, pi1, own)
 
@@ -387,8 +387,8 @@ async def _stage_2(
     powers = await seat.once("selected noise", lambda _: _blind_term(factor, layout.pack_exponents(noise)))
     terms = [Ciphertext(zeta, power) + s for power, s in zip(powers, S_j, strict=True)]
     if seat.me != study.lead:
-        fresh = [pool.freshen(term, study.lead) for term in terms]
-        await seat.whisper(NoiseTerm(terms=Ciphertexts.outgoing(fresh)), study.lead)
+        fresh = [pool.rerandomize(term, study.lead) for term in terms]
+        await seat.send_sealed(NoiseTerm(terms=Ciphertexts.outgoing(fresh)), study.lead)
         return S_j
 
     # Step 2.4. All K terms, or nothing: a missing one would take the noise away in silence.
@@ -397,7 +397,7 @@ async def _stage_2(
         terms = [total + term for total, term in zip(terms, received, strict=True)]
     if study.proven:
         terms = joint_noise.without_offsets(terms, factor, layout, study.K)
-    fresh = [pool.freshen(total, CHARLIE) for total in terms]
+    fresh = [pool.rerandomize(total, CHARLIE) for total in terms]
     await seat.send(CHARLIE, NoiseTotal(total=Ciphertexts.outgoing(fresh)))
     return S_j
 

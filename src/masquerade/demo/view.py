@@ -84,12 +84,12 @@ class Lines:
             self._say(line)
 
     def _say_how_far(self) -> None:
-        done, of = self._rounds.done, self._rounds.of
-        tenth = _TENTHS * done // of
+        done, total = self._rounds.done, self._rounds.total
+        tenth = _TENTHS * done // total
         if self._tenth < tenth < _TENTHS:
             self._tenth = tenth
             pace = f": {said}" if (said := self._rounds.pace()) else ""
-            self._say(f"round {done:,} of {of:,}{pace}")
+            self._say(f"round {done:,} of {total:,}{pace}")
 
     def _say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -100,7 +100,7 @@ class _Rounds:
 
     def __init__(self) -> None:
         self.done = 0
-        self.of = 1
+        self.total = 1
         self.objectives: list[float] = []
         self._first: tuple[int, float] | None = None
         self._told = 0.0
@@ -109,7 +109,7 @@ class _Rounds:
         """Take note of an event; say whether it spoke of rounds."""
         match event.name:
             case "progress":
-                self.done, self.of = int(event.fields["done"]), max(1, int(event.fields["of"]))
+                self.done, self.total = int(event.fields["done"]), max(1, int(event.fields["total"]))
                 self._told = time.monotonic()
                 # The first round waits for what everybody draws ahead: time counts from its end.
                 self._first = self._first or (self.done, self._told)
@@ -245,7 +245,7 @@ class Screen:
                 table.add_row(Text("✓", style="green"), stage, *cost)
             elif stage in self._open:
                 since = time.monotonic() - self._open[stage]
-                far = f" {self._rounds.done:,} of {self._rounds.of:,}" if self._rounds.done else ""
+                far = f" {self._rounds.done:,} of {self._rounds.total:,}" if self._rounds.done else ""
                 table.add_row(self._spinner, Text(stage + far, style="bold"), Text(f"{since:.1f}", style="cyan"))
             else:
                 table.add_row(Text("·", style="dim"), Text(stage, style="dim"))

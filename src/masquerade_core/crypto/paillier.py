@@ -4,11 +4,11 @@ A process holds :class:`Ciphertext` values to compute with; none of them can be 
 value: one key, one recipient, one send. Only a pool makes Fresh values, each from one obfuscator that it never gives
 out again:
 
-* :class:`FullPool` holds r^N mod N^2 with r uniform in Z*_N. It may freshen a ciphertext that was *derived* from
+* :class:`FullPool` holds r^N mod N^2 with r uniform in Z*_N. It may rerandomize a ciphertext that was *derived* from
   somebody else's: after it, nothing of the history is left, not even for the key holder.
 * :class:`ShortPool` holds Damgard-Jurik-Nielsen obfuscators h_s^s, thirteen times cheaper. They live in the subgroup of
   Jacobi symbol +1 and their hiding rests on factoring, which the key holder can do; so this pool can only encrypt
-  one's own data. It has no ``freshen``.
+  one's own data. It has no ``rerandomize``.
 
 Arithmetic runs on GMP through gmpy2, which is at the floor; speed comes from fewer and shorter exponentiations.
 
@@ -346,7 +346,7 @@ class ShortPool:
 
 
 class FullPool(ShortPool):
-    """Obfuscators r^N with r uniform in Z*_N: these may also freshen what was derived from another's ciphertext.
+    """Obfuscators r^N with r uniform in Z*_N: these may also rerandomize what was derived from another's ciphertext.
 
     Parameters
     ----------
@@ -356,10 +356,10 @@ class FullPool(ShortPool):
         From ``key.full_obfuscators`` or, at the key holder, ``secret_key.obfuscators``.
     """
 
-    def freshen(self, ciphertext: Ciphertext, to: str) -> Fresh:
+    def rerandomize(self, ciphertext: Ciphertext, to: str) -> Fresh:
         """Re-randomise a ciphertext after its last homomorphic step, for a send to ``to``."""
         if ciphertext.key != self.key:
-            msg = "a ciphertext was to be freshened with another key's obfuscator"
+            msg = "a ciphertext was to be rerandomized with another key's obfuscator"
             raise LocalProtocolError(msg)
         return _fresh(self.key, to, ciphertext.to_int() * self._take() % self.key.mod_n2)
 

@@ -150,12 +150,12 @@ def _turn(source: str, to: str, kind: str, count: int) -> bytes:
 
 
 def pack_envelope(source: str, to: str, kind: str, count: int, body: bytes) -> bytes:
-    """Bind a whisper's body to its direction, type and number before it is sealed: 16 bytes, however long the names."""
+    """Bind a sealed message's body to its direction, type and number before it is sealed: 16 bytes, however long the names."""
     return _turn(source, to, kind, count) + body
 
 
 def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) -> bytes:
-    """Return the body of an opened whisper.
+    """Return the body of an opened sealed message.
 
     Raises
     ------

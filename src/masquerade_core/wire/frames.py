@@ -2,7 +2,7 @@
 
 ``frame = Ed25519 signature (64 bytes) | msgpack {v, run, src, dst, kind, seq, type, body}``. Each hop (a party and
 Charlie) numbers its frames from 0 without gaps in each direction, so a replayed, dropped or reordered frame is seen
-at once; hellos, which are said again until they are answered, stand outside the numbering. A whisper that Charlie
+at once; hellos, which are said again until they are answered, stand outside the numbering. A sealed message that Charlie
 passes on keeps its source and bears Charlie's signature: its box speaks for itself.
 """
 
@@ -26,7 +26,7 @@ RUN_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
-Kind = Literal["hello", "roster", "message", "whisper", "beat", "abort", "closed"]
+Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "closed"]
 
 
 class _Wire(BaseModel):
@@ -95,7 +95,7 @@ class Endpoint:
         to: str | None = None,
         source: str | None = None,
     ) -> bytes:
-        """Make the next frame for ``hop``; ``to`` and ``source`` differ from the hop's ends for whispers only."""
+        """Make the next frame for ``hop``; ``to`` and ``source`` differ from the hop's ends for sealed messages only."""
         number = 0 if kind == "hello" else self._next_out[hop]
         fields = (
             WIRE_VERSION,
@@ -163,9 +163,9 @@ class Endpoint:
         raise ProtocolViolation(msg, peer=hop) from None
 
     def _check_direction(self, hop: str, wire: _Wire) -> None:
-        if wire.kind != "whisper":
+        if wire.kind != "sealed":
             sound = (wire.src, wire.dst) == (hop, self._me)
-        elif hop == CHARLIE:  # who passes on what another party whispered to this one
+        elif hop == CHARLIE:  # who passes on what another party sealed to this one
             sound = wire.src not in (hop, self._me, PARTIES) and wire.dst == self._me
         else:
             sound = wire.src == hop and wire.dst not in (hop, self._me)

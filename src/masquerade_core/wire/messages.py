@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 
-__all__ = ["PARTIES", "Ciphertexts", "Message", "Name", "Whisper"]
+__all__ = ["PARTIES", "Ciphertexts", "Message", "Name", "SealedMessage"]
 
 PARTIES = "*"  # as a recipient: every party
 
@@ -34,7 +34,7 @@ class Message(BaseModel):
         return ()
 
 
-class Whisper(Message):
+class SealedMessage(Message):
     """What a party says to parties: it travels in boxes that Charlie relays and cannot open."""
 
 

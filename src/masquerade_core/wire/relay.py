@@ -1,4 +1,4 @@
-"""How a whisper lies in a frame on its way to Charlie, and how he takes it apart."""
+"""How a sealed message lies in a frame on its way to Charlie, and how he takes it apart."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["pack_boxes", "split_boxes", "target"]
 
 
 def target(to: Sequence[str]) -> str:
-    """Return the header's ``dst`` for a whisper: the one party's name, or ``*`` for all others."""
+    """Return the header's ``dst`` for a sealed message: the one party's name, or ``*`` for all others."""
     return to[0] if len(to) == 1 else PARTIES
 
 
@@ -23,7 +23,7 @@ def pack_boxes(boxes: Sequence[bytes]) -> bytes:
 
 
 def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
-    """Return (recipient, box) pairs of a whisper that a party handed to Charlie.
+    """Return (recipient, box) pairs of a sealed message that a party handed to Charlie.
 
     Raises
     ------
@@ -42,6 +42,6 @@ def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], 
         and len({len(box) for box in boxes}) == 1
     )
     if not sound:
-        msg = f"{frame.source} sent a whisper that is not one box of equal length for each of its recipients"
+        msg = f"{frame.source} sent a sealed message that is not one box of equal length for each of its recipients"
         raise ProtocolViolation(msg, peer=frame.source)
     return tuple(zip(to, boxes, strict=True))
