@@ -299,7 +299,7 @@ def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.Monke
 def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the smallest party's term b would be 0, and the noise the fine noise alone."""
     study = proven_study(3, 3)
-    sealed message = Seat.send_sealed
+    sealed = Seat.send_sealed
 
     async def silent(self: Seat, message: Any, *to: Any) -> None:
         if not (isinstance(message, jn.ScaleTerm) and self.me == "p1"):
