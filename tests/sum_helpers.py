@@ -21,6 +21,7 @@ from masquerade_core.wire.codec import decode, unpack_plain
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols import psgd
 from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.in_memory import run_in_memory
 from tests.paper_data import study_of
 
 EVEN_OR_SKEWED = {
@@ -165,15 +166,6 @@ def descent_study(protocol: str = "psgd", K: int = 2, d: int = 5, *, section: st
     return study_of(protocol, K, d, section=section, **kw)
 
 
-def descent_roles(
-    table: Table, study: Study, data: Mapping[str, Dataset], variant: psgd.Variant = psgd.psgd
-) -> dict[str, Any]:
-    """All roles of one run, not yet started."""
-    made: dict[str, Any] = {name: psgd.party(table.seat(name), study, data[name], variant) for name in study.names}
-    made[CHARLIE] = psgd.charlie(table.seat(CHARLIE), study, variant)
-    return made
-
-
 def descend(
     study: Study,
     data: Mapping[str, Dataset],
@@ -182,7 +174,7 @@ def descend(
 ) -> Descent:
     """Run gradient descent at the in-memory table."""
     table = Table(study.names, rngs)
-    return Descent(study, data, table, table.run(descent_roles(table, study, data, variant)))
+    return Descent(study, data, table, run_in_memory(psgd, study, data, table=table, variant=variant))
 
 
 # --- What a journal holds --------------------------------------------------------------------------

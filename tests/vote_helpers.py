@@ -19,6 +19,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_protocols import voting
 from masquerade_protocols.catalogue.voting import SOFT, VOTE
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.protocol import Protocol
 from tests.paper_data import study_of
 from tests.sum_helpers import drawn
@@ -119,17 +120,6 @@ class Voted:
         return SecretKey(*drawn(self.table, self.study.lead, "key xi"))
 
 
-def vote_roles(
-    table: Table, study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str, Any]
-) -> dict[str, Any]:
-    """All roles of one run, not yet started."""
-    made: dict[str, Any] = {
-        name: voting.party(table.seat(name), study, data[name], classifiers.get(name)) for name in study.names
-    }
-    made[CHARLIE] = voting.charlie(table.seat(CHARLIE), study)
-    return made
-
-
 def cast(
     study: Study,
     data: Mapping[str, Dataset] | None = None,
@@ -140,7 +130,7 @@ def cast(
     voting.check(study)
     table = Table(study.names, rngs)
     chosen = classifiers if isinstance(classifiers, Mapping) else dict(zip(study.names, classifiers, strict=False))
-    results = table.run(vote_roles(table, study, data or vote_data(study), chosen))
+    results = run_in_memory(voting, study, data or vote_data(study), table=table, classifiers=chosen)
     return Voted(study, table, results)
 
 

@@ -57,4 +57,6 @@ def fingerprint(n: int, w: NDArray[np.float64] | None = None) -> bytes:
     w : ndarray, optional
         The iterate.
     """
-    return hashlib.sha256(n.to_bytes(16, "big") + (b"" if w is None else w.tobytes())).digest()
+    # Little-endian everywhere: the machine's own order would give participants different hashes, and end every run.
+    iterate = b"" if w is None else w.astype("<f8").tobytes()
+    return hashlib.sha256(n.to_bytes(16, "big") + iterate).digest()

@@ -32,6 +32,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import PROTOCOLS, dp_gd, protocol_of
 from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.in_memory import run_in_memory
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn
 
@@ -74,8 +75,7 @@ class Run:
 
 def _run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Run:
     table = Table(study.names, rngs)
-    roles: dict[str, Any] = {name: dp_gd.party(table.seat(name), study, data[name]) for name in study.names}
-    return Run(study, table, table.run({**roles, CHARLIE: dp_gd.charlie(table.seat(CHARLIE), study)}))
+    return Run(study, table, run_in_memory(dp_gd, study, data, table=table))
 
 
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
 from masquerade_protocols import input_noise
 from masquerade_protocols.catalogue.input_noise import INPUT_NOISE
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import section_of
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
@@ -56,9 +57,7 @@ def _rng(label: object = "") -> Rng:
 def _run(study: Study, data: Mapping[str, Dataset], seed: int = 1) -> tuple[dict[str, Model], Table]:
     everybody = (*study.names, CHARLIE)
     table = Table(study.names, {who: SimulationRng(seed, who) for who in everybody})
-    roles: dict[str, Any] = {name: input_noise.party(table.seat(name), study, data[name]) for name in study.names}
-    roles[CHARLIE] = input_noise.charlie(table.seat(CHARLIE), study)
-    return table.run(roles), table
+    return run_in_memory(input_noise, study, data, table=table), table
 
 
 # --- The descent: an independent path ---------------------------------------------------------------

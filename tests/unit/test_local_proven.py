@@ -22,8 +22,9 @@ from masquerade_core.table import replay
 from masquerade_protocols import additive_shares, protocol_of
 from masquerade_protocols import joint_noise as jn
 from masquerade_protocols import local_aggregation as la
+from masquerade_protocols.in_memory import roles_of
 from tests.face_helpers import Shell, small_study, split_csv
-from tests.protocol_helpers import make_data, roles, run
+from tests.protocol_helpers import make_data, run
 from tests.proven_helpers import (
     GRID,
     LAWS,
@@ -112,8 +113,7 @@ def test_it_repeats_to_the_byte(law: str) -> None:
     study = proven_study(3, 4, law, lead=1)
     data = make_data(study, (30, 50, 20))
     r = run(study, data)
-    made = roles(r.table, study, data)
-    for name, role in made.items():
+    for name, role in roles_of(la, r.table, study, data).items():
         replay(role, r.table.journal(name))
 
 

@@ -24,9 +24,10 @@ from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain
 from masquerade_protocols import secure_sum as ss
 from masquerade_protocols import voting
+from masquerade_protocols.in_memory import roles_of, run_in_memory
 from tests.helpers import primes
 from tests.sum_helpers import drawn, received, sent
-from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, vote_data, vote_roles, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, vote_data, vote_study
 
 F = 1 << voting.FRACTION_BITS
 MIXED = ("tree(max_depth=3)", "forest(n_estimators=5)", "svm", "logistic", None)
@@ -323,7 +324,7 @@ def test_every_role_replays_byte_for_byte_and_trains_nothing_anew() -> None:
     study = vote_study("vote", K=3, classes=3)
     data, classifiers = vote_data(study), dict(zip(study.names, ("forest(n_estimators=3)", "tree", None), strict=True))
     r = cast(study, data, classifiers)
-    for name, role in vote_roles(r.table, study, data, classifiers).items():
+    for name, role in roles_of(voting, r.table, study, data, classifiers=classifiers).items():
         journal = r.table.journal(name)
         again = replay(role, journal)
         assert again.result == r.results[name]
@@ -398,7 +399,7 @@ def test_without_auxiliary_data_there_is_no_run() -> None:
     study = vote_study()
     parsed = Study.parse(study.to_toml(), in_memory=True)
     with pytest.raises(BadInput, match="the study's auxiliary records are not here"):
-        Table(study.names).run(vote_roles(Table(study.names), parsed, vote_data(study), {}))
+        run_in_memory(voting, parsed, vote_data(study))
     with pytest.raises(BadInput, match="auxiliary is missing"):
         check_section(descriptor(study).parameters, {}, "protocol")
 
@@ -411,7 +412,7 @@ def test_a_party_that_never_saw_a_class_refuses_unless_the_study_allows_it(class
     data["p1"] = Dataset(data["p1"].X[some], data["p1"].y[some], classes)
     table = Table(study.names)
     with pytest.raises(BadInput, match="do not hold every class of the study") as caught:
-        table.run(vote_roles(table, study, data, {}))
+        run_in_memory(voting, study, data, table=table)
     assert 'unseen_classes = "allow"' in caught.value.hint
     assert not any(e for e in table.journal("p1"))
     allowing = vote_study(K=3, classes=classes, section='unseen_classes = "allow"')
@@ -437,7 +438,7 @@ def test_a_classifier_that_will_not_do_stops_its_party_before_anything_is_sent(c
     study = vote_study(K=2)
     table = Table(study.names)
     with pytest.raises(BadInput, match=message):
-        table.run(vote_roles(table, study, vote_data(study), {"p1": classifier}))
+        run_in_memory(voting, study, vote_data(study), table=table, classifiers={"p1": classifier})
     assert not table.passed
     assert not any(type(e.effect).__name__ in {"Join", "Send"} for e in table.journal("p1"))
 

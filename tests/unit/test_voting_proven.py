@@ -31,9 +31,10 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of, voting
 from masquerade_protocols import secure_sum as ss
+from masquerade_protocols.in_memory import roles_of
 from tests.helpers import primes
 from tests.sum_helpers import drawn, received
-from tests.vote_helpers import Array, Fixed, Voted, cast, unit_rows, vote_data, vote_roles, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, cast, unit_rows, vote_data, vote_study
 
 UNIT = 1 << COUNT_BITS
 WISH = {"epsilon": 1.0, "delta": 1e-5}
@@ -174,7 +175,7 @@ def test_every_role_replays_byte_for_byte() -> None:
     study = _proven("vote", K=3, classes=3)
     data = vote_data(study)
     r = cast(study, data)
-    for name, role in vote_roles(r.table, study, data, {}).items():
+    for name, role in roles_of(voting, r.table, study, data).items():
         again = replay(role, r.table.journal(name))
         assert again.result == r.results[name]
         assert again.sent == tuple(e.effect for e in r.table.journal(name) if isinstance(e.effect, Send))

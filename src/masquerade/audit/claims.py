@@ -23,6 +23,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_protocols import baselines, gop, local_aggregation, protocol_of, psgd, weighted_dp
+from masquerade_protocols.in_memory import run_in_memory
 
 __all__ = ["claims"]
 
@@ -206,8 +207,7 @@ def _smallest_party(runs: int, moved: bool, source: Source, factor: Fraction) ->
     scores = []
     for run in range(runs):
         table = Table(study.names, {who: source.seat(run, who) for who in (*study.names, CHARLIE)})
-        roles = {who: local_aggregation.party(table.seat(who), study, data[who]) for who in study.names}
-        model = table.run({**roles, CHARLIE: local_aggregation.charlie(table.seat(CHARLIE), study)})[CHARLIE]
+        model = run_in_memory(local_aggregation, study, data, table=table)[CHARLIE]
         noise = next(
             unpack_plain(entry.answer)
             for entry in table.journal("party-1")
