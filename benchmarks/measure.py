@@ -23,6 +23,7 @@ from masquerade_core.privacy.noise.output_perturbation import paper_scale
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 
 __all__ = ["MANY", "Bench", "MessageSize", "make_data", "make_study", "message_sizes"]
@@ -72,10 +73,9 @@ def make_data(study: Study) -> dict[str, Dataset]:
 def run_metered(study: Study, data: dict[str, Dataset]) -> MeteredTable:
     """Run local aggregation at a metered table."""
     table = MeteredTable(study.names)
-    roles = {name: local_aggregation.party(table.seat(name), study, data[name]) for name in study.names}
     # The threads of numpy's BLAS spin on for a while after the training, into what counts.
     with threadpool_limits(1):
-        table.run({**roles, CHARLIE: local_aggregation.charlie(table.seat(CHARLIE), study)})
+        run_in_memory(local_aggregation, study, data, table=table)
     return table
 
 

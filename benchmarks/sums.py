@@ -23,6 +23,7 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, relay_key, set_up
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 
@@ -101,9 +102,8 @@ def _records(study: Study) -> dict[str, Dataset]:
 def run_descent(study: Study) -> MeteredTable:
     """Run gradient descent with all its noise at a metered table."""
     table, data = MeteredTable(study.names), _records(study)
-    roles: dict[str, Any] = {name: psgd.party(table.seat(name), study, data[name]) for name in study.names}
     with threadpool_limits(1):  # the threads of numpy's BLAS spin on for a while after a product
-        table.run({**roles, CHARLIE: psgd.charlie(table.seat(CHARLIE), study)})
+        run_in_memory(psgd, study, data, table=table)
     return table
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from masquerade_core.model import Model, Shares
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.table import Table
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as la
 
 SMALL_BITS = 512
@@ -91,12 +91,4 @@ class Run:
 def run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Run:
     """Run local aggregation at the in-memory table."""
     table = Table(study.names, rngs)
-    results = table.run(roles(table, study, data))
-    return Run(study, data, table, results)
-
-
-def roles(table: Table, study: Study, data: Mapping[str, Dataset]) -> dict[str, Any]:
-    """All roles of one run, not yet started."""
-    made: dict[str, Any] = {name: la.party(table.seat(name), study, data[name]) for name in study.names}
-    made[CHARLIE] = la.charlie(table.seat(CHARLIE), study)
-    return made
+    return Run(study, data, table, run_in_memory(la, study, data, table=table))

@@ -20,6 +20,7 @@ from masquerade_core.table import Table
 from masquerade_core.wire.codec import decode, unpack_plain
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import study_of
@@ -167,15 +168,6 @@ def descent_study(protocol: str = "psgd", K: int = 2, d: int = 5, *, section: st
     return study_of(protocol, K, d, section=section, **kw)
 
 
-def descent_roles(
-    table: Table, study: Study, data: Mapping[str, Dataset], variant: psgd_schedule.Variant = psgd_schedule.psgd
-) -> dict[str, Any]:
-    """All roles of one run, not yet started."""
-    made: dict[str, Any] = {name: psgd.party(table.seat(name), study, data[name], variant) for name in study.names}
-    made[CHARLIE] = psgd.charlie(table.seat(CHARLIE), study, variant)
-    return made
-
-
 def descend(
     study: Study,
     data: Mapping[str, Dataset],
@@ -184,7 +176,7 @@ def descend(
 ) -> Descent:
     """Run gradient descent at the in-memory table."""
     table = Table(study.names, rngs)
-    return Descent(study, data, table, table.run(descent_roles(table, study, data, variant)))
+    return Descent(study, data, table, run_in_memory(psgd, study, data, table=table, variant=variant))
 
 
 # --- What a journal holds --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from masquerade_core.model import Model
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.weighted_dp import roles as wd
 from tests.sum_helpers import descent_study
 
@@ -45,8 +46,7 @@ class Walked:
 def run_walks(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Walked:
     """Run weighted-dp at the in-memory table."""
     table = Table(study.names, rngs)
-    roles: dict[str, Any] = {name: wd.party(table.seat(name), study, data[name]) for name in study.names}
-    return Walked(study, table, table.run({**roles, CHARLIE: wd.charlie(table.seat(CHARLIE), study)}))
+    return Walked(study, table, run_in_memory(wd, study, data, table=table))
 
 
 def _slope(loss: str, m: _Array) -> _Array:

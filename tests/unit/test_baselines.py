@@ -18,8 +18,8 @@ from masquerade_core.privacy.noise.objective_perturbation import compute_slack, 
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.study import Study
 from masquerade_protocols import BASELINES, entry_of, protocol_of
-from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.baselines import gop
+from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.baselines.exact import best_single_party
 from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from masquerade_protocols.entry import Weights

@@ -17,6 +17,7 @@ from benchmarks.sums import Ring, gradient_layout, gradient_study, new_key, run_
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.local_aggregation import tournament
 
@@ -113,8 +114,7 @@ def test_a_slow_training_does_not_count_and_slow_noise_does(monkeypatch: pytest.
     study = make_study(3, d=2, bits=512)
     table = MeteredTable(study.names, Meter(clock))
     data = make_data(study)
-    roles = {name: local_aggregation.party(table.seat(name), study, data[name]) for name in study.names}
-    table.run({**roles, CHARLIE: local_aggregation.charlie(table.seat(CHARLIE), study)})
+    run_in_memory(local_aggregation, study, data, table=table)
     assert table.meter.total() == 3 * 1 + 2 * 0.125  # three parties' noise, two matches
     assert table.meter.total(steps=("noise sampling",)) == 3
     assert table.meter.total([study.lead], ("comparisons",)) == 0.25

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from masquerade_protocols import BASELINES, PROTOCOLS
+from tests.pages import Page
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "README.md"
+PAGE = Page("docs/protocols/README.md")
 
 
 def test_every_protocol_and_baseline_is_named() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert [name for name in (*PROTOCOLS, *BASELINES) if f"`{name}`" not in text] == []
+    assert [name for name in (*PROTOCOLS, *BASELINES) if f"`{name}`" not in PAGE.text] == []
 
 
 def test_its_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", PAGE.read_text(encoding="utf-8"))
-    assert len(links) > 5
-    assert [link for link in links if not (PAGE.parent / link).exists()] == []
+    assert len(PAGE.links) > 5
+    assert PAGE.broken_links == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from masquerade_core.crypto.paillier import PublicKey, SecretKey
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import descent as counting
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.protocol_helpers import make_data
@@ -46,14 +49,14 @@ def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any
     """How each party's role ended; and its errors."""
     table, ends = Table(study.names), dict[str, Any]()
 
-    async def watched(name: str) -> Any:
+    async def watched(seat: Seat, study: Study, data: Dataset) -> Any:
         try:
-            ends[name] = await ROLES[protocol].party(table.seat(name), study, data[name])
+            ends[seat.me] = await ROLES[protocol].party(seat, study, data)
         except (RunFailed, LocalProtocolError, ValueError) as error:
-            ends[name] = error
+            ends[seat.me] = error
 
     with suppress(RunFailed, ValueError):  # Charlie waits for those who have gone
-        table.run({**{n: watched(n) for n in study.names}, CHARLIE: charlie(table.seat(CHARLIE), study)})
+        run_in_memory(replace(PROTOCOLS[protocol], party=watched, charlie=charlie), study, data, table=table)
     return table, ends
 
 

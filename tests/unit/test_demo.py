@@ -339,7 +339,7 @@ def _perform(participants: Participants, tmp_path: Path, end: str) -> list[Event
     finally:
         os.environ["PYTHONPATH"] = environment
     events = []
-    until = time.monotonic() + 20
+    until = time.monotonic() + 100  # on a busy machine; what comes is heard at once
     while time.monotonic() < until:
         if (event := participants.hear(0.1)) is not None:
             events.append(event)
@@ -545,12 +545,12 @@ def test_ctrl_c_ends_everybody_and_removes_copies_of_records(tmp_path: Path) -> 
         [sys.executable, "-m", "masquerade", "demo", "--parties", "2"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while not (found := _children(demo.pid)) and time.monotonic() < until:
         time.sleep(0.02)
     assert found
     demo.send_signal(signal.SIGINT)
-    _, err = demo.communicate(timeout=20)
+    _, err = demo.communicate(timeout=100)
     assert demo.returncode == 1
     assert "stopped by you" in err
     assert "Traceback" not in err

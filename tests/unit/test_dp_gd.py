@@ -34,6 +34,7 @@ from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.noiseless import clean_descent
+from masquerade_protocols.in_memory import run_in_memory
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn
 
@@ -76,8 +77,7 @@ class Run:
 
 def _run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Run:
     table = Table(study.names, rngs)
-    roles: dict[str, Any] = {name: dp_gd.party(table.seat(name), study, data[name]) for name in study.names}
-    return Run(study, table, table.run({**roles, CHARLIE: dp_gd.charlie(table.seat(CHARLIE), study)}))
+    return Run(study, table, run_in_memory(dp_gd, study, data, table=table))
 
 
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from benchmarks.measure import make_data, make_study
@@ -13,10 +12,11 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.blocks.noisy_sums import noisy_sums_statement
 from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.in_memory import run_in_memory
+from tests.pages import Page, defined_tests
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/protocols/dp-gd.md").read_text(encoding="utf-8")
-PROOF = (ROOT / "docs/privacy/dp-gd.md").read_text(encoding="utf-8")
+PAGE = Page("docs/protocols/dp-gd.md")
+PROOF = Page("docs/privacy/dp-gd.md")
 ROUNDS = 3
 LEAD, PARTY = "hospital-0", "hospital-1"
 
@@ -27,43 +27,34 @@ def table() -> MeteredTable:
     rules = made.study.model_copy(update={"protocol": "dp-gd"})
     study = made.model_copy(update={"study": rules, "protocol": {"rounds": ROUNDS}})
     table, data = MeteredTable(study.names), make_data(study)
-    roles = {name: dp_gd.party(table.seat(name), study, data[name]) for name in study.names}
-    table.run({**roles, CHARLIE: dp_gd.charlie(table.seat(CHARLIE), study)})
+    run_in_memory(dp_gd, study, data, table=table)
     return table
 
 
-def _in_the_diagram(kind: str) -> list[int]:
-    """The numbers right of a message's lines, in order."""
-    (diagram,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
-    lines = [line for line in diagram.splitlines() if f" {kind}" in line]
-    tails = [re.split(r"\s{3,}", line.rpartition("|")[2].strip())[0] for line in lines]
-    return [int(n.replace(",", "")) for tail in tails for n in re.findall(r"\d[\d,]*", tail)]
-
-
 def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
-    assert [table.sent[LEAD, "SumKey"][0], table.sent[CHARLIE, "SumKey"][0]] == _in_the_diagram("SumKey")
-    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == _in_the_diagram("Commitment")
+    assert [table.sent[LEAD, "SumKey"][0], table.sent[CHARLIE, "SumKey"][0]] == PAGE.sizes("SumKey")
+    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == PAGE.sizes("Commitment")
     for kind, source in (("Contribution", LEAD), ("Contribution", PARTY), ("RoundTotal", CHARLIE), ("RoundSum", LEAD)):
         first, *rounds = table.sent[source, kind]
-        assert [first, *sorted(set(rounds))] == _in_the_diagram(kind)
+        assert [first, *sorted(set(rounds))] == PAGE.sizes(kind)
         assert len(rounds) == ROUNDS
-    assert list(dict.fromkeys(table.sent[CHARLIE, "Opened"])) == _in_the_diagram("Opened")
+    assert list(dict.fromkeys(table.sent[CHARLIE, "Opened"])) == PAGE.sizes("Opened")
 
 
 def test_the_sums_of_sizes_are_right(table: MeteredTable) -> None:
     a_round = table.sent[PARTY, "Contribution"][1]
     before = table.bytes_sent(PARTY) - ROUNDS * a_round
-    assert f"sends {before:,} bytes before the rounds and {a_round:,} bytes a round" in PAGE
+    assert f"sends {before:,} bytes before the rounds and {a_round:,} bytes a round" in PAGE.text
     everybody = sum(
         lengths[-1] * (5 if kind == "Opened" else 1)
         for (_, kind), lengths in table.sent.items()
         if kind in {"Contribution", "RoundTotal", "RoundSum", "Opened"}
     )
-    assert f"{everybody:,} bytes a round on the wire" in PAGE
+    assert f"{everybody:,} bytes a round on the wire" in PAGE.text
 
 
 @pytest.mark.parametrize("page", [PAGE, PROOF])
-def test_the_epsilons_of_the_views_are_those_of_the_statement(page: str) -> None:
+def test_the_epsilons_of_the_views_are_those_of_the_statement(page: Page) -> None:
     columns = []
     for t in (0, 2, 4):
         study = make_study(5)
@@ -80,7 +71,9 @@ def test_the_epsilons_of_the_views_are_those_of_the_statement(page: str) -> None
         )
         columns.append([rows.get(view, 1.0 if view.endswith("but one") else beyond) for view in views])
     lines = [
-        line for line in page.splitlines() if re.match(r"\| (the model and all|one party, the lead|Charlie with)", line)
+        line
+        for line in page.text.splitlines()
+        if re.match(r"\| (the model and all|one party, the lead|Charlie with)", line)
     ]
     said = [[float(cell) for cell in line.split("|")[3:6]] for line in lines[-4:]]
     for column, found in enumerate(columns):
@@ -92,23 +85,16 @@ def test_the_epsilons_of_the_views_are_those_of_the_statement(page: str) -> None
 def test_defaults_on_the_page_are_the_program_s() -> None:
     chosen = dp_gd.Parameters()
     for key, value in chosen.model_dump().items():
-        assert f"| `{key}` | {value} |" in PAGE
+        assert f"| `{key}` | {value} |" in PAGE.text
 
 
 @pytest.mark.parametrize("page", [PAGE, PROOF])
-def test_every_test_that_a_page_names_exists(page: str) -> None:
-    defined = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
-    named = set(re.findall(r"`(test_\w+)`", page))
-    assert len(named) > 2
-    assert not named - defined
+def test_every_test_that_a_page_names_exists(page: Page) -> None:
+    assert len(page.tests) > 2
+    assert not page.tests - defined_tests()
 
 
-@pytest.mark.parametrize(("page", "folder"), [(PAGE, "protocols"), (PROOF, "privacy")])
-def test_links_lead_somewhere(page: str, folder: str) -> None:
-    links = re.findall(r"\]\(([^)#]+)[)#]", page)
-    assert len(links) > 2
-    assert [link for link in links if not (ROOT / "docs" / folder / link).exists()] == []
+@pytest.mark.parametrize("page", [PAGE, PROOF])
+def test_links_lead_somewhere(page: Page) -> None:
+    assert len(page.links) > 2
+    assert page.broken_links == []

@@ -23,6 +23,7 @@ from masquerade_core.privacy.noise.noisy_copies import copies_epsilon, largest_a
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.input_noise.statement import input_noise_statement
@@ -57,9 +58,7 @@ def _rng(label: object = "") -> Rng:
 def _run(study: Study, data: Mapping[str, Dataset], seed: int = 1) -> tuple[dict[str, Model], Table]:
     everybody = (*study.names, CHARLIE)
     table = Table(study.names, {who: SimulationRng(seed, who) for who in everybody})
-    roles: dict[str, Any] = {name: input_noise.party(table.seat(name), study, data[name]) for name in study.names}
-    roles[CHARLIE] = input_noise.charlie(table.seat(CHARLIE), study)
-    return table.run(roles), table
+    return run_in_memory(input_noise, study, data, table=table), table
 
 
 # --- The descent: an independent path ---------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import pytest
 from benchmarks.measure import make_data, make_study
@@ -12,11 +11,12 @@ from benchmarks.meter import MeteredTable
 
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_epsilon, proven_alpha
 from masquerade_core.study import CHARLIE
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.input_noise import roles as input_noise
+from tests.pages import Page, defined_tests
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/protocols/input-noise.md").read_text(encoding="utf-8")
-PRIVACY = (ROOT / "docs/privacy/input-noise.md").read_text(encoding="utf-8")
+PAGE = Page("docs/protocols/input-noise.md")
+PRIVACY = Page("docs/privacy/input-noise.md")
 LEAD, PARTY = "hospital-0", "hospital-1"
 
 
@@ -27,35 +27,26 @@ def table() -> MeteredTable:
     study = made.model_copy(update={"study": rules, "protocol": {"alpha": 1.0}})
     assert study.d == 123
     table, data = MeteredTable(study.names), make_data(study)
-    roles = {name: input_noise.party(table.seat(name), study, data[name]) for name in study.names}
-    table.run({**roles, CHARLIE: input_noise.charlie(table.seat(CHARLIE), study)})
+    run_in_memory(input_noise, study, data, table=table)
     assert input_noise.layout(study).count == 6
     return table
 
 
-def _in_the_diagram(kind: str) -> list[int]:
-    """The numbers right of a message's lines, in order."""
-    (diagram,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
-    lines = [line for line in diagram.splitlines() if f" {kind}" in line]
-    tails = [re.split(r"\s{3,}", line.rpartition("|")[2].strip())[0] for line in lines]
-    return [int(n.replace(",", "")) for tail in tails for n in re.findall(r"\d[\d,]*", tail)]
-
-
 def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
-    assert table.sent[LEAD, "SumKey"] == _in_the_diagram("SumKey")
-    assert {*table.sent[CHARLIE, "SumKey"]} == {*_in_the_diagram("SumKey")}
-    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == _in_the_diagram("Commitment")
+    assert table.sent[LEAD, "SumKey"] == PAGE.sizes("SumKey")
+    assert {*table.sent[CHARLIE, "SumKey"]} == {*PAGE.sizes("SumKey")}
+    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == PAGE.sizes("Commitment")
     for kind, source in (("Contribution", LEAD), ("Contribution", PARTY), ("RoundTotal", CHARLIE), ("RoundSum", LEAD)):
-        assert table.sent[source, kind] == _in_the_diagram(kind)
-    assert {*table.sent[CHARLIE, "Opened"]} == {*_in_the_diagram("Opened")}
+        assert table.sent[source, kind] == PAGE.sizes(kind)
+    assert {*table.sent[CHARLIE, "Opened"]} == {*PAGE.sizes("Opened")}
 
 
 def test_what_a_party_sends_is_what_the_page_says(table: MeteredTable) -> None:
-    assert f"sends {table.bytes_sent(PARTY):,} bytes in all, in six ciphertexts and three boxes" in PAGE
+    assert f"sends {table.bytes_sent(PARTY):,} bytes in all, in six ciphertexts and three boxes" in PAGE.text
 
 
 def test_the_table_of_epsilons_is_right_and_rounded_up() -> None:
-    rows = re.findall(r"^\| (0\.01|0\.1|1) \|(.*)\|$", PAGE, flags=re.MULTILINE)
+    rows = re.findall(r"^\| (0\.01|0\.1|1) \|(.*)\|$", PAGE.text, flags=re.MULTILINE)
     assert len(rows) == 3
     for alpha, cells in rows:
         shown = [float(cell) for cell in cells.split("|")]
@@ -69,14 +60,14 @@ def test_the_table_of_epsilons_is_right_and_rounded_up() -> None:
 
 
 def test_the_alphas_of_a_wish_are_those_that_are_derived() -> None:
-    said = re.findall(r"alpha is ([\d.]+) \(gaussian\) or ([\d.]+) \(l2\)", PAGE)
+    said = re.findall(r"alpha is ([\d.]+) \(gaussian\) or ([\d.]+) \(l2\)", PAGE.text)
     wish = {"epsilon": 1.0, "epsilon_y": 0.3, "delta": 1e-5, "sensitivity": access_sensitivity(10, 28)}
     assert said == [tuple(f"{proven_alpha(law=law, **wish):.4g}" for law in ("gaussian", "l2"))]
 
 
 def test_the_derivation_s_table_is_what_is_derived() -> None:
     wish = {"epsilon": 1.0, "epsilon_y": 0.3, "sensitivity": access_sensitivity(10, 28)}
-    rows = re.findall(r'^\| "(\w+)"(?:, delta = (\S+))? \| ([\d.]+) \| ([\d.]+) \|$', PRIVACY, flags=re.MULTILINE)
+    rows = re.findall(r'^\| "(\w+)"(?:, delta = (\S+))? \| ([\d.]+) \| ([\d.]+) \|$', PRIVACY.text, flags=re.MULTILINE)
     assert [row[:2] for row in rows] == [("gaussian", "1e-5"), ("gaussian", "0.05"), ("l2", "")]
     for law, delta, alpha, sd in rows:
         found = proven_alpha(law=law, delta=float(delta or 1e-5), **wish)
@@ -86,19 +77,13 @@ def test_the_derivation_s_table_is_what_is_derived() -> None:
 
 
 @pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PRIVACY, 5)])
-def test_every_test_that_the_pages_name_exists(page: str, least: int) -> None:
-    defined = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
-    named = set(re.findall(r"`(test_\w+)`", page))
-    assert len(named) > least
-    assert not named - defined
+def test_every_test_that_the_pages_name_exists(page: Page, least: int) -> None:
+    assert len(page.tests) > least
+    assert not page.tests - defined_tests()
 
 
 def test_the_parameters_on_the_page_are_the_protocol_s() -> None:
-    shown = set(re.findall(r"^\| `([a-z_]+)`", PAGE, flags=re.MULTILINE)) | {"epochs", "learning_rate"}
+    shown = set(re.findall(r"^\| `([a-z_]+)`", PAGE.text, flags=re.MULTILINE)) | {"epochs", "learning_rate"}
     assert shown == set(input_noise.Parameters.model_fields)
     chosen = input_noise.Parameters(alpha=1.0)
-    assert f"| {chosen.batch}, {chosen.epochs}, {chosen.learning_rate} |" in PAGE
+    assert f"| {chosen.batch}, {chosen.epochs}, {chosen.learning_rate} |" in PAGE.text

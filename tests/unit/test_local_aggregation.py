@@ -29,8 +29,9 @@ from masquerade_core.wire import codec
 from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols import protocol_of
+from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.local_aggregation import roles as la
-from tests.protocol_helpers import Run, make_data, make_study, roles, run
+from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import LAWS, proven_study
 
 
@@ -349,7 +350,7 @@ def test_every_role_replays_byte_for_byte() -> None:
     study = make_study(4, 5)
     data = make_data(study, (12, 13, 14, 15))
     r = run(study, data)
-    for name, role in roles(r.table, study, data).items():
+    for name, role in roles_of(la, r.table, study, data).items():
         journal = r.table.journal(name)
         again = replay(role, journal)
         assert again.result == r.results[name]
@@ -367,12 +368,8 @@ def test_a_replay_notices_changed_data() -> None:
         else e
         for e in journal
     ]
-    others = roles(r.table, study, data)
-    role = others.pop("p1")
-    for other in others.values():
-        other.close()
     with pytest.raises(LocalProtocolError, match="replay"):
-        replay(role, changed)
+        replay(la.party(r.table.seat("p1"), study, data["p1"]), changed)
 
 
 def test_two_runs_share_no_randomness() -> None:

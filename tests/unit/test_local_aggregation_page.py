@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +18,14 @@ from masquerade_core.privacy.noise.output_perturbation import paper_noise_norm, 
 from masquerade_core.seat import Join, Once
 from masquerade_core.study import CHARLIE, Study
 from masquerade_protocols.local_aggregation.joint_noise import FRACTION_BITS
+from tests.pages import Page, defined_tests
 from tests.protocol_helpers import make_data as small_data
 from tests.protocol_helpers import make_study as small_study
 from tests.protocol_helpers import run
 from tests.proven_helpers import proven_study
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/protocols/local-aggregation.md").read_text(encoding="utf-8")
-PRIVACY = (ROOT / "docs/privacy/local-aggregation.md").read_text(encoding="utf-8")
+PAGE = Page("docs/protocols/local-aggregation.md")
+PRIVACY = Page("docs/privacy/local-aggregation.md")
 SECTIONS = {"selected": {}, "floor": {"scale": "floor"}, "sizes": {"weights": "sizes"}}
 PAPER, SELECTED, PUBLIC = range(3)  # the diagrams of the page
 
@@ -48,14 +47,6 @@ def proven() -> dict[str, MeteredTable]:
     return tables
 
 
-def _in_the_diagram(kind: str, which: int = PAPER) -> list[int]:
-    """The numbers at the end of a message's line, in order."""
-    diagram = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)[which]
-    (line,) = [line for line in diagram.splitlines() if kind in line]
-    tail = re.split(r"\s{3,}", line.rpartition("|")[2].strip())[0]
-    return [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", tail)]
-
-
 def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
     lead, party = "hospital-0", "hospital-1"
     for kind, source in [
@@ -70,15 +61,15 @@ def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
         ("Share:", party),
         ("Published", CHARLIE),
     ]:
-        name, label = kind.rstrip(":"), kind if kind != "Share:" else " Share "
-        assert set(table.sent[source, name]) == set(_in_the_diagram(label)), name
+        name, label = kind.rstrip(":"), kind if kind != "Share:" else "Share "
+        assert set(table.sent[source, name]) == set(PAGE.sizes(label, PAPER)), name
     toss = [table.sent[party, kind][0] for kind in ("Commitment", "Echo", "Reveal")]
-    assert toss == _in_the_diagram("Commitment")
+    assert toss == PAGE.sizes("Commitment", PAPER)
     for kind, source in (("MatchBits", CHARLIE), ("MatchItems", lead)):
         first, *others = table.sent[source, kind]
-        assert [first, *dict.fromkeys(others)] == _in_the_diagram(kind)
+        assert [first, *dict.fromkeys(others)] == PAGE.sizes(kind, PAPER)
         assert len(others) == 2
-    assert f"sends {table.bytes_sent(party):,} bytes" in PAGE
+    assert f"sends {table.bytes_sent(party):,} bytes" in PAGE.text
 
 
 def test_the_sizes_with_proven_noise_are_those_on_the_wire(proven: dict[str, MeteredTable]) -> None:
@@ -92,18 +83,18 @@ def test_the_sizes_with_proven_noise_are_those_on_the_wire(proven: dict[str, Met
         ("Share", party),
         ("Published", CHARLIE),
     ]:
-        label = {"Scale": "Scale:", "Share": " Share "}.get(kind, kind)
-        assert set(selected.sent[source, kind]) == set(_in_the_diagram(label, SELECTED)), kind
+        label = {"Scale": "Scale:", "Share": "Share "}.get(kind, kind)
+        assert set(selected.sent[source, kind]) == set(PAGE.sizes(label, SELECTED)), kind
     toss = [proven["floor"].sent[party, kind][0] for kind in ("Commitment", "Echo", "Reveal")]
-    assert toss == _in_the_diagram("Commitment", PUBLIC)
-    assert [*proven["floor"].sent[party, "Share"]] == _in_the_diagram(" Share ", PUBLIC)
-    assert {*proven["floor"].sent[CHARLIE, "Published"]} == {*_in_the_diagram("Published", PUBLIC)}
-    public = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)[PUBLIC]
+    assert toss == PAGE.sizes("Commitment", PUBLIC)
+    assert [*proven["floor"].sent[party, "Share"]] == PAGE.sizes("Share ", PUBLIC)
+    assert {*proven["floor"].sent[CHARLIE, "Published"]} == {*PAGE.sizes("Published", PUBLIC)}
+    public = PAGE.diagram(PUBLIC)
     (share,), published = proven["sizes"].sent[party, "Share"], proven["sizes"].sent[CHARLIE, "Published"][0]
     assert f"+ z_j, {share:,}\n" in public
     assert f"K + 1 shares; {published:,}\n" in public
     sums = " | ".join(f"{t.bytes_sent(party):,}" for t in proven.values())
-    assert f"| what a party sends, K = 5, d = 123 | 4,796 | {sums} |" in PAGE
+    assert f"| what a party sends, K = 5, d = 123 | 4,796 | {sums} |" in PAGE.text
 
 
 def _proven_noise(law: str, **changes: Any) -> JointNoise:
@@ -112,7 +103,7 @@ def _proven_noise(law: str, **changes: Any) -> JointNoise:
 
 
 def test_the_table_of_noise_is_right() -> None:
-    rows = re.findall(r"^\| (0\.01|0\.1|1) \|((?: [\d.]+ \|){4})$", PRIVACY, flags=re.MULTILINE)
+    rows = re.findall(r"^\| (0\.01|0\.1|1) \|((?: [\d.]+ \|){4})$", PRIVACY.text, flags=re.MULTILINE)
     assert len(rows) == 3
     for epsilon, cells in rows:
         said = [float(cell) for cell in cells.split("|")[:-1]]
@@ -130,7 +121,7 @@ def test_the_table_of_noise_is_right() -> None:
 
 
 def test_the_table_of_epsilons_by_view_is_right_and_rounded_up() -> None:
-    rows = re.findall(r"^\| .* \| (K|K - 1|K - 2|1) \|((?: [\d.]+ \|){3})$", PRIVACY, flags=re.MULTILINE)
+    rows = re.findall(r"^\| .* \| (K|K - 1|K - 2|1) \|((?: [\d.]+ \|){3})$", PRIVACY.text, flags=re.MULTILINE)
     assert [left for left, _ in rows] == ["K", "K - 1", "K - 2", "1"]
     for shares, (_, cells) in zip((5, 4, 3, 1), rows, strict=True):
         for honest, cell in zip((5, 3, 1), cells.split("|")[:-1], strict=True):
@@ -143,23 +134,17 @@ def test_the_table_of_epsilons_by_view_is_right_and_rounded_up() -> None:
 def test_the_slopes_and_the_closeness_of_the_derivation_are_right() -> None:
     for Lambda, said in ((2.0, ".5554"), (0.2, ".7645"), (0.02, ".9767")):
         assert refined_l2_sensitivity(10**6, Lambda) * 10**6 * Lambda / 2 == pytest.approx(float(said), abs=1e-4)
-    assert "s = .5554; at .2, .7645; at .02, .9767" in PRIVACY
-    assert "tau below 10^-75 per coordinate" in PRIVACY
+    assert "s = .5554; at .2, .7645; at .02, .9767" in PRIVACY.text
+    assert "tau below 10^-75 per coordinate" in PRIVACY.text
     noise = _proven_noise("selected")
     assert all(closeness_of_scaled_sum(m, 1, Fraction(UNIT), noise.fine, noise.largest_scale) < 1e-75 for m in (1, 5))
-    assert f"discrete Gaussian of sigma {FINE} b_max" in PRIVACY
+    assert f"discrete Gaussian of sigma {FINE} b_max" in PRIVACY.text
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    defined = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
     for page in (PAGE, PRIVACY):
-        named = set(re.findall(r"`(test_\w+)`", page))
-        assert len(named) > 10
-        assert not named - defined
+        assert len(page.tests) > 10
+        assert not page.tests - defined_tests()
 
 
 @pytest.mark.parametrize("make", [small_study, proven_study])

@@ -20,11 +20,12 @@ from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
+from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.local_aggregation import additive_shares
 from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import roles as la
 from tests.face_helpers import Shell, small_study, split_csv
-from tests.protocol_helpers import make_data, roles, run
+from tests.protocol_helpers import make_data, run
 from tests.proven_helpers import (
     GRID,
     LAWS,
@@ -113,8 +114,7 @@ def test_it_repeats_to_the_byte(law: str) -> None:
     study = proven_study(3, 4, law, lead=1)
     data = make_data(study, (30, 50, 20))
     r = run(study, data)
-    made = roles(r.table, study, data)
-    for name, role in made.items():
+    for name, role in roles_of(la, r.table, study, data).items():
         replay(role, r.table.journal(name))
 
 
@@ -299,13 +299,13 @@ def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.Monke
 def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the smallest party's term b would be 0, and the noise the fine noise alone."""
     study = proven_study(3, 3)
-    sealed = Seat.send_sealed
+    send_sealed = Seat.send_sealed
 
     async def silent(self: Seat, message: Any, *to: Any) -> None:
         if not (isinstance(message, jn.ScaleTerm) and self.me == "p1"):
             await send_sealed(self, message, *to)
 
-    monkeypatch.setattr(Seat, "sealed", silent)
+    monkeypatch.setattr(Seat, "send_sealed", silent)
     with pytest.raises(Exception, match="p1"):
         run(study, make_data(study, (20, 30, 40)))
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from masquerade_core.privacy.accounting import closeness
 from masquerade_core.privacy.noise import shares
 from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 from masquerade_protocols import PROTOCOLS
+from tests.pages import Page, defined_tests
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "privacy" / "noise.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGE = Page("docs/privacy/noise.md")
 
 _MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian, shares, closeness)
 
@@ -20,29 +18,22 @@ _MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian, s
 def test_every_sampler_and_every_protocol_is_on_the_page() -> None:
     functions = {name for module in _MODULES for name in module.__all__ if name.islower()}
     samplers = {name for name in functions if not name.endswith("tail_bound")}
-    assert len(samplers) == 7  # four of them with the draw of one, a share's sigma, two closenesses, less the draw
-    assert [name for name in sorted(samplers | set(PROTOCOLS)) if f"`{name}`" not in TEXT] == []
+    assert len(samplers) == 9  # seven of them, a share's sigma and the closeness of a sum
+    assert [name for name in sorted(samplers | set(PROTOCOLS)) if f"`{name}`" not in PAGE.text] == []
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    defined = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
-    named = set(re.findall(r"`(test_\w+)`", TEXT))
-    assert len(named) > 20
-    assert sorted(named - defined) == []
+    assert len(PAGE.tests) > 20
+    assert sorted(PAGE.tests - defined_tests()) == []
 
 
 def test_its_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
-    assert len(links) > 2
-    assert [link for link in links if not (PAGE.parent / link).exists()] == []
+    assert len(PAGE.links) > 2
+    assert PAGE.broken_links == []
 
 
 def test_a_calibration_is_on_the_page_for_each_protocol_that_has_it() -> None:
-    rows = [line.split("|")[1:3] for line in TEXT.splitlines() if re.match(r"\| `[a-z-]+`.* \| (`\"|both)", line)]
+    rows = [line.split("|")[1:3] for line in PAGE.text.splitlines() if re.match(r"\| `[a-z-]+`.* \| (`\"|both)", line)]
     said = {
         (name, calibration)
         for protocols, which in rows

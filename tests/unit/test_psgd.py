@@ -25,11 +25,13 @@ from masquerade_protocols import protocol_of
 from masquerade_protocols.baselines.gop import gop_minimiser
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
+from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.psgd import roles as psgd
+from masquerade_protocols.psgd import schedule
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import SMALL_BITS, make_data
-from tests.sum_helpers import EVEN_OR_SKEWED, Descent, descend, descent_roles, descent_study, drawn, draws, sent
+from tests.sum_helpers import EVEN_OR_SKEWED, Descent, descend, descent_study, drawn, draws, sent
 
 F = 1 << psgd_schedule.FRACTION_BITS
 
@@ -407,7 +409,7 @@ def test_every_role_replays_byte_for_byte(variant: str) -> None:
     study = descent_study(variant, K=3, d=5, section="rounds = 6")
     data = make_data(study, (12, 13, 14))
     r = descend(study, data, VARIANTS[variant])
-    for name, role in descent_roles(r.table, study, data, VARIANTS[variant]).items():
+    for name, role in roles_of(psgd, r.table, study, data, variant=VARIANTS[variant]).items():
         journal = r.table.journal(name)
         again = replay(role, journal)
         assert again.result == r.results[name]
@@ -557,6 +559,6 @@ def test_the_longest_decaying_budget_stays_within_floats() -> None:
     protocol_of(study)
     table = Table(study.names)
     data = make_data(study, (20, 30, 40))
-    w = np.array(table.run(descent_roles(table, study, data, psgd_schedule.decaying))[CHARLIE].weights)
+    w = np.array(run_in_memory(psgd, study, data, table=table, variant=schedule.decaying)[CHARLIE].weights)
     assert np.isfinite(w @ w)
     assert np.abs(w).max() > 2.0**200

@@ -15,6 +15,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_protocols.dp_gd import roles as protocol
+from masquerade_protocols.in_memory import run_in_memory
 from tests.paper_data import split
 
 WIDENED = 4.0
@@ -49,8 +50,7 @@ def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monk
     records, _ = unit_ball(0)
     study = _small_keys(dp_gd._study(1.0, 0.05, 5))
     parts, table = split(records, study, (0.01, 0.29, 0.2, 0.25, 0.25)), Table(study.names)
-    roles: dict[str, Any] = {name: protocol.party(table.seat(name), study, parts[name]) for name in study.names}
-    encrypted = table.run({**roles, CHARLIE: protocol.charlie(table.seat(CHARLIE), study)})[CHARLIE].weights
+    encrypted = run_in_memory(protocol, study, parts, table=table)[CHARLIE].weights
     clear = dp_gd.clipped_descent(records, study, protocol.noise_of(study), "seed")
     np.testing.assert_allclose(clear, encrypted, rtol=0, atol=1e-6)
     assert np.linalg.norm(dp_gd.clipped_descent(records, study, None, "") - encrypted) > 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.seat import Once, Seat, Send
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols.blocks.secure_sum import CharlieSums
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
+from masquerade_protocols.blocks.secure_sum import CharlieSums
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.protocol_helpers import make_data
@@ -68,14 +70,14 @@ def _ends(study: Study, data: Mapping[str, Dataset], charlie: Any = wd.charlie) 
     """How each party's role ended, one by one: with a model, with its own refusal, or waiting for others."""
     table, ends = Table(study.names), dict[str, Any]()
 
-    async def watched(name: str) -> Any:
+    async def watched(seat: Seat, study: Study, data: Dataset) -> Any:
         try:
-            ends[name] = await wd.party(table.seat(name), study, data[name])
+            ends[seat.me] = await wd.party(seat, study, data)
         except (RefusedLocally, RunFailed) as error:
-            ends[name] = error
+            ends[seat.me] = error
 
     with suppress(RunFailed):  # Charlie waits for those who have gone
-        table.run({**{n: watched(n) for n in study.names}, CHARLIE: charlie(table.seat(CHARLIE), study)})
+        run_in_memory(replace(WEIGHTED_DP, party=watched, charlie=charlie), study, data, table=table)
     return table, ends
 
 

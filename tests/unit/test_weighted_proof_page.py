@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -18,17 +16,12 @@ from masquerade_core.privacy.noise.local_descent import (
     local_descent_noise,
 )
 from masquerade_protocols.blocks import local_descent
+from tests.pages import Page, defined_tests
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/privacy/weighted-dp.md").read_text(encoding="utf-8")
+PAGE = Page("docs/privacy/weighted-dp.md")
 
 N, M, T, DELTA = 45_222, 32, 1000, 1e-3
 CLAIMED = (0.01, 0.05, 0.1, 0.25)
-
-
-def _row(name: str) -> list[float]:
-    (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| {name} |"))
-    return [float(cell) for cell in line.split("|")[2:-1]]
 
 
 @pytest.mark.parametrize(
@@ -42,32 +35,27 @@ def _row(name: str) -> list[float]:
 )
 def test_the_proved_epsilons_of_the_paper_s_noise(name: str, part: float) -> None:
     found = [epsilon_of(exact_mu(c=16.0, epsilon=e, delta=DELTA, part=part), DELTA) for e in CLAIMED]
-    assert _row(name) == pytest.approx(found, rel=6e-4)
+    assert PAGE.row(name) == pytest.approx(found, rel=6e-4)
 
 
 def test_the_noise_of_both_calibrations() -> None:
     one = Fraction(1)
-    assert _row("sigma") == pytest.approx([float(descent_sigma(16.0, one, T, e, DELTA, N)) for e in CLAIMED], abs=6e-5)
-    assert _row("mu") == pytest.approx([mu_of(e, DELTA) for e in CLAIMED], rel=6e-4)
+    assert PAGE.row("sigma") == pytest.approx(
+        [float(descent_sigma(16.0, one, T, e, DELTA, N)) for e in CLAIMED], abs=6e-5
+    )
+    assert PAGE.row("mu") == pytest.approx([mu_of(e, DELTA) for e in CLAIMED], rel=6e-4)
     noises = [local_descent_noise(G=one, d=10, rounds=T, epsilon=e, delta=DELTA, fraction_bits=28) for e in CLAIMED]
     s = [float(noise.share / 2**28 / (1 + ROUNDING)) for noise in noises]
-    assert _row("s, on a coordinate of a sum of gradients") == pytest.approx(s, abs=0.51)
-    assert _row("s/n_j at n_j = 45,222/32, where the paper has sigma") == pytest.approx(
+    assert PAGE.row("s, on a coordinate of a sum of gradients") == pytest.approx(s, abs=0.51)
+    assert PAGE.row("s/n_j at n_j = 45,222/32, where the paper has sigma") == pytest.approx(
         [value * M / N for value in s], rel=6e-4
     )
 
 
 def test_constants_and_names() -> None:
-    assert f"F = {local_descent.FRACTION_BITS}" in PAGE
+    assert f"F = {local_descent.FRACTION_BITS}" in PAGE.text
     assert MOST_ROUNDED_RECORDS == 2**20
     assert Fraction(1, 2**12) == ROUNDING
-    written = "".join(
-        (ROOT / f"tests/unit/test_weighted_{part}.py").read_text(encoding="utf-8")
-        for part in ("dp", "attacks", "proven")
-    )
-    defined = set(re.findall(r"^def (test_\w+)", written, flags=re.MULTILINE))
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
-    assert len(named) > 8
-    assert not named - defined
-    for link in re.findall(r"\]\(([^)#]+)", PAGE):
-        assert (ROOT / "docs/privacy" / link).exists()
+    assert len(PAGE.tests) > 8
+    assert not PAGE.tests - defined_tests("test_weighted_*.py")
+    assert PAGE.broken_links == []

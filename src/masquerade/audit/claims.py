@@ -25,6 +25,7 @@ from masquerade_core.wire.codec import unpack_plain
 from masquerade_protocols import protocol_of
 from masquerade_protocols.baselines import gop
 from masquerade_protocols.blocks import local_descent
+from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.weighted_dp import roles as weighted_dp
@@ -211,8 +212,7 @@ def _smallest_party(runs: int, moved: bool, source: Source, factor: Fraction) ->
     scores = []
     for run in range(runs):
         table = Table(study.names, {who: source.seat(run, who) for who in (*study.names, CHARLIE)})
-        roles = {who: local_aggregation.party(table.seat(who), study, data[who]) for who in study.names}
-        model = table.run({**roles, CHARLIE: local_aggregation.charlie(table.seat(CHARLIE), study)})[CHARLIE]
+        model = run_in_memory(local_aggregation, study, data, table=table)[CHARLIE]
         noise = next(
             unpack_plain(entry.answer)
             for entry in table.journal("party-1")

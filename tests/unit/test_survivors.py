@@ -1,0 +1,197 @@
+"""What masks are bound to, that each release is debited, and that Charlie looks at N for himself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.errors import LocalProtocolError, MasqueradeError, RunFailed
+from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.seat import Release, Seat, Send
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
+from masquerade_protocols import PROTOCOLS
+from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.in_memory import run_in_memory
+from tests.helpers import primes
+from tests.protocol_helpers import SMALL_BITS, make_data, make_study
+from tests.sum_helpers import multiplying, sums_of
+from tests.unit.test_dp_gd import _study as dp_gd_study
+from tests.unit.test_psgd_proven import _study as psgd_study
+from tests.vote_helpers import points_of, vote_data, vote_study
+from tests.walk_helpers import walk_study
+
+# --- What the masks of a secure sum are bound to ----------------------------------------------------
+
+Keys = dict[tuple[str, str], bytes]
+
+
+def _pair_keys(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    seed: bytes = b"seed",
+    number: int = 0,
+    names: tuple[str, ...] = ("p0", "p1", "p2"),
+) -> Keys:
+    """The key of every pair of parties; all that is not named here is the same in every call."""
+    study = make_study(len(names), 1)
+    roster = [party.model_copy(update={"name": name}) for party, name in zip(study.parties, names, strict=True)]
+    study = study.model_copy(update={"parties": tuple(roster)})
+    assert study.names == names
+    found: Keys = {}
+
+    async def tossed(_seat: Seat) -> bytes:
+        return seed
+
+    async def party(seat: Seat) -> None:
+        await seat.join()
+        adder = await ss.set_up(seat, study)
+        found.update({(seat.me, peer): key for peer, (_, key) in adder.pair_keys.items()})
+
+    async def charlie(seat: Seat) -> None:
+        await seat.join()
+        await ss.relay_key(seat, study)
+
+    rngs: dict[str, Rng] = {name: SimulationRng(5, name) for name in (*names, CHARLIE)}
+    table = Table(names, rngs, bytes(16))
+    with monkeypatch.context() as patch:
+        patch.setattr(ss, "toss", tossed)
+        patch.setattr(ss, "draw_primes", lambda _rng, bits: primes(bits, number))
+        table.run({**{name: party(table.seat(name)) for name in names}, CHARLIE: charlie(table.seat(CHARLIE))})
+    return found
+
+
+def test_a_pairs_mask_key_is_the_same_at_both_and_in_a_second_run_like_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control of the three tests below: what they change is all that changed."""
+    keys = _pair_keys(monkeypatch)
+    assert keys == _pair_keys(monkeypatch)
+    assert all(keys[a, b] == keys[b, a] for a, b in keys)
+    assert len(set(keys.values())) == 3
+
+
+def test_mask_keys_are_bound_to_the_seed_of_the_coin_toss(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (_pair_keys(monkeypatch, seed=seed) for seed in (b"seed", b"another seed"))
+    assert [pair for pair in first if first[pair] == second[pair]] == []
+
+
+def test_mask_keys_are_bound_to_the_leads_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (_pair_keys(monkeypatch, number=number) for number in (0, 1))
+    assert [pair for pair in first if first[pair] == second[pair]] == []
+
+
+def test_mask_keys_are_bound_to_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parties have another key together once a third has another name, or joins them."""
+    first = _pair_keys(monkeypatch)
+    for names in (("p0", "p1", "p3"), ("p0", "p1"), ("p0", "p1", "p2", "p3")):
+        assert _pair_keys(monkeypatch, names=names)["p0", "p1"] != first["p0", "p1"]
+
+
+# --- Obfuscators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("left", "refused"), [(0, False), (1, True)])
+def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) -> None:
+    study = make_study(2, 1)
+    layout = Packing(1, 2_000, SMALL_BITS)
+    ends: dict[str, object] = {}
+    run = sums_of(study, [layout])
+
+    async def party(seat: Seat) -> None:
+        await seat.join()
+        adder = await ss.set_up(seat, study)
+        await adder.precompute(layout.count + left)
+        await adder.open_sum(layout, [7], b"round")
+        try:
+            await adder.precompute(5)
+            ends[seat.me] = "filled"
+        except LocalProtocolError as error:
+            ends[seat.me] = str(error)
+
+    table = run.table
+    table.run(
+        {
+            **{name: party(table.seat(name)) for name in study.names},
+            CHARLIE: multiplying(table.seat(CHARLIE), study, [layout]),
+        }
+    )
+    said = "a pool that is not empty was to be replaced" if refused else "filled"
+    assert ends == dict.fromkeys(study.names, said)
+
+
+# --- Debits -----------------------------------------------------------------------------------------
+
+
+def _effects(table: Table, name: str) -> list[str]:
+    """What a party debited and sent, in order."""
+    effects = [entry.effect for entry in table.journal(name)]
+    return ["debit" if isinstance(e, Release) else e.type for e in effects if isinstance(e, Release | Send)]
+
+
+def _debits(study: Study, data: Mapping[str, Any], **options: Any) -> Table:
+    table = Table(study.names)
+    run_in_memory(PROTOCOLS[study.study.protocol], study, data, table=table, **options)
+    wish = (study.privacy.epsilon, study.privacy.delta)
+    assert [(name, release.epsilon, release.delta) for name, release in table.releases] == [
+        (name, *wish) for name in study.names
+    ]
+    return table
+
+
+def test_a_party_of_dp_gd_debits_the_wish_before_its_first_gradient() -> None:
+    study = dp_gd_study(3, 4, "rounds = 2")
+    table = _debits(study, make_data(study, (20, 30, 40)))
+    for name in study.names:
+        sizes, debit, *gradients = [e for e in _effects(table, name) if e in {"debit", "Contribution"}]
+        assert (sizes, debit, gradients) == ("Contribution", "debit", ["Contribution"] * 2)
+
+
+@pytest.mark.parametrize("calibration", ["paper", "proven"])
+def test_a_party_that_votes_debits_the_wish_before_its_votes(calibration: str) -> None:
+    made = vote_study(K=3, N=5)
+    privacy = made.privacy.model_copy(update={"calibration": calibration})
+    study = made.model_copy(update={"privacy": privacy})
+    table = _debits(study, vote_data(study), auxiliary=points_of(made))
+    for name in study.names:
+        assert [e for e in _effects(table, name) if e in {"debit", "Contribution"}] == ["debit", "Contribution"]
+
+
+# --- Charlie's own look at N ------------------------------------------------------------------------
+
+STUDIES: dict[str, Callable[[], Study]] = {
+    "dp-gd": lambda: dp_gd_study(3, 4, "rounds = 2"),
+    "psgd": lambda: psgd_study(K=3, d=4, section="rounds = 2"),
+    "weighted-dp": lambda: walk_study("c = 16.0\nrounds = 2"),
+}
+
+
+@pytest.mark.parametrize("too", ["few", "many"])
+@pytest.mark.parametrize("protocol", STUDIES)
+def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
+    protocol: str, too: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parties that lie together can make it; what Charlie computes must not depend on who else looks at it."""
+    study, entry = STUDIES[protocol](), PROTOCOLS[protocol]
+    claimed = study.K - 1 if too == "few" else study.K * study.max_records + 1
+    open_sum, ends = ss.PartySums.open_sum, dict[str, MasqueradeError]()
+
+    async def false(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
+        lies = bound_to in {b"N", b"n"}
+        return await open_sum(self, layout, [claimed * (self.seat.me == "p0")] if lies else vector, bound_to)
+
+    async def watched(seat: Seat, study: Study) -> Any:
+        try:
+            return await entry.charlie(seat, study)
+        except MasqueradeError as error:
+            ends[seat.me] = error
+            raise
+
+    monkeypatch.setattr(ss.PartySums, "open_sum", false)
+    with pytest.raises(RunFailed, match="none that there can be"):
+        run_in_memory(replace(entry, charlie=watched), study, make_data(study, (40, 40, 40)))
+    assert isinstance(ends.get(CHARLIE), RunFailed)
