@@ -22,11 +22,11 @@ from masquerade_core.crypto.paillier import SecretKey, ShortPool
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_host.charlie import CharlieSession
+from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
-from masquerade_host.party import PartySession
+from masquerade_host.party_session import PartySession
 from masquerade_host.stats import quiet
 from masquerade_host.transport import CharlieSocket
 

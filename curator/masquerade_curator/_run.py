@@ -12,7 +12,7 @@ from masquerade_core.model import error_on, model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.charlie import CharlieSession
+from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize

@@ -15,7 +15,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
-from masquerade_host.party import PartySession
+from masquerade_host.party_session import PartySession
 from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import Approve, ask

@@ -22,10 +22,10 @@ from zmq.utils.monitor import recv_monitor_message
 from masquerade_host.keyfiles import Keys
 from masquerade_host.transport import DENIED, HIGH_WATER, harden
 
-__all__ = ["Happening", "PartySocket", "speaks_curve"]
+__all__ = ["ConnectionEvent", "PartySocket", "speaks_curve"]
 
 
-class Happening(Enum):
+class ConnectionEvent(Enum):
     """What a party's connection attempt came to."""
 
     CONNECTED = auto()
@@ -107,38 +107,38 @@ class PartySocket:
         """Whether frames wait that ZeroMQ has not taken yet."""
         return bool(self._outbox)
 
-    def happenings(self) -> Iterator[Happening]:
+    def connection_events(self) -> Iterator[ConnectionEvent]:
         """Take what the connection went through since the last call."""
         if self._unresolved.is_set():
             self._unresolved.clear()
-            yield Happening.UNRESOLVED
+            yield ConnectionEvent.UNRESOLVED
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
-            happening = self._read(event["event"], event["value"])
-            if happening is not None:
-                yield happening
+            connection_event = self._read(event["event"], event["value"])
+            if connection_event is not None:
+                yield connection_event
 
-    def _read(self, event: int, value: int) -> Happening | None:
-        happening: Happening | None = None
+    def _read(self, event: int, value: int) -> ConnectionEvent | None:
+        connection_event: ConnectionEvent | None = None
         match event:
             case zmq.EVENT_CONNECTED:
                 self._judged = False
                 return None
             case zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                happening, self._established = Happening.CONNECTED, True
+                connection_event, self._established = ConnectionEvent.CONNECTED, True
             case zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                happening = Happening.DENIED if value == DENIED else Happening.FAILED
+                connection_event = ConnectionEvent.DENIED if value == DENIED else ConnectionEvent.FAILED
             case zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-                happening = Happening.FOREIGN
+                connection_event = ConnectionEvent.FOREIGN
             case zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-                happening = Happening.FAILED
+                connection_event = ConnectionEvent.FAILED
             case zmq.EVENT_DISCONNECTED if self._established:
-                happening, self._established = Happening.LOST, False
+                connection_event, self._established = ConnectionEvent.LOST, False
             case zmq.EVENT_DISCONNECTED if not self._judged:
                 # libzmq says no more than this about a greeting that is not ZeroMQ's, and gives up silently.
-                happening = Happening.FOREIGN
+                connection_event = ConnectionEvent.FOREIGN
         self._judged = True
-        return happening
+        return connection_event
 
     def arrivals(self) -> Iterator[bytes | None]:
         """Take what has arrived from Charlie; None for a message that is not one frame."""

@@ -1,8 +1,8 @@
 """What both ends of a session have in common: the role's pending wish, inboxes, clocks, and how a run ends badly.
 
 A session is sans-IO but for its link: it takes effects of the role, frames of the link and the time, and answers. All
-of it happens in one thread, the I/O thread, so there are no locks. :mod:`masquerade_host.charlie` and
-:mod:`masquerade_host.party` are its two ends.
+of it happens in one thread, the I/O thread, so there are no locks. :mod:`masquerade_host.charlie_session` and
+:mod:`masquerade_host.party_session` are its two ends.
 """
 
 from abc import ABC, abstractmethod
@@ -22,8 +22,8 @@ from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send,
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY, encode, unpack_strict
 from masquerade_core.wire.frames import Frame
-from masquerade_host.bodies import Abort, Beat, Reason
 from masquerade_host.keyfiles import Keys
+from masquerade_host.session_messages import Abort, Beat, Reason
 from masquerade_host.stats import JOINING, Observer, Stats
 
 __all__ = ["Link", "Session", "error_of", "frames_were_lost", "listed"]

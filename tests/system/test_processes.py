@@ -27,7 +27,7 @@ from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import make_keys
-from masquerade_host.party import PartySession
+from masquerade_host.party_session import PartySession
 from masquerade_protocols import protocol_of
 from tests.processes import Ended, Machines, Participant
 

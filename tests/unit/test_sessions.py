@@ -17,8 +17,8 @@ from masquerade_core.seat import Join, Progress, Release, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host.bodies import Abort, Beat, Fields, Hello, Roster
-from masquerade_host.dialer import Happening
+from masquerade_host.dialer import ConnectionEvent
+from masquerade_host.session_messages import Abort, Beat, Fields, Hello, Roster
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
 from tests.host_helpers import VERSION, World, new_keys
@@ -74,7 +74,7 @@ def test_a_party_says_hello_again_until_it_is_answered_and_then_no_more(wired: W
     hellos = wired.parties["p1"].stats.messages
     assert hellos == 3
     wired.tamper = lambda _source, _to, data: (data,)
-    wired.links["p1"].events.append(Happening.LOST)
+    wired.links["p1"].events.append(ConnectionEvent.LOST)
     wired.routes["p1"] += b"'"
     wired.pump(4, seconds=0.5)
     assert wired.parties["p1"].stats.messages == hellos + 1
@@ -215,7 +215,7 @@ def test_a_party_that_is_started_twice_before_the_roster_ends_nobodys_run(wired:
 def test_a_party_whose_connection_breaks_before_the_roster_connects_again(wired: Wired) -> None:
     wired.join("p1")
     wired.pump(2, seconds=1.0)
-    wired.links["p1"].events.append(Happening.LOST)
+    wired.links["p1"].events.append(ConnectionEvent.LOST)
     wired.routes["p1"] = b"another"
     wired.pump(2)
     wired.join("p2", "p3", CHARLIE)
@@ -250,7 +250,7 @@ def test_a_party_that_is_silent_before_the_roster_may_come_back(wired: Wired) ->
     assert CHARLIE not in wired.answers
     wired.tamper = lambda _source, _to, data: (data,)
     # What was lost while p1 was away was lost with its connection.
-    wired.links["p1"].events.append(Happening.LOST)
+    wired.links["p1"].events.append(ConnectionEvent.LOST)
     wired.routes["p1"] = b"another"
     wired.pump(4, seconds=0.1)
     assert not wired.errors
@@ -670,22 +670,22 @@ def test_nobody_is_blamed_for_the_time_this_process_slept(seated: Wired) -> None
     assert not seated.errors
 
 
-@pytest.mark.parametrize("happening", [Happening.DENIED, Happening.FAILED, Happening.FOREIGN])
-def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, happening: Happening) -> None:
-    wired.links["p1"].events = [happening] * 3
+@pytest.mark.parametrize("connection_event", [ConnectionEvent.DENIED, ConnectionEvent.FAILED, ConnectionEvent.FOREIGN])
+def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, connection_event: ConnectionEvent) -> None:
+    wired.links["p1"].events = [connection_event] * 3
     wired.join("p1")
     error = wired.errors["p1"]
     assert isinstance(error, CannotConnect)
-    assert ("not admitted" in error.message) == (happening is not Happening.FOREIGN)
+    assert ("not admitted" in error.message) == (connection_event is not ConnectionEvent.FOREIGN)
 
 
 def test_a_handshake_that_breaks_off_is_tried_again_where_no_charlie_answers(wired: Wired) -> None:
     wired.curve = False  # a proxy, say, and Charlie is not up yet
-    wired.links["p1"].events = [Happening.FAILED] * 10
+    wired.links["p1"].events = [ConnectionEvent.FAILED] * 10
     wired.join("p1")
     wired.pump(4, seconds=1.0)
     assert not wired.errors
-    wired.links["p1"].events = [Happening.CONNECTED]
+    wired.links["p1"].events = [ConnectionEvent.CONNECTED]
     wired.join("p2", "p3", CHARLIE)
     assert wired.answers["p1"] == wired.answers[CHARLIE]
 
@@ -700,7 +700,7 @@ def test_charlie_unreachable(wired: Wired) -> None:
 
 
 def test_a_mistyped_address_is_told_and_tried_again(wired: Wired) -> None:
-    wired.links["p1"].events = [Happening.UNRESOLVED]
+    wired.links["p1"].events = [ConnectionEvent.UNRESOLVED]
     wired.join("p1")
     assert ("p1", "unresolved", {"address": wired.world.study.address}) in wired.events
     assert not wired.errors
@@ -710,7 +710,7 @@ def test_a_charlie_that_is_connected_and_mute(wired: Wired) -> None:
     wired.tamper = lambda source, _to, data: () if source == CHARLIE else (data,)
     wired.join("p1")
     for _ in range(8):
-        wired.links["p1"].events += [Happening.LOST]
+        wired.links["p1"].events += [ConnectionEvent.LOST]
         wired.pump(1, seconds=0.9)
     late(wired, ("p1",), (CHARLIE,))
 
@@ -768,7 +768,7 @@ def test_a_connection_that_lost_frames_is_not_called_a_violation(seated: Wired) 
 def test_a_party_knows_that_its_connection_lost_frames(seated: Wired) -> None:
     seated.say(CHARLIE, to="p1")
     seated.link.sent.clear()
-    seated.links["p1"].events.append(Happening.LOST)
+    seated.links["p1"].events.append(ConnectionEvent.LOST)
     seated.say(CHARLIE, to="p1")
     seated._carry()
     seated.pump(1)

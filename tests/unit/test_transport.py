@@ -11,7 +11,7 @@ from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
 from masquerade_core.wire.frames import MAX_FRAME
-from masquerade_host.dialer import Happening, PartySocket, speaks_curve
+from masquerade_host.dialer import ConnectionEvent, PartySocket, speaks_curve
 from masquerade_host.keyfiles import Keys
 from masquerade_host.transport import Arrival, CharlieSocket, _Doorkeeper
 from tests.host_helpers import free_port, new_keys
@@ -61,14 +61,14 @@ def arrivals(place: Place, seconds: float = 5.0) -> list[Arrival]:
     return found
 
 
-def happening(party: PartySocket, seconds: float = 5.0) -> Happening | None:
-    found = until(lambda: list(party.happenings()), seconds)
+def connection_event(party: PartySocket, seconds: float = 5.0) -> ConnectionEvent | None:
+    found = until(lambda: list(party.connection_events()), seconds)
     return found[0] if isinstance(found, list) and found else None
 
 
 def test_frames_go_both_ways_under_the_keys_name(place: Place) -> None:
     party = place.party("p1")
-    assert happening(party) is Happening.CONNECTED
+    assert connection_event(party) is ConnectionEvent.CONNECTED
     party.send(b"hello")
     [arrival] = arrivals(place)
     assert (arrival.name, arrival.data) == ("p1", b"hello")
@@ -83,7 +83,7 @@ def test_frames_go_both_ways_under_the_keys_name(place: Place) -> None:
 def test_a_key_that_is_not_on_the_roster_is_denied_and_told_so(place: Place) -> None:
     party = place.party("stranger")
     party.send(b"let me in")
-    assert happening(party) is Happening.DENIED
+    assert connection_event(party) is ConnectionEvent.DENIED
     assert arrivals(place, 0.3) == []
     assert until(place.charlie.denied) == 1
 
@@ -94,14 +94,14 @@ def test_without_the_doorkeepers_list_nobody_gets_in() -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
     charlie = CharlieSocket(address, keys, {})
     party = PartySocket(address, new_keys(), keys.public.curve)
-    assert happening(party) is Happening.DENIED
+    assert connection_event(party) is ConnectionEvent.DENIED
     party.close(0)
     charlie.close(0)
 
 
 def test_a_wrong_server_key_breaks_the_handshake_and_the_other_side_does_speak_curve(place: Place) -> None:
     party = place.party("p1", server="stranger")
-    assert happening(party) is Happening.FAILED
+    assert connection_event(party) is ConnectionEvent.FAILED
     assert speaks_curve(place.address)
 
 
@@ -110,10 +110,10 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
     charlies = new_keys()
     party_keys = new_keys()
     party = PartySocket(address, party_keys, charlies.public.curve)
-    assert happening(party, 1.0) is None
+    assert connection_event(party, 1.0) is None
     assert not speaks_curve(address)
     charlie = CharlieSocket(address, charlies, {"p1": party_keys.public.curve})
-    assert happening(party) is Happening.CONNECTED
+    assert connection_event(party) is ConnectionEvent.CONNECTED
     party.close(0)
     charlie.close(0)
 
@@ -121,8 +121,8 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
 @pytest.mark.parametrize("name", ["no-such-name.invalid", "a..b"])
 def test_a_name_that_nobody_knows_is_told_once(name: str) -> None:
     party = PartySocket(f"tcp://{name}:5555", new_keys(), new_keys().public.curve)
-    assert happening(party, 20.0) is Happening.UNRESOLVED
-    assert happening(party, 1.0) is None
+    assert connection_event(party, 20.0) is ConnectionEvent.UNRESOLVED
+    assert connection_event(party, 1.0) is None
     party.close(0)
 
 
@@ -138,7 +138,7 @@ def test_somebody_who_speaks_something_else_is_foreign() -> None:
         threading.Thread(target=talk, daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         party = PartySocket(address, new_keys(), new_keys().public.curve)
-        assert happening(party) is Happening.FOREIGN
+        assert connection_event(party) is ConnectionEvent.FOREIGN
         party.close(0)
         assert not speaks_curve(address)
 
@@ -149,7 +149,7 @@ def test_a_server_without_curve_is_foreign_or_fails() -> None:
     port = plain.bind_to_random_port("tcp://127.0.0.1")
     address = f"tcp://127.0.0.1:{port}"
     party = PartySocket(address, new_keys(), new_keys().public.curve)
-    assert happening(party) in (Happening.FOREIGN, Happening.FAILED)
+    assert connection_event(party) in (ConnectionEvent.FOREIGN, ConnectionEvent.FAILED)
     assert not speaks_curve(address)
     party.close(0)
     plain.close(0)
@@ -288,6 +288,6 @@ def test_the_doorkeeper_denies_whatever_is_not_a_listed_key(request_: list[bytes
 def test_half_open_connections_do_not_keep_a_party_out(place: Place) -> None:
     silent = [socket.create_connection(("127.0.0.1", int(place.address.rpartition(":")[2]))) for _ in range(50)]
     party = place.party("p1")
-    assert happening(party) is Happening.CONNECTED
+    assert connection_event(party) is ConnectionEvent.CONNECTED
     for connection in silent:
         connection.close()

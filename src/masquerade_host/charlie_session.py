@@ -17,9 +17,9 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import split_boxes
-from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.keyfiles import Keys
 from masquerade_host.session import Link, Session, error_of, frames_were_lost, listed
+from masquerade_host.session_messages import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.stats import Observer, Relayed, quiet
 from masquerade_host.transport import Arrival
 

@@ -23,10 +23,10 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, target
-from masquerade_host.bodies import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
-from masquerade_host.dialer import Happening
+from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.keyfiles import Keys
 from masquerade_host.session import Link, Session, error_of, frames_were_lost
+from masquerade_host.session_messages import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.stats import Observer, quiet
 
 __all__ = ["PartyLink", "PartySession"]
@@ -38,7 +38,7 @@ _BROKEN_HANDSHAKES = 3  # in a row, before the other side is looked at more clos
 class PartyLink(Link, Protocol):
     """What a party's session needs of a transport; :class:`~masquerade_host.dialer.PartySocket` is one."""
 
-    def happenings(self) -> Iterable[Happening]:
+    def connection_events(self) -> Iterable[ConnectionEvent]:
         """Take what the connection went through."""
 
     def arrivals(self) -> Iterable[bytes | None]:
@@ -51,7 +51,7 @@ class PartyLink(Link, Protocol):
         """Make a new connection, and drop what waits on the old one."""
 
 
-class Known(IntEnum):
+class JoinState(IntEnum):
     """What this party knows of the run; it only grows, but for a connection lost before the roster came."""
 
     IDLE = 0
@@ -95,7 +95,7 @@ class PartySession(Session):
         self._connect = connect
         self._answers_as_curve = answers_as_curve
         self._link: PartyLink | None = None
-        self._known = Known.IDLE
+        self._known = JoinState.IDLE
         self._endpoint = self._new_endpoint()
         self._box_key = b""
         self._hello = b""
@@ -132,7 +132,7 @@ class PartySession(Session):
         self._knock(self._clock())
 
     def _knock(self, since: float) -> None:
-        self._known = Known.KNOCKING
+        self._known = JoinState.KNOCKING
         self._since = since
         self._connected = False
         self._next_hello = 0.0
@@ -152,7 +152,7 @@ class PartySession(Session):
         if self._link is None:
             self.closed = True
             return
-        self._known = Known.DONE
+        self._known = JoinState.DONE
         self._put(self._endpoint.seal(CHARLIE, "closed", encode(Closed(), CHARLIE)))
 
     def _put(self, data: bytes) -> None:
@@ -165,35 +165,35 @@ class PartySession(Session):
     def _take(self, now: float) -> None:
         if self._link is None:
             return
-        for happening in self._link.happenings():
-            self._notice(happening, now)
+        for connection_event in self._link.connection_events():
+            self._notice(connection_event, now)
         self._link.flush()
         for data in self._link.arrivals():
             self._accept(data, now)
             if self.closed:
                 return
 
-    def _notice(self, happening: Happening, now: float) -> None:
-        match happening:
-            case Happening.CONNECTED:
+    def _notice(self, connection_event: ConnectionEvent, now: float) -> None:
+        match connection_event:
+            case ConnectionEvent.CONNECTED:
                 self._connected = self._met = True
                 self._failures = 0
-            case Happening.DENIED:
+            case ConnectionEvent.DENIED:
                 raise self._not_admitted()
-            case Happening.UNRESOLVED:
+            case ConnectionEvent.UNRESOLVED:
                 self._observe("unresolved", address=self.study.address)
-            case Happening.LOST:
+            case ConnectionEvent.LOST:
                 self._broken = True
-                if self._known in (Known.KNOCKING, Known.HEARD):
+                if self._known in (JoinState.KNOCKING, JoinState.HEARD):
                     # Before the roster everything can be said again, on a new connection: what still lies in the
                     # old one bears numbers that no longer count.
-                    self._knock(self._since if self._known is Known.KNOCKING else now)
+                    self._knock(self._since if self._known is JoinState.KNOCKING else now)
                     self._reopen()
-            case Happening.FAILED | Happening.FOREIGN:
+            case ConnectionEvent.FAILED | ConnectionEvent.FOREIGN:
                 self._failures += 1
                 if self._failures >= _BROKEN_HANDSHAKES:
-                    self._judge_failures(happening)
-                if happening is Happening.FOREIGN:
+                    self._judge_failures(connection_event)
+                if connection_event is ConnectionEvent.FOREIGN:
                     self._reopen_at = now + _HELLO_EVERY
 
     def _reopen(self) -> None:
@@ -201,8 +201,8 @@ class PartySession(Session):
         if self._link is not None:
             self._link.reopen()
 
-    def _judge_failures(self, happening: Happening) -> None:
-        if happening is Happening.FOREIGN:
+    def _judge_failures(self, connection_event: ConnectionEvent) -> None:
+        if connection_event is ConnectionEvent.FOREIGN:
             raise CannotConnect(
                 f"what answers at {self.study.address} is not Charlie: it does not speak this program's protocol",
                 "check the address and port in the study",
@@ -224,12 +224,12 @@ class PartySession(Session):
                 f"{CHARLIE} sent a message of several parts where one frame is allowed", peer=CHARLIE
             )
         try:
-            frame = self._endpoint.open(CHARLIE, data, any_run=self._known is Known.KNOCKING)
+            frame = self._endpoint.open(CHARLIE, data, any_run=self._known is JoinState.KNOCKING)
         except ProtocolViolation as error:
             if self._broken and frames_were_lost(data, self._received):
                 raise RunFailed("the connection to Charlie broke in the middle of the run", "start it again") from error
             raise
-        if frame.kind == "hello" and frame.type == "refusal" and self._known is Known.KNOCKING:
+        if frame.kind == "hello" and frame.type == "refusal" and self._known is JoinState.KNOCKING:
             raise self._refused(decode(Refusal, frame.body, CHARLIE))
         if (frame.version, frame.run) != (WIRE_VERSION, self.run):
             raise ProtocolViolation(f"{CHARLIE} answered for another run", peer=CHARLIE)
@@ -238,8 +238,8 @@ class PartySession(Session):
         self._broken = False
         if frame.kind != "beat":
             self.stats.count(frame.size)
-        if self._known is Known.KNOCKING:
-            self._known = Known.HEARD
+        if self._known is JoinState.KNOCKING:
+            self._known = JoinState.HEARD
             self._observe("connected", party=self.me)
         self._handle(frame)
 
@@ -249,13 +249,13 @@ class PartySession(Session):
                 decode(Beat, frame.body, CHARLIE)
             case "abort":
                 raise self._ended(decode(Abort, frame.body, CHARLIE))
-            case "roster" if self._known is Known.HEARD:
+            case "roster" if self._known is JoinState.HEARD:
                 self._check_roster(decode(Roster, frame.body, CHARLIE))
-            case "message" if self._known is Known.SEATED:
+            case "message" if self._known is JoinState.SEATED:
                 self._deliver(frame)
-            case "whisper" if self._known is Known.SEATED and frame.source in self.names:
+            case "whisper" if self._known is JoinState.SEATED and frame.source in self.names:
                 self._deliver(frame)
-            case "closed" if self._known is Known.DONE:
+            case "closed" if self._known is JoinState.DONE:
                 decode(Closed, frame.body, CHARLIE)
                 self.closed = True
             case _:
@@ -278,7 +278,7 @@ class PartySession(Session):
     def _ended(self, abort: Abort) -> MasqueradeError:
         if abort.reason != "violation" and not abort.blamed:
             return ProtocolViolation(f"{CHARLIE} ended the run and blamed nobody", peer=CHARLIE)
-        self._known = Known.IDLE  # he knows: nothing needs to be said any more
+        self._known = JoinState.IDLE  # he knows: nothing needs to be said any more
         return error_of(abort)
 
     def _check_roster(self, roster: Roster) -> None:
@@ -299,7 +299,7 @@ class PartySession(Session):
             if frame.kind != "hello" or frame.type != "" or (name == self.me and signed != self._hello):
                 raise self._forged(name)
             keys.append((name, box_key))
-        self._known = Known.SEATED
+        self._known = JoinState.SEATED
         self._observe("joined", parties=self.study.K)
         self._reply((*keys, (CHARLIE, roster.box_key)))
 
@@ -313,13 +313,13 @@ class PartySession(Session):
             return
         if self._reopen_at is not None and now >= self._reopen_at:
             self._reopen()
-        if self._known is Known.KNOCKING:
+        if self._known is JoinState.KNOCKING:
             if self._connected and now >= self._next_hello:
                 self._next_hello = now + _HELLO_EVERY
                 self._put(self._hello)
             if now - self._since > self.deadline:
                 raise self._unanswered()
-        elif self._known > Known.KNOCKING and now - self._heard > 0.8 * self.deadline:
+        elif self._known > JoinState.KNOCKING and now - self._heard > 0.8 * self.deadline:
             raise DeadlinePassed(
                 f"nothing was heard of Charlie for {0.8 * self.deadline:g} seconds",
                 "ask the coordinator whether Charlie still runs",
@@ -341,7 +341,7 @@ class PartySession(Session):
         self._heard += seconds
 
     def _beat(self, body: bytes) -> None:
-        if self._link is not None and self._known > Known.KNOCKING:
+        if self._link is not None and self._known > JoinState.KNOCKING:
             self.stats.beats += 1
             self._link.send(self._endpoint.seal(CHARLIE, "beat", body))
 
@@ -358,6 +358,6 @@ class PartySession(Session):
 
     def say_abort(self, abort: Abort) -> None:
         """Tell Charlie, if he holds this party's hello and does not know yet."""
-        if self._link is not None and self._known > Known.KNOCKING:
+        if self._link is not None and self._known > JoinState.KNOCKING:
             self._link.send(self._endpoint.seal(CHARLIE, "abort", encode(abort, CHARLIE)))
-            self._known = Known.IDLE
+            self._known = JoinState.IDLE
