@@ -1,15 +1,13 @@
-"""Charlie's session: admits the parties, sends the roster, relays whispers, and says who ended the run.
+"""Charlie's session: it admits the parties, sends the roster, relays whispers, and says who ended the run.
 
-A party's hop goes through three states of knowledge: *unknown* (no valid hello yet, or it went away again), *joined*
-(its hello is held; others are awaited), and, for all of them at once, *seated* (the roster is out; the numbering of
-frames never starts anew).
+The *roster* is the list of all parties with their signed hellos. Charlie sends it once every party has said hello and
+his own role is ready. From then on no hop may start anew. A *whisper* is a message from party to party: Charlie passes
+its sealed box on and cannot open it. Each party's hop has a state of its own, kept by :class:`~masquerade_host.hop.Hop`
+and ruled by the table in :mod:`masquerade_host.session_states`.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Collection
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Join, Receive, Send
@@ -17,62 +15,20 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import split_boxes
+from masquerade_host.hop import Hop
 from masquerade_host.keyfiles import Keys
-from masquerade_host.session import Link, Session, error_of, frames_were_lost, listed
+from masquerade_host.links import CharlieLink
+from masquerade_host.session import Session
 from masquerade_host.session_messages import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
+from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Observer, Relayed, quiet
 from masquerade_host.transport import Arrival
+from masquerade_host.verdicts import check_abort, error_of, frames_were_lost, listed, whom_all_wait_for
 
-__all__ = ["CharlieLink", "CharlieSession"]
+__all__ = ["CharlieSession"]
 
 _GRACE = 1.0  # seconds that a beat may be late
-_MAX_REPLACED = 64  # connections of one party that are remembered
 _MAX_WAITING = 64 * 1024 * 1024  # bytes that may wait for one party
-
-
-class CharlieLink(Link, Protocol):
-    """What Charlie's session needs of a transport; :class:`~masquerade_host.transport.CharlieSocket` is one."""
-
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-
-    def arrivals(self) -> Iterable[Arrival]:
-        """Take what has arrived."""
-
-    def found(self, name: str, route: bytes) -> None:
-        """Remember the way back to a party."""
-
-    def forget(self, name: str) -> None:
-        """Drop what waits for a party."""
-
-    def send(self, name: str, data: bytes) -> None:
-        """Send a frame to a party."""
-
-    def reachable(self, name: str) -> bool:
-        """Say whether a party's connection was there when something was last sent to it."""
-
-    def waiting(self, name: str) -> int:
-        """Return how many bytes wait for a party."""
-
-    def denied(self) -> int:
-        """Return how many strangers were turned away since the last call."""
-
-
-@dataclass
-class _Hop:
-    """What Charlie knows of one party."""
-
-    endpoint: Endpoint
-    hello: bytes | None = None
-    box_key: bytes = b""
-    route: bytes = b""
-    heard: float = 0.0
-    received: int = 0  # numbered frames since the hello
-    away: bool = False  # silent for too long before the roster went out
-    done: bool = False
-    waits_for: tuple[str, ...] = ()
-    replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))  # routes of before
 
 
 class CharlieSession(Session):
@@ -84,7 +40,7 @@ class CharlieSession(Session):
     keys : Keys
         Charlie's.
     connect : callable
-        Makes the link; called by :meth:`open`.
+        Makes the link; :meth:`open` calls it.
     version, observe, clock
         See :class:`~masquerade_host.session.Session`.
 
@@ -108,16 +64,16 @@ class CharlieSession(Session):
         self.relayed: list[Relayed] = []
         self._connect = connect
         self._link: CharlieLink | None = None
-        self._hops = {name: _Hop(self._endpoint(name)) for name in self.names}
+        self._hops = {name: Hop(name, self._endpoints(name)) for name in self.names}
         self._box_key: bytes | None = None
-        self._seated = False
         self._finished = False
         self._gathering = clock()
         self._most = 0
         self._verdict: Abort | None = None
 
-    def _endpoint(self, name: str) -> Endpoint:
-        return Endpoint(CHARLIE, self.run, self._keys.signing, {name: self.study.party(name).key.sign})
+    def _endpoints(self, name: str) -> Callable[[], Endpoint]:
+        signers = {name: self.study.party(name).key.sign}
+        return lambda: Endpoint(CHARLIE, self.run, self._keys.signing, signers)
 
     @property
     def link(self) -> CharlieLink | None:
@@ -130,8 +86,16 @@ class CharlieSession(Session):
             raise LocalProtocolError("Charlie's session was used before it was opened")
         return self._link
 
+    @property
+    def _seated(self) -> bool:
+        return any(hop.state.has_roster for hop in self._hops.values())
+
+    @property
+    def _joined(self) -> tuple[Hop, ...]:
+        return tuple(hop for hop in self._hops.values() if hop.joined)
+
     def open(self) -> None:
-        """Listen, so that a port in use is found at once and parties may come while Charlie's role prepares."""
+        """Listen before the role starts: a port in use is found at once, and parties may come early."""
         self._link = self._connect()
         self._gathering = self._clock()
         self._observe("listening", address=self._link.address)
@@ -144,7 +108,7 @@ class CharlieSession(Session):
 
     def _send(self, effect: Send) -> None:
         for to, body in zip(effect.to, effect.bodies, strict=True):
-            self._put(to, self._hops[to].endpoint.seal(to, "message", body, type=effect.type))
+            self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
 
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
@@ -166,9 +130,11 @@ class CharlieSession(Session):
     def _accept(self, arrival: Arrival, now: float) -> None:
         name, hop = arrival.name, self._hops[arrival.name]
         if arrival.route in hop.replaced:
-            return  # a process of this party that was started before the one that counts, and does not know it yet
+            return  # an older process of this party, which does not know yet that a newer one has replaced it
         if arrival.data is None:
-            raise ProtocolViolation(f"{name} sent a message of several parts where one frame is allowed", peer=name)
+            raise ProtocolViolation(
+                f"{name} sent a message of several parts; allowed is one frame a message", peer=name
+            )
         moved = arrival.route != hop.route
         try:
             frame = hop.endpoint.open(name, arrival.data, any_run=not self._seated)
@@ -177,129 +143,118 @@ class CharlieSession(Session):
                 raise self._broke(name) from error
             raise
         if frame.kind == "hello":
-            self._welcome(name, frame, arrival, moved=moved)
-        else:
-            self._out.found(name, arrival.route)
-            if hop.hello is None or (frame.version, frame.run) != (WIRE_VERSION, self.run):
-                raise ProtocolViolation(f"{name} sent a {frame.kind} before it joined", peer=name)
-            hop.received += 1
-            self._return(name, hop)
+            self._welcome(hop, frame, arrival, moved=moved)
+            hop.route, hop.heard = arrival.route, now
+            self.stats.count(frame.size)
+            return
+        self._out.found(name, arrival.route)
+        if (frame.version, frame.run) != (WIRE_VERSION, self.run):
+            raise ProtocolViolation(f"{name} sent a {frame.kind} of another run or version", peer=name)
+        hop.received += 1
         hop.route, hop.heard = arrival.route, now
         if frame.kind != "beat":
             self.stats.count(frame.size)
-        if frame.kind != "hello":
-            self._handle(name, hop, frame)
+        self._handle(hop, frame)
 
-    def _handle(self, name: str, hop: _Hop, frame: Frame) -> None:
-        match frame.kind:
-            case "beat":
-                waits_for = decode(Beat, frame.body, name).waits_for
-                hop.waits_for = tuple(n for n in waits_for if n in (*self.names, CHARLIE) and n != name)
-            case "abort":
-                self._hear_abort(name, hop, decode(Abort, frame.body, name))
-            case "message" if self._seated and not hop.done:
+    def _handle(self, hop: Hop, frame: Frame) -> None:
+        turn, was = Turn(frame.kind), hop.state
+        if turn is not Turn.ABORT:  # whose reason decides which turn it is
+            hop.receive(turn)
+        match turn:
+            case Turn.BEAT:
+                waits_for = decode(Beat, frame.body, hop.name).waits_for
+                hop.waits_for = tuple(n for n in waits_for if n in (*self.names, CHARLIE) and n != hop.name)
+                if was is JoinState.AWAY:
+                    self._came(hop)
+            case Turn.ABORT:
+                self._hear_abort(hop, decode(Abort, frame.body, hop.name))
+            case Turn.MESSAGE:
                 self._deliver(frame)
-            case "whisper" if self._seated and not hop.done:
+            case Turn.WHISPER:
                 self._relay(frame)
-            case "closed" if self._seated and not hop.done:
-                decode(Closed, frame.body, name)
-                hop.done = True
+            case Turn.CLOSED:
+                decode(Closed, frame.body, hop.name)
                 self._close_if_done()
+
+    def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, *, moved: bool) -> None:
+        """Take a hello: a new one, the same one again, or one of a party that has another study or version."""
+        if moved and hop.note(HopEvent.NEW_CONNECTION) is JoinState.ENDED:
+            # The process that is there now is told as well, on a hop that starts anew.
+            self._start_anew(hop, arrival.route)
+            raise self._broke(hop.name)
+        own = (frame.version, frame.run) == (WIRE_VERSION, self.run)  # the run id stands for study and version
+        turn = hop.turn_of_hello(frame, arrival, own=own)
+        match turn:
+            case Turn.FIELDS:
+                where = decode(Fields, frame.body, hop.name).differing(self.study.field_hashes())
+                hop.receive(turn)
+                self._observe("refused", party=hop.name, fields=", ".join(where[:8]))
+            case Turn.FOREIGN_HELLO:
+                hello = decode(Hello, frame.body, hop.name)
+                hop.receive(turn)
+                self._start_anew(hop, arrival.route)
+                self._refuse(hop, hello)
+            case Turn.HELLO:
+                hello = decode(Hello, frame.body, hop.name)
+                hop.receive(turn)
+                self._start_anew(hop, arrival.route)
+                hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()
+                beat = encode(Beat(waits_for=()), hop.name)
+                self._put(hop.name, hop.seal(Turn.BEAT, beat), counted=False)
+                self._came(hop)
             case _:
-                raise ProtocolViolation(f"{name} sent a {frame.kind} out of turn", peer=name)
+                hop.receive(turn)  # the same hello again, which was answered, or an illegal one
 
-    def _welcome(self, name: str, frame: Frame, arrival: Arrival, *, moved: bool) -> None:
-        """Take a hello: the same one again, a new one, or one of a party that has another study or version."""
-        hop = self._hops[name]
-        if self._seated or (hop.received and not moved):
-            # A hello is said again until it is answered, so some may still be under way when the roster leaves.
-            if arrival.data == hop.hello and not moved and not hop.received:
-                return
-            if moved:
-                # Whoever is there now is told as well, on a hop that starts anew.
-                self._link_anew(name, arrival.route)
-                raise self._broke(name)
-            raise ProtocolViolation(f"{name} said hello after it was answered: a replay", peer=name)
-        if frame.type == "fields":
-            where = decode(Fields, frame.body, name).differing(self.study.field_hashes())
-            self._observe("refused", party=name, fields=", ".join(where[:8]))
-            return
-        if frame.type:  # every party would refuse to see it in the roster, and blame Charlie
-            raise ProtocolViolation(f"{name} said a hello of a type that does not exist", peer=name)
-        hello = decode(Hello, frame.body, name)
-        if arrival.data == hop.hello and not moved:
-            return  # it was answered
-        self._link_anew(name, arrival.route)
-        if (frame.version, frame.run) != (WIRE_VERSION, self.run):  # the run id stands for study and version
-            self._refuse(name, hello)
-        else:
-            hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()
-            self._put(name, hop.endpoint.seal(name, "beat", encode(Beat(waits_for=()), name)), counted=False)
-            self._came(name)
+    def _start_anew(self, hop: Hop, route: bytes) -> None:
+        hop.start_anew(route)
+        self._out.forget(hop.name)
+        self._out.found(hop.name, route)
 
-    def _link_anew(self, name: str, route: bytes) -> None:
-        """Start a hop's numbering anew, along the route by which its party came."""
-        hop = self._hops[name]
-        if hop.route not in (b"", route):
-            hop.replaced.append(hop.route)
-        hop.endpoint, hop.received, hop.waits_for, hop.away = self._endpoint(name), 0, (), False
-        self._out.forget(name)
-        self._out.found(name, route)
-
-    def _refuse(self, name: str, hello: Hello) -> None:
-        hop = self._hops[name]
-        hop.hello = None
+    def _refuse(self, hop: Hop, hello: Hello) -> None:
+        hop.forget_hello()
         fields = Fields.of(self.study.field_hashes() if hello.version == self.version else {})
-        body = encode(Refusal(names=fields.names, hashes=fields.hashes, version=self.version), name)
-        self._put(name, hop.endpoint.seal(name, "hello", body, type="refusal"))
+        body = encode(Refusal(names=fields.names, hashes=fields.hashes, version=self.version), hop.name)
+        self._put(hop.name, hop.seal(Turn.REFUSAL, body, type="refusal"))
         if hello.version != self.version:
-            self._observe("refused", party=name, version=hello.version)
+            self._observe("refused", party=hop.name, version=hello.version)
 
-    def _came(self, name: str) -> None:
+    def _came(self, hop: Hop) -> None:
         joined = len(self._joined)
         if joined > self._most:
             self._most, self._gathering = joined, self._clock()
-        self._observe("connected", party=name, joined=joined, parties=self.study.K)
+        self._observe("connected", party=hop.name, joined=joined, parties=self.study.K)
         self._seat_if_complete()
-
-    def _return(self, name: str, hop: _Hop) -> None:
-        """A party that was silent before the roster went out is there again."""
-        if hop.away:
-            hop.away = False
-            self._came(name)
-
-    @property
-    def _joined(self) -> tuple[str, ...]:
-        return tuple(name for name, hop in self._hops.items() if hop.hello is not None and not hop.away)
 
     def _seat_if_complete(self) -> None:
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
         if self._seated or len(self._joined) < self.study.K or not isinstance(self._pending, Join):
             return
-        # Somebody may have died while others were awaited: an own beat finds out whose connection is gone.
+        # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
         self._beat(encode(Beat(waits_for=()), ""))
         self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
         if len(self._joined) < self.study.K:
             return
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
-        self._seated = True
         roster = Roster(hellos=hellos, box_key=self._box_key or b"")
         for name, hop in self._hops.items():
-            self._put(name, hop.endpoint.seal(name, "roster", encode(roster, name)))
+            self._put(name, hop.seal(Turn.ROSTER, encode(roster, name)))
         self._observe("joined", parties=self.study.K)
         self._reply((*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._box_key)))
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
-                raise ProtocolViolation(f"{frame.source} whispers faster than {to} can listen", peer=frame.source)
+                raise ProtocolViolation(
+                    f"{frame.source} whispers faster than {to} takes it: more than {_MAX_WAITING >> 20} MB wait",
+                    peer=frame.source,
+                )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            self._put(to, self._hops[to].endpoint.seal(to, "whisper", box, type=frame.type, source=frame.source))
+            self._put(to, self._hops[to].seal(Turn.WHISPER, box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
-        if self._finished and all(hop.done for hop in self._hops.values()):
+        if self._finished and all(hop.state is JoinState.DONE for hop in self._hops.values()):
             for name, hop in self._hops.items():
-                self._put(name, hop.endpoint.seal(name, "closed", encode(Closed(), name)))
+                self._put(name, hop.seal(Turn.CLOSED, encode(Closed(), name)))
             self.closed = True
 
     # --- Clocks and bad ends ----------------------------------------------------
@@ -307,35 +262,37 @@ class CharlieSession(Session):
     def _tick(self, now: float) -> None:
         if strangers := self._out.denied():
             self._observe("stranger", count=strangers)
-        silent = tuple(
-            name
-            for name, hop in self._hops.items()
-            if hop.hello is not None and not hop.away and not hop.done and now - hop.heard > self.deadline / 2
-        )
         if self._seated:
-            if silent:
-                raise DeadlinePassed(
-                    f"nothing was heard of {listed(silent)} for {self.deadline / 2:g} seconds",
-                    "see whether they still run, and start the run again",
-                    waited_for=silent,
-                )
+            self._look_who_is_silent(now)
             return
         self._look_who_is_away(now, self.deadline / 2)
         self._seat_if_complete()
         if len(self._joined) < self.study.K and now - self._gathering > self.deadline:
-            absent = tuple(name for name in self.names if name not in self._joined)
+            absent = tuple(name for name, hop in self._hops.items() if not hop.joined)
             raise DeadlinePassed(
-                f"Charlie waited {self.deadline:g} seconds in vain for {listed(absent)} to join",
-                "start them, and then Charlie again; deadline_seconds says how long he waits",
+                f"{listed(absent)} did not join within {self.deadline:g} seconds",
+                "start them, and then Charlie again; the study's deadline_seconds says how long Charlie waits",
                 waited_for=absent,
             )
 
+    def _look_who_is_silent(self, now: float) -> None:
+        limit = self.deadline / 2
+        silent = tuple(
+            name for name, hop in self._hops.items() if hop.state is JoinState.SEATED and now - hop.heard > limit
+        )
+        if silent:
+            raise DeadlinePassed(
+                f"nothing was heard of {listed(silent)} for {limit:g} seconds",
+                "see whether they still run, and start the run again",
+                waited_for=silent,
+            )
+
     def _look_who_is_away(self, now: float, silence: float) -> None:
-        """Before the roster is out, count nobody in whose connection is gone or who was silent for so long."""
-        for name in self._joined:
-            if not self._out.reachable(name) or now - self._hops[name].heard > silence:
-                self._hops[name].away = True
-                self._observe("left", party=name)
+        """Before the roster is out, do not count on a party whose connection is gone, or who was silent for so long."""
+        for hop in self._joined:
+            if not self._out.reachable(hop.name) or now - hop.heard > silence:
+                hop.note(HopEvent.SILENCE)
+                self._observe("left", party=hop.name)
 
     def _shift(self, seconds: float) -> None:
         self._gathering += seconds
@@ -343,55 +300,46 @@ class CharlieSession(Session):
             hop.heard += seconds
 
     def _beat(self, body: bytes) -> None:
-        for name in self._joined:
-            self.stats.beats += 1
-            self._out.send(name, self._hops[name].endpoint.seal(name, "beat", body))
+        for hop in self._hops.values():
+            if hop.may_send(Turn.BEAT):
+                self.stats.beats += 1
+                self._out.send(hop.name, hop.seal(Turn.BEAT, body))
 
     def _broke(self, name: str) -> RunFailed:
         self._verdict = Abort(reason="left", blamed=(name,), by=CHARLIE)
         return RunFailed(
-            f"the connection to {name} broke in the middle of the run, or {name} was started anew",
+            f"the connection to {name} broke in the middle of the run, or {name} was started again",
             "start the run again, with everybody",
         )
 
-    def _hear_abort(self, name: str, hop: _Hop, abort: Abort) -> None:
-        if not set(abort.blamed) <= {*self.names, CHARLIE} or (not abort.blamed and abort.reason != "violation"):
-            raise ProtocolViolation(f"{name} ended the run and blamed nobody of the study", peer=name)
-        if not self._seated and abort.reason == "left":
-            hop.hello, hop.received = None, 0
+    def _hear_abort(self, hop: Hop, abort: Abort) -> None:
+        name = hop.name
+        hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
+        check_abort(abort, name, self.names)
+        if hop.state is JoinState.IDLE:
+            hop.forget_hello()
             self._observe("left", party=name)
             return
-        hop.done = True
         blamed = self._culprits(abort.blamed) if abort.reason == "deadline" else abort.blamed
         if abort.reason == "left":
-            blamed = (name,)
-        abort = Abort(reason=abort.reason, blamed=blamed, by=name)
-        self._verdict = abort
-        raise error_of(abort)
+            blamed = (name,)  # a party can say of itself alone that it leaves
+        self._verdict = Abort(reason=abort.reason, blamed=blamed, by=name)
+        raise error_of(self._verdict)
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return super()._late(self._culprits(missing))
 
     def _culprits(self, missing: Collection[str]) -> tuple[str, ...]:
-        """Follow who waits for whom to those who wait for nobody: it is them that everybody waits for."""
-        waits = {name: hop.waits_for for name, hop in self._hops.items()}
+        """Return those whom everybody waits for, in roster order."""
+        waits: dict[str, Collection[str]] = {name: hop.waits_for for name, hop in self._hops.items()}
         waits[CHARLIE] = self.missing() if isinstance(self._pending, Receive) else ()
-        seen: set[str] = set()
-        frontier, culprits = list(missing), set[str]()
-        while frontier:
-            name = frontier.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            frontier.extend(waits[name])
-            if not waits[name]:
-                culprits.add(name)
-        return tuple(name for name in (*self.names, CHARLIE) if name in (culprits or missing))
+        culprits = whom_all_wait_for(missing, waits)
+        return tuple(name for name in (*self.names, CHARLIE) if name in culprits)
 
     def say_abort(self, abort: Abort) -> None:
-        """Tell every party that has joined, and let what was found out by a party bear its name."""
+        """Tell every party that has joined; what a party found out bears that party's name."""
         if self._link is None:
             return
         body = self._verdict or abort
-        for name in self._joined:
-            self._link.send(name, self._hops[name].endpoint.seal(name, "abort", encode(body, name)))
+        for hop in self._joined:
+            self._link.send(hop.name, hop.seal(Turn.ABORT, encode(body, hop.name)))
