@@ -219,8 +219,10 @@ def received(end: End, state: JoinState, turn: Turn, sender: str, suspects: tupl
     """
     legal = RECEIVES[end].get(state, {})
     if turn not in legal:
+        who, doubt = (" or ".join(suspects), "; it cannot be told which of them") if suspects else (sender, "")
         raise ProtocolViolation(
-            f"{sender} sent a {turn.value} out of turn: while the hop is {state.value!r}, allowed are {_named(legal)}",
+            f"{who} sent a {turn.value} out of turn{doubt}. While the hop is {state.value!r}, allowed are "
+            f"{_named(legal)}",
             peer="" if suspects else sender,
             suspects=suspects,
         )

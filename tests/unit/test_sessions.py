@@ -22,6 +22,7 @@ from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.session_messages import Abort, Beat, Fields, Hello, Roster
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
+from masquerade_host.verdicts import abort_of, error_of
 from tests.host_helpers import VERSION, World, new_keys
 from tests.wired import Wired
 
@@ -551,14 +552,78 @@ def test_a_party_checks_whose_whisper_it_is(seated: Wired) -> None:
 
 
 def test_a_party_that_finds_a_violation_tells_everybody(seated: Wired) -> None:
-    """A box of p2 does not open at p1: p1's role raises, and all end with p2's name."""
-    error = ProtocolViolation("a box that came as p2's does not open", peer="p2")
+    """p1 opened a box that p2 alone can have made, and what is in it is wrong: all end with p2's name."""
+    error = ProtocolViolation("p2 sent a Secret whose coin is out of bounds", peer="p2")
     seated.errors["p1"] = error
     seated.parties["p1"].abort(error)
     seated.pump(3)
     ends(seated, ProtocolViolation)
     assert "p1 ended the run" in seated.errors["p3"].message
     assert {e.peer for e in seated.errors.values() if isinstance(e, ProtocolViolation)} == {"p2"}
+
+
+# --- What an error proves -----------------------------------------------------------
+
+
+def suspected(wired: Wired, source: str, finder: str) -> None:
+    """Everybody ends, and nobody accuses ``source`` alone, nor Charlie alone."""
+    wired.pump(3)
+    ends(wired, ProtocolViolation)
+    for name, error in wired.errors.items():
+        assert isinstance(error, ProtocolViolation)
+        assert (name, error.peer, error.suspects) == (name, "", (source, CHARLIE))
+        assert error.said_by == ("" if name == finder else finder)
+        assert f"{source} or {CHARLIE} sent" in error.message
+        assert "cannot tell which" in error.message
+
+
+def test_a_whisper_of_a_type_that_is_not_due_may_be_its_sources_fault_or_charlies(seated: Wired) -> None:
+    """Charlie signed the header that p1 got; whether p2 wrote the same into its own, p1 cannot see."""
+    seated.expect("p1", "Secret", ("p2",), whispered=True)
+    seated.whisper("p2", "Other", ("p1",), (b"x",))
+    suspected(seated, "p2", "p1")
+
+
+def test_too_many_whispers_may_be_their_sources_fault_or_charlies(seated: Wired) -> None:
+    for _ in range(65):
+        seated.whisper("p2", "Secret", ("p1",), (b"x",))
+    suspected(seated, "p2", "p1")
+
+
+def test_a_whisper_after_the_end_of_a_role_may_be_its_sources_fault_or_charlies(seated: Wired) -> None:
+    seated.finish("p1")
+    seated.whisper("p2", "Secret", ("p1",), (b"x",))
+    seated.pump(2)
+    error = seated.errors["p1"]
+    assert isinstance(error, ProtocolViolation)
+    assert (error.peer, error.suspects) == ("", ("p2", CHARLIE))
+
+
+def test_a_whisper_before_the_roster_is_charlies_fault(wired: Wired) -> None:
+    """No party can whisper before it knows the others' keys, and Charlie would relay nothing."""
+    wired.join("p1", "p2")
+    hop = wired.charlie._hops["p1"].endpoint
+    wired.links["p1"].inbox.append(hop.seal("p1", "whisper", b"box", type="Secret", source="p2"))
+    wired.pump(1)
+    error = wired.errors["p1"]
+    assert isinstance(error, ProtocolViolation)
+    assert (error.peer, error.suspects) == (CHARLIE, ())
+
+
+def test_what_a_party_signed_is_proved_where_it_is_checked_and_said_by_charlie_elsewhere(seated: Wired) -> None:
+    hand(seated, "p1", b"")
+    violated(seated)
+    said = {name: error.said_by for name, error in seated.errors.items() if isinstance(error, ProtocolViolation)}
+    assert said == {CHARLIE: "", "p1": CHARLIE, "p2": CHARLIE, "p3": CHARLIE}
+
+
+def test_an_abort_names_all_suspects_and_no_stranger() -> None:
+    either = ProtocolViolation("x", suspects=("p2", CHARLIE))
+    assert abort_of(either, "p1", ("p1", "p2")).blamed == ("p2", CHARLIE)
+    assert abort_of(ProtocolViolation("x", suspects=("mallory",)), "p1", ("p1", "p2")).blamed == ()
+    error = error_of(Abort(reason="violation", blamed=(), by="p1"))
+    assert isinstance(error, ProtocolViolation)
+    assert (error.peer, error.suspects, error.said_by) == ("", (), "p1")
 
 
 # --- Clocks -----------------------------------------------------------------------

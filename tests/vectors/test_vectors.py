@@ -23,7 +23,7 @@ from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envel
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import Message
 from masquerade_protocols import joint, local_aggregation, tournament
-from tests.helpers import violation
+from tests.helpers import either, violation
 from tests.vectors import generate
 
 HERE = Path(__file__).parent
@@ -155,7 +155,7 @@ def test_the_anonymous_box_is_libsodiums() -> None:
 @pytest.mark.parametrize("name", BOXES["bad_boxes"])
 def test_a_bad_box_is_refused(name: str) -> None:
     sealed = bytes.fromhex(BOXES["bad_boxes"][name])
-    violation(lambda: KEYS["bob"].open(KEYS["alice"].public, sealed, "alice"), "alice")
+    either(lambda: KEYS["bob"].open(KEYS["alice"].public, sealed, "alice"), "alice")
 
 
 @pytest.mark.parametrize("name", BOXES["bad_anonymous"])
@@ -175,7 +175,7 @@ def test_the_envelope_is_the_vectors_and_opens_in_its_own_turn_alone() -> None:
     assert pack_envelope(source, to, kind, count, b"body") == plain
     assert open_envelope(plain, "alice", (source, to, kind, count)) == b"body"
     for other in BOXES["other_turns"]:
-        violation(partial(open_envelope, plain, "alice", tuple(other)), "alice")
+        either(partial(open_envelope, plain, "alice", tuple(other)), "alice")
 
 
 # --- The comparison ------------------------------------------------------------

@@ -105,9 +105,10 @@ class BoxKey(Secret):
         Raises
         ------
         ProtocolViolation
-            The box does not open. A box bears no signature, so nobody can tell who is at fault: ``peer``, who may have
-            sealed it wrongly, or Charlie, who may have changed it. Both are suspects.
+            The key is not usable, which is the fault of ``peer``. Or the box does not open: a box bears no signature,
+            so either ``peer`` sealed it wrongly or Charlie changed it. Then both are suspects.
         """
+        self.check(peer_key, peer)
         try:
             return bytes(self._box(peer_key).decrypt(sealed))
         except (CryptoError, ValueError, TypeError) as error:
