@@ -23,11 +23,11 @@ from masquerade_core.data.auxiliary import load_study
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys
-from masquerade_host.charlie import CharlieSession
+from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
-from masquerade_host.party import PartySession
+from masquerade_host.party_session import PartySession
 from masquerade_host.stats import quiet
 from masquerade_host.transport import CharlieSocket
 

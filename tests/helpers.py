@@ -68,7 +68,7 @@ class Header:
     def __init__(self, name: str, hop: str) -> None:
         self.key = SigningKey(SimulationRng(name).bytes(32))
         self.fields: dict[str, Any] = {
-            "v": 1,
+            "v": 2,
             "run": RUN,
             "src": name,
             "dst": hop,
@@ -93,6 +93,16 @@ def violation(call: Callable[[], object], peer: str = PEER) -> ProtocolViolation
         call()
     assert caught.value.peer == peer
     assert peer in caught.value.message
+    return caught.value
+
+
+def either(call: Callable[[], object], peer: str = PEER) -> ProtocolViolation:
+    """Expect a ProtocolViolation that suspects ``peer`` and Charlie, names both in its text, and accuses neither."""
+    with pytest.raises(ProtocolViolation) as caught:
+        call()
+    assert (caught.value.peer, caught.value.suspects) == ("", (peer, CHARLIE))
+    assert peer in caught.value.message
+    assert "Charlie" in caught.value.message
     return caught.value
 
 

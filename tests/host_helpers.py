@@ -12,11 +12,11 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.messages import Message, SealedMessage
-from masquerade_host.charlie import CharlieSession
+from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys
-from masquerade_host.party import PartySession
+from masquerade_host.party_session import PartySession
 from masquerade_host.transport import CharlieSocket
 
 VERSION = "1.2.3"
@@ -83,7 +83,7 @@ class World:
     keys: dict[str, Keys]
 
     @classmethod
-    def new(cls, K: int = 3, deadline: float = 6.0, port: int | None = None) -> "World":
+    def new(cls, K: int = 3, deadline: float = 60.0, port: int | None = None) -> "World":
         """Draw keys for Charlie and K parties p1, p2, ... and write their study."""
         names = [f"p{j}" for j in range(1, K + 1)]
         keys = {name: new_keys() for name in (*names, CHARLIE)}

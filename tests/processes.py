@@ -72,7 +72,7 @@ class Participant:
         assert self.popen.stderr is not None
         self._stderr.extend(self.popen.stderr)
 
-    def wait_for(self, event: str, seconds: float = 30.0, **fields: Any) -> dict[str, Any]:
+    def wait_for(self, event: str, seconds: float = 300.0, **fields: Any) -> dict[str, Any]:
         """Wait until it tells of an event."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -84,7 +84,7 @@ class Participant:
             time.sleep(0.01)
         raise AssertionError(f"no {event} {fields}: {self.events}\n{''.join(self._stderr)}")
 
-    def end(self, seconds: float = 40.0) -> Ended:
+    def end(self, seconds: float = 300.0) -> Ended:
         """Wait for its end."""
         try:
             code = self.popen.wait(seconds)
@@ -114,7 +114,7 @@ class Machines:
     started: list[Participant] = field(default_factory=list)
 
     @classmethod
-    def new(cls, folder: Path, K: int = 3, deadline: float = 30.0) -> "Machines":
+    def new(cls, folder: Path, K: int = 3, deadline: float = 120.0) -> "Machines":
         """Make keys, the study and 60 records a party."""
         names = [f"p{j}" for j in range(1, K + 1)]
         keys = {name: make_keys(folder / "keys" / f"{name}.key") for name in (*names, CHARLIE)}

@@ -9,9 +9,9 @@ from masquerade_core.errors import MasqueradeError
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Join, Receive, Send
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.charlie import CharlieSession
-from masquerade_host.dialer import Happening
-from masquerade_host.party import PartySession
+from masquerade_host.charlie_session import CharlieSession
+from masquerade_host.dialer import ConnectionEvent
+from masquerade_host.party_session import PartySession
 from masquerade_host.transport import Arrival
 from tests.host_helpers import VERSION, World
 
@@ -83,12 +83,12 @@ class FakePartyLink:
 
     sent: list[bytes] = field(default_factory=list)
     inbox: list[bytes | None] = field(default_factory=list)
-    events: list[Happening] = field(default_factory=lambda: [Happening.CONNECTED])
+    events: list[ConnectionEvent] = field(default_factory=lambda: [ConnectionEvent.CONNECTED])
     sockets: tuple[Any, ...] = ()
     busy: bool = False
     reopened: int = 0
 
-    def happenings(self) -> Iterable[Happening]:
+    def connection_events(self) -> Iterable[ConnectionEvent]:
         """Take what happened."""
         events, self.events = self.events, []
         return events
@@ -110,7 +110,7 @@ class FakePartyLink:
         self.inbox.clear()
         self.sent.clear()
         self.reopened += 1
-        self.events.append(Happening.CONNECTED)
+        self.events.append(ConnectionEvent.CONNECTED)
 
     def close(self, linger: int) -> None:
         """Close."""

@@ -1,4 +1,4 @@
-"""The process that Charlie runs."""
+"""The process of Charlie, the untrusted curator who hosts a run."""
 
 from masquerade_curator._run import run
 

@@ -1,4 +1,4 @@
-"""``python -m masquerade_curator``: Charlie."""
+"""``python -m masquerade_curator``: Charlie's process."""
 
 import sys
 from pathlib import Path
@@ -17,14 +17,14 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def curator(
     study: Annotated[Path, typer.Argument(help="The study's file.")],
     key: Annotated[Path, typer.Option(help="Charlie's secret keys.")],
-    out: Annotated[Path | None, typer.Option(help="The run directory.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The directory for the results.")] = None,
     test: Annotated[Path | None, typer.Option(help="A public test set (CSV).")] = None,
     listen: Annotated[str | None, typer.Option(help="tcp://ADDRESS:PORT, if not the study's address.")] = None,
-    progress: Annotated[Mode, typer.Option(help="How to tell what happens.")] = Mode.TEXT,
-    debug: Annotated[bool, typer.Option(help="Show the traceback of a bug; it may show data.")] = False,
+    progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
+    debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
     """Run Charlie, the curator, for one study."""
-    del debug  # the edge looks for it itself
+    del debug  # masquerade_host.process.main looks for it on the command line
     run(study, key, out=out, test=test, listen=listen, observe=Progress(progress))
 
 

@@ -1,4 +1,4 @@
-"""Charlie's process: listen, serve the run, write the results."""
+"""Charlie's process: it listens, serves the run, and writes the results."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from masquerade_core.model import error_on, model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.charlie import CharlieSession
+from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
@@ -22,18 +22,18 @@ from masquerade_protocols import protocol_of
 
 __all__ = ["run"]
 
-_LIVE = 1_000_000  # numbers in a test set whose objective takes a millisecond: larger ones wait for the run's end
+_LIVE = 1_000_000  # numbers in a test set; the objective of a larger one is computed only after the run
 
 
 class _Curve:
-    """Tells of the objective on the public test set whenever a role's rounds are told of: every half second at most.
+    """An observer that adds the objective on the public test set to every report of progress.
 
     Parameters
     ----------
     observe : Observer
-        Who is told, of all events.
+        Gets all events.
     tests : Dataset or None
-        Public.
+        The public test set.
     study : Study
     """
 
@@ -44,7 +44,7 @@ class _Curve:
         self.session: CharlieSession | None = None
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
-        """Pass an event on, and add the objective where it says how far the rounds have come."""
+        """Pass an event on. After one of progress, report the objective as well."""
         self._observe(event, **fields)
         if event != "progress" or self._tests is None or self.session is None or not self.session.iterates:
             return
@@ -72,22 +72,24 @@ def run(
     out : path, optional
         The run directory; by default ``runs/<study>-<run>/charlie``.
     test : path, optional
-        A **public** test set; the released model's error on it becomes ``metrics.test_error``, and the objective at
-        the iterates, where they are public, becomes ``rounds``.
+        A **public** test set. The released model's error on it becomes ``metrics.test_error``. Where the iterates are
+        public, the objective at each becomes ``rounds``.
     listen : str, optional
-        Where to listen, if not at the study's address (behind address translation, say).
+        The address to listen at, if it is not the study's: behind address translation, for example.
     observe : Observer
 
     Raises
     ------
     MasqueradeError
-        With the exit code of its class; nothing half-written stays.
+        Its class has the exit code. No half-written file stays.
     """
     study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
     if (owner := study.name_of(keys.public)) != CHARLIE:
-        raise BadInput(f"{key_path} is the key of {owner}, and not Charlie's", "give the key of the study's [curator]")
+        raise BadInput(
+            f"{key_path} is the key of {owner}, but this process is Charlie", "give the key of the study's [curator]"
+        )
     tests = load_csv(test, study, need_label=False) if test is not None else None
     roster = {party.name: party.key.curve for party in study.parties}
     curve = _Curve(observe, tests, study)

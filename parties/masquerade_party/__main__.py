@@ -1,4 +1,4 @@
-"""``python -m masquerade_party``: a data owner."""
+"""``python -m masquerade_party``: a data owner's process."""
 
 import sys
 from pathlib import Path
@@ -19,14 +19,16 @@ def party(
     study: Annotated[Path, typer.Argument(help="The study's file.")],
     data: Annotated[Path, typer.Option(help="Your records (CSV).")],
     key: Annotated[Path, typer.Option(help="Your secret keys.")],
-    classifier: Annotated[str | None, typer.Option(help="What you vote with, for vote and soft.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run directory.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree.")] = False,
-    progress: Annotated[Mode, typer.Option(help="How to tell what happens.")] = Mode.TEXT,
-    debug: Annotated[bool, typer.Option(help="Show the traceback of a bug; it may show data.")] = False,
+    classifier: Annotated[
+        str | None, typer.Option(help="The classifier you vote with, in a protocol of votes.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The directory for the results.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: you have read the study and agree.")] = False,
+    progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
+    debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
     """Take part in one study with your records."""
-    del debug  # the edge looks for it itself
+    del debug  # masquerade_host.process.main looks for it on the command line
     run(
         study,
         data,

@@ -1,4 +1,4 @@
-"""Nobody takes part unawares: what leaves, who must not collude and what it costs, before a yes."""
+"""A data owner approves of a study before anything is sent: what leaves, who must not collude, what it costs."""
 
 import sys
 import textwrap
@@ -11,33 +11,33 @@ from masquerade_protocols import Explanation
 __all__ = ["Approve", "ask", "no_questions"]
 
 Approve = Callable[[Study, str, Explanation], None]
-"""Takes the study, this party's name and the explanation; raises RefusedLocally for a no."""
+"""Takes the study, this party's name and the explanation; raises RefusedLocally if the data owner says no."""
 
 _WIDTH = 88
 
 
 def no_questions(_study: Study, _me: str, _explanation: Explanation) -> None:
-    """Approve: the user has said ``--yes``."""
+    """Approve without a question: the data owner started with ``--yes``."""
 
 
 def ask(study: Study, me: str, explanation: Explanation) -> None:
-    """Show the study in plain words on stderr, and ask.
+    """Show the study in plain words on stderr, and ask for approval.
 
     Raises
     ------
     RefusedLocally
-        The answer was no, or nobody can be asked.
+        The answer was not yes, or nobody can be asked.
     """
     if not sys.stdin.isatty():
         raise RefusedLocally(
-            "nobody is here to approve of this study: standard input is not a terminal",
+            "nobody can be asked to approve of this study: standard input is not a terminal",
             "read 'masquerade study show', and start with --yes if you agree",
         )
     sys.stderr.write(_in_words(study, me, explanation))
     sys.stderr.write("\nTake part? Type yes to agree: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() != "yes":
-        raise RefusedLocally("you did not approve of this study: nothing was sent")
+        raise RefusedLocally("you did not approve of this study, so nothing was sent", "type yes to take part")
 
 
 def _in_words(study: Study, me: str, explanation: Explanation) -> str:

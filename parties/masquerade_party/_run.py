@@ -1,4 +1,4 @@
-"""A data owner's process: read the records, ask for approval, take part, write the results."""
+"""A data owner's process: it reads the records, asks for approval, takes part, and writes the results."""
 
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
-from masquerade_host.party import PartySession
+from masquerade_host.party_session import PartySession
 from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import Approve, ask
@@ -36,15 +36,15 @@ def run(
 ) -> Path:
     """Take part in one run; return the path of this party's ``result.json``.
 
-    Whatever is wrong with the study, the records or the keys is found out before anything is sent.
+    Errors in the study, the records or the keys are found before anything is sent.
 
     Parameters
     ----------
     study_path, data_path, key_path : path
-        The study, this party's records (CSV), and its secret keys, by which its name in the study is known.
+        The study, this party's records (CSV), and its secret keys. The keys tell which party of the study this is.
     classifier : Classifier or str, optional
-        What this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or scikit-learn's
-        name of one, with its settings. The study's own loss without it.
+        The classifier that this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or
+        scikit-learn's name of one, with its settings. By default it is the study's own.
     out : path, optional
         The run directory; by default ``runs/<study>-<run>/<name>``.
     approve : callable
@@ -54,18 +54,22 @@ def run(
     Raises
     ------
     MasqueradeError
-        With the exit code of its class; nothing half-written stays.
+        Its class has the exit code. No half-written file stays.
     """
     study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
     me = study.name_of(keys.public)
     if me == CHARLIE:
-        raise BadInput(f"{key_path} is Charlie's key, and this is a party", "give the key of one of the parties")
+        raise BadInput(
+            f"{key_path} is Charlie's key, but this process is a party", "give the key of one of the parties"
+        )
     role = partial(protocol.party, auxiliary=auxiliary) if protocol.auxiliary else protocol.party
     if classifier is not None:
         if not protocol.classifiers:
-            raise BadInput(f"{protocol.name} trains the study's own classifier", "leave --classifier out")
+            raise BadInput(
+                f"{protocol.name} trains the study's own classifier and takes no other", "leave --classifier out"
+            )
         role = partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
     data = load_csv(data_path, study)
     session = PartySession(

@@ -102,19 +102,31 @@ class BudgetExceeded(MasqueradeError):
 
 
 class ProtocolViolation(MasqueradeError):
-    """A peer sent what the protocol does not allow.
+    """A participant sent what the protocol does not allow.
+
+    The error says what is known of whose fault that is, and no more: at most one of ``peer`` and ``suspects`` is set.
 
     Parameters
     ----------
     message : str
         What was seen and what is allowed.
     peer : str
-        Who put the offending bytes on the wire; it may be their fault or that of whoever holds their key.
+        The participant whose fault it is: what it signed, or sent over its own connection, proves it. It may still be
+        the fault of whoever holds its key. Empty where nobody is proved to be at fault.
+    suspects : tuple of str
+        The participants of whom one is at fault, where it cannot be told which.
+    said_by : str
+        The participant who reported it. Then ``peer`` and ``suspects`` are that participant's word, which was not
+        checked here. Empty where this participant checked it.
     """
 
     exit_code = 8
     error_code = "protocol_violation"
 
-    def __init__(self, message: str, hint: str = "", *, peer: str = "") -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, peer: str = "", suspects: tuple[str, ...] = (), said_by: str = ""
+    ) -> None:
         super().__init__(message, hint)
         self.peer = peer
+        self.suspects = suspects
+        self.said_by = said_by

@@ -1,12 +1,15 @@
 """A party's end of the connection: it dials out, and can say why nobody answers.
 
-ZeroMQ connects again after most failures and tells nobody. Its monitor tells us; what libzmq 4.3.5 was seen to say:
+After most failures ZeroMQ connects again without a word. Only its monitor socket reports them. These are the reports of
+libzmq 4.3.5, as observed:
 
-* a key that is not on Charlie's list: HANDSHAKE_FAILED_AUTH 400, then nothing, and no further attempt;
-* another server key than Charlie's: HANDSHAKE_FAILED_NO_DETAIL at every attempt, for he cannot read it and hangs up;
-  a proxy with nobody behind it looks the same, but gives no greeting (:func:`speaks_curve`);
-* nobody listens, or the name is unknown: CONNECT_RETRIED at every attempt (so the name is looked up here as well);
-* a server without CURVE: HANDSHAKE_FAILED_PROTOCOL, no further attempt; HTTP: DISCONNECTED alone, no further attempt.
+* This party's key is not on Charlie's list: HANDSHAKE_FAILED_AUTH 400, and no further attempt.
+* The server has another key than the study says: HANDSHAKE_FAILED_NO_DETAIL at every attempt, for the server cannot
+  read the handshake and hangs up. A proxy with nobody behind it looks the same, but sends no greeting
+  (:func:`speaks_curve`).
+* Nobody listens, or the name is unknown: CONNECT_RETRIED at every attempt. So the name is resolved here as well.
+* The server does not use CURVE: HANDSHAKE_FAILED_PROTOCOL, and no further attempt.
+* The server speaks HTTP: DISCONNECTED alone, and no further attempt.
 """
 
 import socket
@@ -22,17 +25,17 @@ from zmq.utils.monitor import recv_monitor_message
 from masquerade_host.keyfiles import Keys
 from masquerade_host.transport import DENIED, HIGH_WATER, harden
 
-__all__ = ["Happening", "PartySocket", "speaks_curve"]
+__all__ = ["ConnectionEvent", "PartySocket", "speaks_curve"]
 
 
-class Happening(Enum):
-    """What a party's connection attempt came to."""
+class ConnectionEvent(Enum):
+    """What happened to a party's connection."""
 
     CONNECTED = auto()
-    DENIED = auto()  # the other side is Charlie, and this key is not on his list
-    FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or bad luck
-    FOREIGN = auto()  # somebody answers who speaks something else; ZeroMQ does not try again
-    UNRESOLVED = auto()  # nobody knows the name in the address; it may be known later
+    DENIED = auto()  # Charlie answered, and this party's key is not on his list
+    FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or chance
+    FOREIGN = auto()  # the answer is in another protocol; ZeroMQ does not try again
+    UNRESOLVED = auto()  # the name in the address cannot be resolved now; it may be later
     LOST = auto()  # an established connection broke; ZeroMQ connects again
 
 
@@ -59,7 +62,7 @@ class PartySocket:
         self._server_key = server_key
         self._outbox: deque[bytes] = deque()
         self._unresolved = threading.Event()
-        # ZeroMQ resolves by itself and says nothing. A look-up may last long, and is waited for by nobody.
+        # ZeroMQ resolves the name by itself and does not report a failure. A look-up may take long, so nobody waits.
         threading.Thread(target=self._resolve, name="resolver", daemon=True).start()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._connect()
@@ -68,7 +71,7 @@ class PartySocket:
         host = self._address.removeprefix("tcp://").rpartition(":")[0]
         try:
             socket.getaddrinfo(host.strip("[]"), None, socket.AF_INET6 if "[" in host else socket.AF_INET)
-        except (OSError, UnicodeError):  # a UnicodeError: it cannot be a name at all
+        except (OSError, UnicodeError):  # a UnicodeError means that this cannot be a name
             self._unresolved.set()
 
     def _connect(self) -> None:
@@ -79,8 +82,8 @@ class PartySocket:
         harden(self._dealer, self._keys)
         self._dealer.curve_serverkey = z85.encode(self._server_key)
         self._dealer.ipv6 = "[" in self._address
-        # Not ZMQ_IMMEDIATE: with it libzmq 4.3.5 drops what has arrived and is not read yet when the other side hangs
-        # up, and Charlie's last frame was lost in one run of ten.
+        # Not ZMQ_IMMEDIATE: with it, libzmq 4.3.5 drops what has arrived but was not read yet when the other side hangs
+        # up. Charlie's last frame was lost in one run of ten.
         self._dealer.reconnect_ivl = 250
         self._dealer.reconnect_ivl_max = 2000
         self._dealer.setsockopt(zmq.CONNECT_TIMEOUT, 5000)
@@ -88,7 +91,7 @@ class PartySocket:
         self._dealer.connect(self._address)
 
     def reopen(self) -> None:
-        """Throw the connection away, with all that waits on it, and make another."""
+        """Drop the connection and all that waits on it, and make another."""
         self._disconnect(0)
         self._connect()
 
@@ -99,7 +102,7 @@ class PartySocket:
 
     @property
     def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
-        """What to wait for."""
+        """The sockets whose input a driver waits for."""
         return (self._dealer, self._monitor)
 
     @property
@@ -107,38 +110,38 @@ class PartySocket:
         """Whether frames wait that ZeroMQ has not taken yet."""
         return bool(self._outbox)
 
-    def happenings(self) -> Iterator[Happening]:
+    def connection_events(self) -> Iterator[ConnectionEvent]:
         """Take what the connection went through since the last call."""
         if self._unresolved.is_set():
             self._unresolved.clear()
-            yield Happening.UNRESOLVED
+            yield ConnectionEvent.UNRESOLVED
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
-            happening = self._read(event["event"], event["value"])
-            if happening is not None:
-                yield happening
+            found = self._read(event["event"], event["value"])
+            if found is not None:
+                yield found
 
-    def _read(self, event: int, value: int) -> Happening | None:
-        happening: Happening | None = None
+    def _read(self, event: int, value: int) -> ConnectionEvent | None:
+        found: ConnectionEvent | None = None
         match event:
             case zmq.EVENT_CONNECTED:
                 self._judged = False
                 return None
             case zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                happening, self._established = Happening.CONNECTED, True
+                found, self._established = ConnectionEvent.CONNECTED, True
             case zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                happening = Happening.DENIED if value == DENIED else Happening.FAILED
+                found = ConnectionEvent.DENIED if value == DENIED else ConnectionEvent.FAILED
             case zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-                happening = Happening.FOREIGN
+                found = ConnectionEvent.FOREIGN
             case zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-                happening = Happening.FAILED
+                found = ConnectionEvent.FAILED
             case zmq.EVENT_DISCONNECTED if self._established:
-                happening, self._established = Happening.LOST, False
+                found, self._established = ConnectionEvent.LOST, False
             case zmq.EVENT_DISCONNECTED if not self._judged:
-                # libzmq says no more than this about a greeting that is not ZeroMQ's, and gives up silently.
-                happening = Happening.FOREIGN
+                # This is all that libzmq reports of a greeting that is not ZeroMQ's, before it gives up silently.
+                found = ConnectionEvent.FOREIGN
         self._judged = True
-        return happening
+        return found
 
     def arrivals(self) -> Iterator[bytes | None]:
         """Take what has arrived from Charlie; None for a message that is not one frame."""
@@ -155,7 +158,7 @@ class PartySocket:
         self.flush()
 
     def flush(self) -> None:
-        """Offer ZeroMQ what waits."""
+        """Offer the waiting frames to ZeroMQ again."""
         while self._outbox:
             try:
                 self._dealer.send(self._outbox[0], zmq.NOBLOCK)
@@ -172,8 +175,8 @@ class PartySocket:
 def speaks_curve(address: str) -> bool:
     """Ask whoever listens at ``address`` for its ZMTP greeting, and say whether it is a CURVE server's.
 
-    A handshake that breaks off looks the same for a wrong key as for a proxy with nobody behind it; this tells the two
-    apart. Greeting: 0xFF, 8 bytes, 0x7F, version 3.x, mechanism in 20 bytes, as-server, filler; 64 bytes.
+    A handshake breaks off in the same way for a wrong key and for a proxy with nobody behind it. This tells the two
+    apart. A greeting has 64 bytes: 0xFF, 8 bytes, 0x7F, version 3.x, the mechanism in 20 bytes, as-server, filler.
 
     References
     ----------

@@ -1,8 +1,8 @@
-"""Drives one role of one run: the role in a thread of its own, the sockets in this one.
+"""Drives one role of one run: the role runs in a thread of its own, the sockets in the calling one.
 
-So long arithmetic never starves the sockets, and the sockets' state needs no locks: the two threads meet only where
-an effect is handed over and where its answer comes back. The result of a ``once`` passes through the form in which it
-would be written down, so that a role gets exactly what it would get after a restart.
+So long arithmetic never keeps the sockets waiting, and their state needs no locks. The two threads meet only where the
+role hands an effect over and where its answer comes back. The result of a ``once`` is packed and unpacked before the
+role gets it. So a role sees the same types here as in a replay from recorded answers (:mod:`masquerade_core.table`).
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from masquerade_host.transport import wait
 
 __all__ = ["run_role"]
 
-_TICK = 100  # milliseconds between two looks at the clock
-_RETRY = 10  # the same, while frames wait that the network does not take
-_LAST_WORDS = 0.08  # of the study's deadline, at most a second: for an abort to leave, or Charlie's verdict to come
-_LINGER = 0.08  # of the study's deadline, at most two seconds: for ZeroMQ to hand its last frames to the system
+_TICK = 100  # milliseconds between two checks of the clocks
+_RETRY = 10  # the same, while frames wait that the network does not take yet
+_LAST_WORDS = 0.08  # of the deadline, at most 1 s: time for an abort to leave, or for Charlie's verdict to arrive
+_LINGER = 0.08  # of the deadline, at most 2 s: time for ZeroMQ to hand its last frames to the operating system
 
 Role = Coroutine[Effect, Any, Any]
 
@@ -46,11 +46,11 @@ class _Raised:
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for this role any more."""
+    """The run has ended, and nobody waits for this role any more."""
 
 
 class _RoleThread(threading.Thread):
-    """Steps a role. A daemon: arithmetic under way must not keep an ended run's process alive."""
+    """Steps a role. It is a daemon thread: arithmetic under way must not keep the process alive after the run."""
 
     def __init__(self, role: Role, rng: Rng, bell: socket.socket) -> None:
         super().__init__(name="role", daemon=True)
@@ -62,7 +62,7 @@ class _RoleThread(threading.Thread):
         self._abandoned = False
 
     def run(self) -> None:
-        """Step the role to its end, whatever that is."""
+        """Step the role until it returns or raises."""
         answer: Any = None
         try:
             while True:
@@ -93,11 +93,11 @@ class _RoleThread(threading.Thread):
         return answer
 
     def answer(self, value: Any) -> None:
-        """Let the role go on."""
+        """Give the role its answer."""
         self._answers.put(value)
 
     def abandon(self) -> None:
-        """Let the role end at its next await, or before its first."""
+        """Make the role end at its next await, or before its first."""
         self._abandoned = True
         self._answers.put(None)
         if self.ident is None:
@@ -105,27 +105,27 @@ class _RoleThread(threading.Thread):
 
 
 def run_role(role: Role, session: Session, rng: Rng) -> Any:
-    """Run a role against a session until everybody is done, and return what the role returned.
+    """Run a role in a session until every participant is done, and return what the role returned.
 
-    SIGTERM and SIGINT end the run cleanly, where this is the process's main thread.
+    In the main thread of a process, SIGTERM and SIGINT end the run in order.
 
     Parameters
     ----------
     role : coroutine
-        Of ``masquerade_protocols``; its seat's name and run id are the session's.
+        A role of ``masquerade_protocols``. Its seat has the name and run id of the session.
     session : Session
     rng : SystemRng
-        No other source is allowed between processes.
+        No other source of randomness is allowed between processes.
 
     Raises
     ------
     MasqueradeError
-        The run ended without a result; the others were told why.
+        The run ended without a result. The other participants were told why, where they could be reached.
     """
     if type(rng) is not SystemRng:
         role.close()
         raise RefusedLocally(
-            "a run between processes draws from the operating system alone, never from a seed",
+            "a run between processes draws its noise from the operating system alone, never from a seed",
             "seeds are for 'masquerade simulate'",
         )
     bell, ringer = socket.socketpair()
@@ -138,7 +138,7 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
             result = _converse(session, thread, bell, caught)
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
-                linger = 0.0  # nobody is there to take anything
+                linger = 0.0  # nobody is there to receive anything
             raise _say_why(session, bell, error) from error.__cause__
         except BaseException:
             _say_why(session, bell, None)
@@ -189,7 +189,7 @@ def _last_words(session: Session) -> float:
 
 
 def _flush(session: Session, bell: socket.socket) -> None:
-    """Hand ZeroMQ what still waits."""
+    """Hand the frames that still wait to ZeroMQ."""
     link, until = session.link, time.monotonic() + _last_words(session)
     while link is not None and link.busy and time.monotonic() < until:
         wait((), bell, _RETRY)
@@ -197,7 +197,7 @@ def _flush(session: Session, bell: socket.socket) -> None:
 
 
 def _say_why(session: Session, bell: socket.socket, error: MasqueradeError | None) -> MasqueradeError:
-    """Tell the others why this run ends; return the error to raise, which may be Charlie's better one."""
+    """Tell the others why this run ends. Return the error to raise: Charlie's, where he knows more."""
     session.abort(error)
     _flush(session, bell)
     until = time.monotonic() + _last_words(session)
@@ -206,12 +206,12 @@ def _say_why(session: Session, bell: socket.socket, error: MasqueradeError | Non
         if (verdict := session.hear_verdict()) is not None:
             return verdict
         wait(session.link.sockets, bell, _TICK)
-    return error if error is not None else RunFailed("the run ended here by an error of this program")
+    return error if error is not None else RunFailed("a bug of this program ended the run here")
 
 
 @contextlib.contextmanager
 def _signals(bell: socket.socket) -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying of them."""
+    """Collect SIGTERM and SIGINT instead of ending the process at once."""
     caught: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """A participant's secret keys on disk: one small file that nobody else may read.
 
-The file holds the secret halves of the two keys that the study shows: the CURVE key of the connections and the seed
-of the Ed25519 identity. It is made once, never overwritten, and refused when its permissions let others read it.
+The file holds the secret halves of the two keys that the study shows: the CURVE key of the connections, and the seed
+of the Ed25519 identity. The program makes it once, never overwrites it, and refuses it when others could read it.
 """
 
 import base64
@@ -43,7 +43,7 @@ class Keys(Secret):
 
 
 def make_keys(path: Path | str) -> Keys:
-    """Draw new keys and write them to ``path`` with mode 0600; a missing directory is made with mode 0700.
+    """Draw new keys and write them to ``path`` with mode 0600. A missing directory is made with mode 0700.
 
     Raises
     ------
@@ -58,7 +58,9 @@ def make_keys(path: Path | str) -> Keys:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        raise BadInput(f"keys cannot be written to {path}: {path.parent} cannot be made", "choose another") from error
+        raise BadInput(
+            f"keys cannot be written to {path}: {path.parent} cannot be made", "choose another file"
+        ) from error
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -78,7 +80,7 @@ def load_keys(path: Path | str) -> Keys:
     Raises
     ------
     BadInput
-        The file is missing, a symbolic link, somebody else's, readable by others, or holds no keys.
+        The file is missing, is a symbolic link, belongs to another user, can be read by others, or holds no keys.
     """
     path = Path(path)
     try:
@@ -88,7 +90,7 @@ def load_keys(path: Path | str) -> Keys:
     except OSError as error:
         link = path.is_symlink()
         reason = "it is a symbolic link" if link else error.strerror
-        hint = "give the path of the file itself" if link else ""
+        hint = "give the path of the file itself" if link else "give a file that you can read"
         raise BadInput(f"the key file {path} cannot be used: {reason}", hint) from error
     try:
         _check_access(path, os.fstat(descriptor))
@@ -98,7 +100,7 @@ def load_keys(path: Path | str) -> Keys:
 
 
 def _check_access(path: Path, status: os.stat_result) -> None:
-    """Refuse what others could have read or written; asked of the open file, so that nobody can exchange it."""
+    """Refuse a file that others could have read or written; the open file, so that nobody exchanges it meanwhile."""
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(f"{path} is not a file", "give the file that 'masquerade keys new' made")
     if status.st_uid != os.geteuid():
@@ -111,18 +113,18 @@ def _check_access(path: Path, status: os.stat_result) -> None:
         )
     folder = path.absolute().parent
     _check_folder(folder, stat.S_IWGRP | stat.S_IWOTH)
-    for above in (*folder.parents, *folder.resolve().parents):  # by the path as given, and behind its symbolic links
+    for above in (*folder.parents, *folder.resolve().parents):  # of the path as given, and behind its symbolic links
         _check_folder(above, stat.S_IWOTH)
 
 
 def _check_folder(folder: Path, others: int) -> None:
     mode = folder.stat().st_mode
     if mode & others and not mode & stat.S_ISVTX:
-        raise BadInput(f"others can exchange what is in {folder}, and so the key file", f"chmod go-w {folder}")
+        raise BadInput(f"others can write to {folder}, and so exchange the key file", f"chmod go-w {folder}")
 
 
 def _parse(path: Path, raw: bytes) -> Keys:
-    # No cause is chained and nothing is quoted: what was read may be half a key.
+    # No cause is chained and nothing is quoted: the text may be half a key.
     lines = raw.decode("ascii", "replace").splitlines()
     try:
         magic, curve, seed = lines[0], *(base64.b64decode(line, validate=True) for line in lines[1:3])

@@ -1,4 +1,4 @@
-"""A participant's process at its outermost edge: hardened at the start, one exit code at the end."""
+"""The outermost edge of a participant's process: it hardens the process, and turns every end into one exit code."""
 
 import atexit
 import ctypes
@@ -26,8 +26,8 @@ def harden() -> None:
 
 
 def main(app: Callable[..., object], arguments: Sequence[str], name: str) -> int:
-    """Run a typer command and return the process's exit code; nothing is raised."""
-    # The interpreter's last collection would walk through all libraries once more, for nothing: a fifth of a second.
+    """Run a typer command and return the exit code of the process. It raises nothing."""
+    # The interpreter's last garbage collection would walk through all libraries once more: a fifth of a second saved.
     atexit.register(gc.freeze)
     progress = Progress(mode_of(arguments))
     harden()

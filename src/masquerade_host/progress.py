@@ -1,7 +1,7 @@
-"""How a process tells what it does: lines of JSON for programs, sentences for people; and nothing that is secret.
+"""How a process reports what it does: lines of JSON for programs, sentences for people, and nothing secret.
 
-Everything a process says goes through here, and only fields on a list pass: names, stages, counts, sizes of frames,
-codes, and the sentences of our own errors, which never hold a record.
+Everything that a process says goes through this module. Only fields on a list pass: names, stages, counts, sizes of
+frames, codes, and the sentences of this program's own errors, which never hold a record.
 """
 
 import secrets
@@ -22,7 +22,7 @@ __all__ = ["Mode", "Progress", "mode_of"]
 
 _ALLOWED = frozenset(
     {
-        *("event", "name", "party", "parties", "joined", "peer", "waited_for"),
+        *("event", "name", "party", "parties", "joined", "peer", "suspects", "said_by", "waited_for"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
     }
@@ -36,8 +36,8 @@ _SENTENCES = {
     "connected": "{party} is connected.",
     "came": "{party} is here: {joined} of {parties}.",
     "joined": "All {parties} parties are here.",
-    "left": "{party} went away; waiting for it.",
-    "stranger": "{count} connection(s) with a key that is not on the roster turned away.",
+    "left": "{party} went away; Charlie waits for it.",
+    "stranger": "Connections turned away because their key is not in the study: {count}.",
     "refused": "{party} was turned away: its study differs in {fields}.",
     "other_version": "{party} was turned away: it runs version {version}.",
     "stage": "{name} ...",
@@ -47,7 +47,7 @@ _SENTENCES = {
 
 
 class Mode(StrEnum):
-    """Who is told."""
+    """The form in which a process reports what it does."""
 
     JSON = "json"
     TEXT = "text"
@@ -55,7 +55,7 @@ class Mode(StrEnum):
 
 
 def mode_of(arguments: Sequence[str]) -> Mode:
-    """Find ``--progress`` in a command line that may be wrong otherwise."""
+    """Find the value of ``--progress`` in a command line whose other words may be wrong."""
     for i, word in enumerate(arguments):
         value = word.partition("=")[2] if word.startswith("--progress=") else "".join(arguments[i + 1 : i + 2])
         if word.startswith("--progress") and value in tuple(Mode):
@@ -64,7 +64,7 @@ def mode_of(arguments: Sequence[str]) -> Mode:
 
 
 def _withhold(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
-    """Let through what is on the list."""
+    """Let only listed fields through."""
     passed: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _ALLOWED and isinstance(value, (str, int, float)):
@@ -86,7 +86,7 @@ def _sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
 
 
 class _Writable:
-    """Escapes what a file's encoding has no letters for, such as a column's name on a terminal that is ASCII only."""
+    """Escapes letters that a file's encoding lacks, such as those of a column's name on an ASCII terminal."""
 
     def __init__(self, render: Callable[..., str | bytes], file: TextIO) -> None:
         self._render = render
@@ -99,14 +99,14 @@ class _Writable:
 
 
 class Progress:
-    """An observer that speaks on stdout (JSON) or stderr (sentences).
+    """An observer that writes JSON to stdout, or sentences to stderr.
 
     Parameters
     ----------
     mode : Mode
-        ``NONE`` still shows an error.
+        With ``NONE`` only an error is shown.
     out, err : text file
-        By default the process's.
+        By default those of the process.
     """
 
     def __init__(self, mode: Mode, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -119,7 +119,7 @@ class Progress:
         )
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
-        """Tell one event; who reads it may have gone away, which is no reason to end a run."""
+        """Report one event. A reader who has gone away does not end the run."""
         if self._mode is Mode.NONE and event != "error":
             return
         try:
@@ -128,14 +128,14 @@ class Progress:
             self._mode = Mode.NONE
 
     def end(self, error: BaseException, *, debug: bool = False) -> int:
-        """Tell how a process ends badly, and return its exit code.
+        """Report the error that ends a process, and return the exit code.
 
         Parameters
         ----------
         error : BaseException
-            Of one that nobody foresaw nothing is shown, for its text may hold a record.
+            The text of an unexpected error is not shown, for it may hold a record.
         debug : bool
-            Show the traceback on stderr after all.
+            Show the traceback on stderr all the same.
         """
         match error:
             case MasqueradeError():
@@ -143,18 +143,21 @@ class Progress:
                 code, exit_code = error.error_code, error.exit_code
                 if waited_for := getattr(error, "waited_for", ()):
                     fields["waited_for"] = ", ".join(waited_for)
-                if peer := getattr(error, "peer", ""):
-                    fields["peer"] = peer
+                for name in ("peer", "said_by"):
+                    if value := getattr(error, name, ""):
+                        fields[name] = value
+                if suspects := getattr(error, "suspects", ()):
+                    fields["suspects"] = ", ".join(suspects)
             case typer.TyperException():
-                fields = {"message": error.format_message(), "hint": "--help shows how"}
+                fields = {"message": error.format_message(), "hint": "--help shows what is allowed"}
                 code, exit_code = "usage", 4
             case KeyboardInterrupt() | typer.Abort():
                 fields, code, exit_code = {"message": "stopped by you", "hint": ""}, "run_failed", 1
             case _:
                 error_id = secrets.token_hex(4)
                 fields = {
-                    "message": f"an error in this program itself, a {type(error).__name__} (id {error_id})",
-                    "hint": "please report it; --debug shows where; read before you post it: it may show data",
+                    "message": f"this program has a bug: it raised a {type(error).__name__} (id {error_id})",
+                    "hint": "please report it; --debug shows where; read that before you post it, for it may show data",
                     "error_id": error_id,
                 }
                 code, exit_code = "bug", 5

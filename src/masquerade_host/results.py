@@ -1,4 +1,4 @@
-"""A participant's run directory: both files whole, or nothing but what the failure has cost."""
+"""A participant's run directory: both result files whole, or nothing but a note of the privacy that was spent."""
 
 import contextlib
 import json
@@ -25,29 +25,29 @@ SPENT = "spent.json"
 
 
 def default_directory(study: Study, run: bytes, me: str) -> Path:
-    """Return where a participant's files go unless it says otherwise."""
+    """Return the directory for a participant's files where the command line names none."""
     return Path("runs") / f"{study.study.name}-{run.hex()[:8]}" / me
 
 
 class RunDirectory:
     """A directory that gets ``model.json`` and ``result.json`` on success.
 
-    A failure leaves no trace in it, but for what it has cost: ``spent.json``, if something was released before.
-    Entered before the run, so that a directory that cannot be used is found out before anything is sent.
+    After a failure it holds at most ``spent.json``: the privacy that was spent before, if something was released. The
+    directory is entered before the run. So one that cannot be used is found before anything is sent.
 
     Parameters
     ----------
     path : path
-        May exist, but holds no results yet: a run's results are never overwritten.
+        It may exist, but must hold no results: they are never overwritten.
     session : Session, optional
-        Knows what was released.
+        It knows what was released.
     """
 
     def __init__(self, path: Path | str, session: Session | None = None) -> None:
         self.path = Path(path)
         self._session = session
         self._made = False
-        self._ours: list[Path] = []  # what a failure takes away again
+        self._ours: list[Path] = []  # files that a failure removes again
 
     def __enter__(self) -> Self:
         """Make the directory.
@@ -55,7 +55,7 @@ class RunDirectory:
         Raises
         ------
         BadInput
-            It holds results already, or nothing can be written there.
+            It already holds results, or nothing can be written there.
         """
         for name in (RESULT, MODEL, SPENT):
             if (self.path / name).exists():
@@ -73,18 +73,19 @@ class RunDirectory:
         return self
 
     def write(self, files: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write JSON files, the last named last: temporary files, fsync, rename.
+        """Write JSON files by way of temporary files, fsync and rename; the last one named appears last.
 
         Raises
         ------
         RunFailed
-            The disk is full or broken, or another process has written there meanwhile; nothing of ours is left.
+            The disk is full or broken, or another process has written there meanwhile. None of our files is left.
         """
         try:
             self._write(files)
         except OSError as error:
             raise RunFailed(
-                f"the results cannot be written to {self.path}: {error.strerror}", "the other participants have them"
+                f"the results cannot be written to {self.path}: {error.strerror}",
+                "free some space; the other participants have the same model",
             ) from error
 
     def _write(self, files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -99,18 +100,18 @@ class RunDirectory:
                 os.fsync(file.fileno())
         with held() as caught:
             for name, part in parts.items():
-                # The name is taken first, exclusively: a rename alone would replace what another process has written.
+                # The exclusive open reserves the name: a rename alone would replace what another process has written.
                 os.close(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
                 self._ours.append(self.path / name)
                 part.rename(self.path / name)
             _sync_directory(self.path)
             self._ours.clear()
-            caught.clear()  # it came too late: all is there
+            caught.clear()  # a signal that came now is too late: all files are there
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave no trace of a failure but of what it has cost."""
+        """After a failure, remove our files and note what was spent."""
         if error is None:
             return
         with held() as caught:
@@ -118,7 +119,7 @@ class RunDirectory:
             if self._session is not None and self._session.releases:
                 self._account(self._session, error)
             if self._made:
-                # The folders above it stay: another participant may be about to use them.
+                # The folders above it stay, since another participant may be about to use them.
                 with contextlib.suppress(OSError):  # it is not empty
                     self.path.rmdir()
             caught.clear()  # this process is ending
@@ -129,7 +130,7 @@ class RunDirectory:
         self._ours.clear()
 
     def _account(self, session: Session, error: BaseException) -> None:
-        """Say what was spent, and write it down."""
+        """Report the privacy that was spent, and write it down."""
         epsilon, delta = (math.fsum(getattr(r, cost) for r in session.releases) for cost in ("epsilon", "delta"))
         words = f"this party's share had already left: count epsilon = {epsilon:g}, delta = {delta:g} as spent"
         try:

@@ -1,55 +1,34 @@
-"""What both ends of a session have in common: the role's pending wish, inboxes, clocks, and how a run ends badly.
+"""What both ends of a session share: the role's pending effect, the inboxes, the clocks, and the news of a bad end.
 
-A session is sans-IO but for its link: it takes effects of the role, frames of the link and the time, and answers. All
-of it happens in one thread, the I/O thread, so there are no locks. :mod:`masquerade_host.charlie` and
-:mod:`masquerade_host.party` are its two ends.
+A *role* is one participant's part of a protocol. It asks for *effects*, such as "send this" or "wait for that". A
+session carries them out: it takes the role's effects, the frames that arrived and the time, and it answers the role. It
+does no input or output of its own, except through its link. All of it happens in one thread, the I/O thread, so there
+are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
+:class:`~masquerade_host.party_session.PartySession` are the two ends.
 """
 
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES
-from masquerade_core.errors import (
-    DeadlinePassed,
-    LocalProtocolError,
-    MasqueradeError,
-    ProtocolViolation,
-    RunFailed,
-)
+from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
-from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import MAX_BODY, encode, unpack_strict
+from masquerade_core.study import Study
+from masquerade_core.wire.codec import MAX_BODY, encode
 from masquerade_core.wire.frames import Frame
-from masquerade_host.bodies import Abort, Beat, Reason
 from masquerade_host.keyfiles import Keys
+from masquerade_host.links import Link
+from masquerade_host.session_messages import Abort, Beat
 from masquerade_host.stats import JOINING, Observer, Stats
+from masquerade_host.verdicts import abort_of, listed, suspects_of
 
-__all__ = ["Link", "Session", "error_of", "frames_were_lost", "listed"]
+__all__ = ["Session"]
 
-_MAX_UNDELIVERED = 64  # frames of one source and kind that nobody has asked for yet
-_MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: a role is never so far behind another
-_NEWS_EVERY = 0.5  # seconds between two words about a long stage's progress
+_MAX_UNDELIVERED = 64  # frames of one source and kind that the role has not asked for yet
+_MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: no role is ever so far behind another
+_NEWS_EVERY = 0.5  # seconds between two reports of a long stage's progress
 _NOTHING = object()
-
-
-class Link(Protocol):
-    """What any session needs of its transport."""
-
-    @property
-    def sockets(self) -> tuple[Any, ...]:
-        """What to wait for."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether frames wait that could not be sent yet."""
-
-    def flush(self) -> None:
-        """Offer them again."""
-
-    def close(self, linger: int) -> None:
-        """Close, after at most ``linger`` milliseconds for what is still to be sent."""
 
 
 class Session(ABC):
@@ -62,7 +41,7 @@ class Session(ABC):
     study : Study
     keys : Keys
     version : str
-        The program's version; another one cannot take part.
+        The program's version; participants of another version cannot take part.
     observe : Observer
     clock : callable
         Seconds, monotonic.
@@ -72,7 +51,7 @@ class Session(ABC):
     releases : list of Release
         The budget debits so far.
     iterates : list of (int, tuple of float)
-        The public classifiers that the role has told of, each with its round.
+        The public classifiers that the role reported, each with its round.
     """
 
     def __init__(
@@ -103,7 +82,7 @@ class Session(ABC):
     # --- The role's side ------------------------------------------------------
 
     def begin(self, effect: Effect) -> None:
-        """Take the role's next effect; :meth:`answers` yields its answer once there is one."""
+        """Take the role's next effect; :meth:`answers` returns its answer once there is one."""
         self._pending = effect
         match effect:
             case Stage(name):
@@ -120,7 +99,8 @@ class Session(ABC):
                 self._reply(None)
             case Join(box_key):
                 self.stats.stage(JOINING)
-                # No clock that the wire shows may have started before: training lasted as long as there are records.
+                # The wire shows the beats, so their clock starts here. Training takes longer with more records: a clock
+                # that ran from before it would show how many there are.
                 self._next_beat = self._clock()
                 self._join(box_key)
             case Receive():
@@ -141,21 +121,21 @@ class Session(ABC):
         self._answer = answer
 
     def answers(self) -> tuple[Any, ...]:
-        """Return the answer to the role's effect, once, as a tuple of one; empty while there is none."""
+        """Return the answer to the role's effect once, as a tuple of one; an empty tuple while there is none."""
         answer, self._answer = self._answer, _NOTHING
         return () if answer is _NOTHING else (answer,)
 
     @abstractmethod
     def _join(self, box_key: bytes) -> None:
-        """Start the hello."""
+        """Start to say hello."""
 
     @abstractmethod
     def _send(self, effect: Send) -> None:
-        """Put a role's bodies on the wire."""
+        """Put the role's bodies on the wire."""
 
     @abstractmethod
     def finish(self) -> None:
-        """The role has returned: tell the others, and close when all have."""
+        """The role has returned: tell the others, and close when every role has."""
 
     # --- The wire's side ------------------------------------------------------
 
@@ -166,7 +146,7 @@ class Session(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Make ready before the role starts."""
+        """Prepare, before the role starts."""
 
     @abstractmethod
     def _take(self, now: float) -> None:
@@ -174,26 +154,26 @@ class Session(ABC):
 
     @abstractmethod
     def _tick(self, now: float) -> None:
-        """Look at the clocks."""
+        """Check the clocks."""
 
     @abstractmethod
     def _beat(self, body: bytes) -> None:
-        """Give a sign of life to whoever is there."""
+        """Send a sign of life to whoever is at the other end of a hop."""
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
-        """Move all clocks on: this process was not running for so long, and nobody can be blamed for that."""
+        """Move all clocks on by a pause in which this process did not run: nobody can be blamed for it."""
 
     def hear_verdict(self) -> MasqueradeError | None:
-        """Return what Charlie says about the end that this participant has just reported; he knows more."""
+        """Return what Charlie says about the end that this participant has just reported, for he may know more."""
         return None
 
     @abstractmethod
     def say_abort(self, abort: Abort) -> None:
-        """Tell everybody who is there that the run is over."""
+        """Tell whoever is at the other end of a hop that the run is over."""
 
     def step(self) -> None:
-        """Take what arrived, look at the clocks, and answer the role if its answer is there.
+        """Take what arrived, check the clocks, and answer the role if its answer is there.
 
         Raises
         ------
@@ -215,35 +195,40 @@ class Session(ABC):
         self._stepped = self._clock()
 
     def _deliver(self, frame: Frame) -> None:
-        """Lay a role's frame into its source's queue."""
+        """Put a role's frame into its source's queue."""
         self._inbox[frame.source, frame.kind].append((frame.type, frame.body))
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
-            raise ProtocolViolation(
-                f"{frame.source} sent more than {_MAX_UNDELIVERED} {frame.kind}s that nobody asked for",
-                peer=frame.source,
+            raise self._violation(
+                frame.source, frame.kind, f"more {frame.kind}s than were asked for; allowed are {_MAX_UNDELIVERED}"
             )
         queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(body) for queue in queues for _, body in queue) > _MAX_UNDELIVERED_BYTES:
-            raise ProtocolViolation(
-                f"{frame.source} sent more than {_MAX_UNDELIVERED_BYTES >> 20} MB that nobody asked for",
-                peer=frame.source,
-            )
+            limit = _MAX_UNDELIVERED_BYTES >> 20
+            raise self._violation(frame.source, frame.kind, f"more bytes than were asked for; allowed are {limit} MB")
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
     def _look(self) -> None:
-        """Answer a pending Receive if everything is there; check at once that what is there is what is due."""
+        """Answer a pending Receive if everything is there; check at once that each type is the one that is due."""
         wanted = self._pending
         if not isinstance(wanted, Receive):
             return
         queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
         for sender, queue in zip(wanted.senders, queues, strict=True):
             if queue and queue[0][0] != wanted.type:
-                raise ProtocolViolation(
-                    f"{sender} sent a {queue[0][0][:32]!r} where a {wanted.type} is due: out of turn", peer=sender
-                )
+                what = f"a {queue[0][0][:32]!r} out of turn: due is a {wanted.type}"
+                raise self._violation(sender, wanted.kind, what)
         if all(queues):
             self._reply(tuple(queue.popleft()[1] for queue in queues))
+
+    def _violation(self, source: str, kind: str, what: str) -> ProtocolViolation:
+        """Return the error for a role's frame; it accuses only those whose fault the frame proves."""
+        match suspects_of(source, kind):
+            case (peer,):
+                return ProtocolViolation(f"{peer} sent {what}", peer=peer)
+            case suspects:
+                who = listed(suspects, "or")
+                return ProtocolViolation(f"{who} sent {what}; {self.me} cannot tell which of them", suspects=suspects)
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""
@@ -258,58 +243,11 @@ class Session(ABC):
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return DeadlinePassed(
-            f"{self.me} waited {self.deadline:g} seconds in vain for {listed(missing)}",
-            "see whether they still run; the study's deadline_seconds says how long everybody waits",
+            f"{self.me} waited {self.deadline:g} seconds for {listed(missing)} and heard nothing",
+            "see whether they still run; the study's deadline_seconds says how long each participant waits",
             waited_for=missing,
         )
 
     def abort(self, error: MasqueradeError | None) -> None:
-        """Tell the others why the run is over; ``None`` stands for a bug here or the user's wish."""
-        reason: Reason = "left"
-        blamed: tuple[str, ...] = (self.me,)
-        if isinstance(error, ProtocolViolation):
-            reason, blamed = "violation", (error.peer,) if error.peer in (*self.names, CHARLIE) else ()
-        elif isinstance(error, DeadlinePassed):
-            reason, blamed = "deadline", error.waited_for
-        self.say_abort(Abort(reason=reason, blamed=blamed, by=self.me))
-
-
-def listed(names: Collection[str]) -> str:
-    """Return names as people list them."""
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def error_of(abort: Abort) -> MasqueradeError:
-    """Return the error that an Abort stands for: the same class, with the same blame, at every participant."""
-    who = listed(abort.blamed) if abort.blamed else "somebody who cannot be told"
-    match abort.reason:
-        case "violation":
-            peer = abort.blamed[0] if abort.blamed else ""
-            return ProtocolViolation(
-                f"{abort.by} ended the run: {who} sent what the protocol does not allow",
-                f"the error at {abort.by} says what it was",
-                peer=peer,
-            )
-        case "deadline":
-            return DeadlinePassed(
-                f"{abort.by} ended the run: it waited in vain for {who}",
-                "see whether they still run",
-                waited_for=abort.blamed,
-            )
-        case "left":
-            return RunFailed(f"{who} left the run before its end", "start the run again, with everybody")
-
-
-def frames_were_lost(data: bytes, due: int) -> bool:
-    """Say whether a frame that was refused after a reconnection has a number beyond the one that is due.
-
-    Then the network lost frames, and nobody did wrong. (What the frame says of itself decides no more than how the
-    run's end is worded.)
-    """
-    try:
-        fields = unpack_strict(data[SIGNATURE_BYTES:], "")
-    except ProtocolViolation:
-        return False
-    number = fields.get("seq") if isinstance(fields, dict) else None
-    return isinstance(number, int) and number > due
+        """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
+        self.say_abort(abort_of(error, self.me, self.names))

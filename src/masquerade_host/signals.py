@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: an end in order at any time, and never in the middle of what must be whole."""
+"""SIGTERM and SIGINT: they end a process in order at any time, but never in the middle of an indivisible step."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 @contextlib.contextmanager
 def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let ``handler`` take both signals; outside the main thread, where none can be set, do nothing."""
+    """Let ``handler`` take both signals. Outside the main thread, where no handler can be set, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -29,7 +29,7 @@ def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[list[int]]:
-    """Let signals wait for the end of this block; those still on the list then take effect."""
+    """Make signals wait for the end of this block. Those still on the list then take effect."""
     caught: list[int] = []
     with handled(lambda number, _frame: caught.append(number)):
         yield caught
@@ -38,17 +38,17 @@ def held() -> Iterator[list[int]]:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    for each in _NUMBERS:  # once is enough; a second one would interrupt the clearing up
+    for each in _NUMBERS:  # a second signal would interrupt the clean-up
         signal.signal(each, signal.SIG_IGN)
     raise RunFailed(f"stopped by {signal.Signals(number).name}")
 
 
 def stoppable() -> contextlib.AbstractContextManager[None]:
-    """Let a signal end this block as an error does, so that files half written are taken away.
+    """Let a signal end this block as an error does, so that half-written files are removed.
 
     Raises
     ------
     RunFailed
-        Inside of the block, wherever it is.
+        Inside the block, wherever it is.
     """
     return handled(_stop)

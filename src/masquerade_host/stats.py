@@ -1,4 +1,4 @@
-"""What a run costs: seconds, messages and bytes, stage by stage."""
+"""The cost of a run: seconds, messages and bytes, stage by stage."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -8,23 +8,23 @@ from typing import Any, Protocol
 __all__ = ["JOINING", "Observer", "Relayed", "StageCost", "Stats", "quiet"]
 
 JOINING = "joining"
-"""The stage between a role's Join and its next own stage: mostly waiting for people."""
+"""The stage between a role's Join and its own next stage: most of it is waiting for people."""
 
 
 class Observer(Protocol):
-    """Whoever wants to know how a run goes: a progress line, a live view, a log. Called from the I/O thread."""
+    """Gets the events of a run, for a progress line, a live view or a log. The I/O thread calls it."""
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
-        """Take note of one event."""
+        """Take one event."""
 
 
 def quiet(_event: str, /, **_fields: str | float) -> None:
-    """Observe nothing."""
+    """Ignore every event."""
 
 
 @dataclass(frozen=True)
 class Relayed:
-    """One box that Charlie passed on, and all that he knows of it."""
+    """One box that Charlie relayed: its source, recipient, type and length are all that he knows of it."""
 
     source: str
     to: str
@@ -34,7 +34,7 @@ class Relayed:
 
 @dataclass
 class StageCost:
-    """One stage's cost; messages and bytes are frames in both directions, beats not counted."""
+    """The cost of one stage. Frames in both directions count as messages and bytes; beats do not."""
 
     name: str
     seconds: float = 0.0
@@ -43,14 +43,14 @@ class StageCost:
 
 
 class Stats:
-    """Counts frames under the stage in which they passed.
+    """Counts each frame under the stage in which it passed.
 
     Parameters
     ----------
     clock : callable
         Seconds, monotonic.
     observe : Observer
-        Told when a stage begins and ends.
+        Gets an event when a stage begins and when it ends.
     """
 
     def __init__(self, clock: Callable[[], float], observe: Observer) -> None:
@@ -63,7 +63,7 @@ class Stats:
         self.seconds = 0.0
 
     def stage(self, name: str) -> None:
-        """Close the stage before and begin the next, if it is another."""
+        """End the current stage and begin the next, if it is another one."""
         if self._open and self.stages[-1].name == name:
             return
         self.end()
@@ -72,7 +72,7 @@ class Stats:
         self._observe("stage", name=name)
 
     def end(self) -> None:
-        """Close the stage that runs, if any."""
+        """End the current stage, if there is one."""
         now = self._clock()
         self.seconds = now - self._begun
         if self._open:
@@ -91,12 +91,12 @@ class Stats:
 
     @property
     def messages(self) -> int:
-        """All frames so far."""
+        """The number of frames so far."""
         return sum(s.messages for s in self.stages)
 
     @property
     def bytes(self) -> int:
-        """All bytes so far."""
+        """The number of bytes so far."""
         return sum(s.bytes for s in self.stages)
 
     def to_json(self, *, from_join: bool = False) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Stats:
         Parameters
         ----------
         from_join : bool
-            Leave out what was before the role joined. A party's training lasts as long as it has records.
+            Leave out what was before the role joined: the time that a party trains shows how many records it has.
         """
         stages, seconds = self.stages, self.seconds
         if from_join:

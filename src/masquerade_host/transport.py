@@ -1,9 +1,9 @@
-"""ZeroMQ, used as a lossy pipe with authenticated ends and nothing more: what both ends share, and Charlie's.
+"""ZeroMQ as a lossy pipe with authenticated ends, and nothing more: what both ends share, and Charlie's end.
 
-Charlie binds a ROUTER, parties connect a DEALER outwards (:mod:`masquerade_host.dialer`). CURVE is always on. Who a
-peer is says the key that the handshake has proved, which ZeroMQ attaches to every message as ``User-Id``; routing ids
-are only return addresses. A socket is used by the one thread that made it. What ZeroMQ cannot send at once waits here
-and is offered again.
+Charlie binds a ROUTER socket; parties connect DEALER sockets outwards (:mod:`masquerade_host.dialer`). CURVE, ZeroMQ's
+encryption, is always on. The key that the CURVE handshake proves says who a peer is. ZeroMQ attaches it to every
+message as ``User-Id``; routing ids are only return addresses. One thread alone uses a socket: the one that made it.
+Frames that ZeroMQ cannot send at once wait here and are offered again.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ __all__ = ["DENIED", "HIGH_WATER", "Arrival", "CharlieSocket", "harden", "wait"]
 
 HIGH_WATER = 64  # frames per peer inside ZeroMQ, in each direction
 _SLACK = 64 * 1024  # bytes
-DENIED = 400  # our ZAP handler's "not in the roster"
+DENIED = 400  # the status with which our ZAP handler denies a key
 _DOMAIN = "masquerade"
 
 
 def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
-    """Set what both ends have in common: CURVE, bounded queues and frames, heartbeats, nothing kept at the close."""
+    """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close."""
     sock.linger = 0
     sock.sndhwm = sock.rcvhwm = HIGH_WATER
-    # A frame that is a little too long is received and can be blamed on its sender; of a longer one we would see only
-    # a connection that broke.
+    # A frame that is a little too long arrives, and its sender can be named. Of a much longer one we would see only a
+    # connection that broke.
     sock.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME + _SLACK)
     sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
@@ -47,7 +47,7 @@ def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
 
 
 def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, milliseconds: int) -> None:
-    """Sleep until a socket has something, the bell rings, or the time is over."""
+    """Sleep until something arrives at a socket, the bell rings, or the time is over."""
     poller = zmq.Poller()
     poller.register(bell, zmq.POLLIN)
     for sock in sockets:
@@ -56,11 +56,14 @@ def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, millisec
 
 
 class _Doorkeeper(threading.Thread):
-    """The ZAP handler: admits the roster's CURVE keys, and whoever else comes is denied. It never raises.
+    """The handler of ZeroMQ's authentication protocol (ZAP): it admits the listed CURVE keys and denies all others.
+
+    It never raises. ``ZAP_ENFORCE_DOMAIN``, which :class:`CharlieSocket` sets, makes ZeroMQ fail closed: without that
+    option a server whose handler is missing admits everybody.
 
     References
     ----------
-    ZeroMQ RFC 27 (ZAP). Without ``ZAP_ENFORCE_DOMAIN`` a server with no handler admits everybody.
+    ZeroMQ RFC 27 (ZAP).
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", allowed: Collection[bytes]) -> None:
@@ -72,7 +75,7 @@ class _Doorkeeper(threading.Thread):
         self.denied: deque[bytes] = deque(maxlen=64)
 
     def run(self) -> None:
-        """Answer until the context ends."""
+        """Answer requests until the context ends."""
         with contextlib.suppress(zmq.ZMQError):
             while True:
                 self._socket.send_multipart(self._judge(self._socket.recv_multipart()))
@@ -91,7 +94,17 @@ class _Doorkeeper(threading.Thread):
 
 @dataclass(frozen=True)
 class Arrival:
-    """One ZeroMQ message at Charlie: whose key it came under, the way back, and the frame (None: not one frame)."""
+    """One ZeroMQ message at Charlie.
+
+    Attributes
+    ----------
+    name : str
+        The party whose key the connection proved.
+    route : bytes
+        The way back.
+    data : bytes or None
+        The frame; ``None`` for a message that is not one frame.
+    """
 
     name: str
     route: bytes
@@ -99,12 +112,12 @@ class Arrival:
 
 
 class CharlieSocket:
-    """Charlie's end: a bound ROUTER that the roster's keys alone can talk to.
+    """Charlie's end: a bound ROUTER to which only the roster's keys can talk.
 
     Parameters
     ----------
     address : str
-        ``tcp://host:port`` of this machine.
+        ``tcp://host:port``, an address of this machine.
     keys : Keys
         Charlie's.
     roster : mapping of str to bytes
@@ -113,7 +126,7 @@ class CharlieSocket:
     Raises
     ------
     BadInput
-        The port is in use, or the address is not this machine's.
+        The port is in use, or the address is not one of this machine.
     """
 
     def __init__(self, address: str, keys: Keys, roster: Mapping[str, bytes]) -> None:
@@ -158,12 +171,12 @@ class CharlieSocket:
 
     @property
     def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
-        """What to wait for."""
+        """The sockets whose input a driver waits for."""
         return (self._router,)
 
     @property
     def address(self) -> str:
-        """Where this socket really listens."""
+        """The address at which this socket listens."""
         return self._router.getsockopt_string(zmq.LAST_ENDPOINT)
 
     @property
@@ -188,7 +201,7 @@ class CharlieSocket:
         return count
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Take what has arrived, at most as much as ZeroMQ buffers, so that the clock is looked at in between."""
+        """Take what has arrived, but no more than ZeroMQ buffers, so that the session checks its clocks in between."""
         for _ in range(HIGH_WATER):
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -200,12 +213,12 @@ class CharlieSocket:
             yield Arrival(name, frames[0].bytes, data)
 
     def found(self, name: str, route: bytes) -> None:
-        """Remember the way back to a party, once a valid signature has come along it."""
+        """Remember the way back to a party, after a frame with a valid signature came along it."""
         self._routes[name] = route
         self._gone.discard(name)
 
     def forget(self, name: str) -> None:
-        """Drop what waits for a party that comes anew."""
+        """Drop what waits for a party that starts anew."""
         self._outbox[name].clear()
 
     def send(self, name: str, data: bytes) -> None:
@@ -214,7 +227,7 @@ class CharlieSocket:
         self._offer(name)
 
     def flush(self) -> None:
-        """Offer ZeroMQ what waits."""
+        """Offer the waiting frames to ZeroMQ again."""
         for name, waiting in self._outbox.items():
             if waiting:
                 self._offer(name)
@@ -240,15 +253,15 @@ class CharlieSocket:
 
 
 def _numeric_host(host: str) -> str:
-    """Resolve a name, for ZeroMQ binds to numbers only; an unknown name is left for it to refuse."""
+    """Resolve a name, since ZeroMQ binds to numeric addresses only."""
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(host))
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # A party looks a name up as IPv4, so where both are known it is IPv4 that it will come to.
+        # A party resolves a name as IPv4. Where a name has both kinds of address, Charlie must listen at the same one.
         return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
     except OSError as error:
         raise BadInput(
-            f"the name {host} is not known here, so Charlie cannot listen at it",
+            f"the name {host} cannot be resolved here, so Charlie cannot listen at it",
             "run Charlie where the study says, or listen elsewhere: --listen tcp://0.0.0.0:PORT",
         ) from error

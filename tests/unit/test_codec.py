@@ -24,7 +24,7 @@ from masquerade_core.wire.codec import (
     unpack_strict,
 )
 from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message, Name, SealedMessage
-from tests.helpers import PEER, cuts, flips, keeps_its_secret, secret_key, violation
+from tests.helpers import PEER, cuts, either, flips, keeps_its_secret, secret_key, violation
 
 CANARY = "canary-canary"
 
@@ -291,13 +291,13 @@ TURN = ("alice", "bob", "Hail", 3)
 )
 def test_an_envelope_opens_in_its_own_turn_alone(other: tuple[str, str, str, int]) -> None:
     assert open_envelope(pack_envelope(*TURN, b"body"), PEER, TURN) == b"body"
-    violation(lambda: open_envelope(pack_envelope(*other, b"body"), PEER, TURN))
+    either(lambda: open_envelope(pack_envelope(*other, b"body"), PEER, TURN))
 
 
 def test_a_cut_or_changed_envelope_is_refused() -> None:
     plain = pack_envelope(*TURN, b"")
     for bad in (*flips(plain), *(plain[:i] for i in range(len(plain)))):
-        violation(partial(open_envelope, bad, PEER, TURN))
+        either(partial(open_envelope, bad, PEER, TURN))
 
 
 def test_envelopes_are_equally_long_whatever_the_names() -> None:

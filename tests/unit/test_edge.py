@@ -101,6 +101,8 @@ def test_a_name_that_the_terminal_has_no_letters_for_is_escaped(mode: Mode) -> N
         (BadInput("no such file", "look elsewhere"), 4, ["no such file", "look elsewhere"]),
         (DeadlinePassed("late", waited_for=("p1", "p2")), 3, ["late"]),
         (ProtocolViolation("bad", peer="p1"), 8, ["bad"]),
+        (ProtocolViolation("bad", peer="p1", said_by="p3"), 8, ["bad"]),
+        (ProtocolViolation("bad", suspects=("p2", "charlie")), 8, ["bad"]),
         (KeyboardInterrupt(), 1, ["stopped by you"]),
         (ValueError(CANARY), 5, ["ValueError", "--debug"]),
         (typer.BadParameter("what is this"), 4, ["what is this", "--help"]),
@@ -116,7 +118,10 @@ def test_an_end_has_its_code_and_its_sentence(mode: Mode, error: BaseException, 
         line = json.loads(text)
         assert (line["event"], line["exit_code"]) == ("error", code)
         assert line.get("waited_for") == (", ".join(error.waited_for) if isinstance(error, DeadlinePassed) else None)
-        assert line.get("peer") == (error.peer if isinstance(error, ProtocolViolation) else None)
+        foul = error if isinstance(error, ProtocolViolation) else ProtocolViolation("")
+        assert line.get("peer", "") == foul.peer
+        assert line.get("said_by", "") == foul.said_by
+        assert line.get("suspects", "") == ", ".join(foul.suspects)
 
 
 def test_debug_shows_where_a_bug_is() -> None:
@@ -235,7 +240,7 @@ def _ask(answer: bytes) -> tuple[int, str]:
     )
     os.close(child)
     os.write(parent, answer)
-    _, words = process.communicate(timeout=30)
+    _, words = process.communicate(timeout=600)
     os.close(parent)
     return process.returncode, words
 

@@ -36,7 +36,7 @@ def header() -> Header:
 def test_a_frame_arrives_as_it_was_sealed(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
     data = ends[PEER].seal(CHARLIE, "message", b"body", type="Hail")
     frame = charlie.open(PEER, data)
-    assert (frame.version, frame.run, frame.kind, frame.type, frame.body) == (1, RUN, "message", "Hail", b"body")
+    assert (frame.version, frame.run, frame.kind, frame.type, frame.body) == (2, RUN, "message", "Hail", b"body")
     assert (frame.source, frame.to, frame.size) == (PEER, CHARLIE, len(data))
 
 
@@ -115,10 +115,11 @@ def test_the_longest_frame_passes(ends: dict[str, Endpoint], charlie: Endpoint) 
     "changes",
     [
         {"v": True},
-        {"v": 1.0},
-        {"v": "1"},
+        {"v": 2.0},
+        {"v": "2"},
         {"v": 0},
-        {"v": 2},
+        {"v": 1},
+        {"v": 3},
         {"v": -1},
         {"v": None},
         {"run": bytes(16)},
@@ -216,7 +217,7 @@ def test_other_msgpack_under_a_good_signature_is_refused(charlie: Endpoint, head
         msgpack.packb({k.encode(): v for k, v in fields.items()}),
         msgpack.packb(fields) + b"\0",
         msgpack.packb(fields)[:-1],
-        b"\x89" + msgpack.packb(fields)[1:] + b"\xa1v\1",
+        b"\x89" + msgpack.packb(fields)[1:] + b"\xa1v\2",
         b"\xde\0\x08" + msgpack.packb(fields)[1:],
         msgpack.packb({**fields, "body": None})[:-1] + b"\x91" * 10_000 + b"\xc0",
         b"\x91" * 100,
@@ -255,7 +256,7 @@ def test_a_frame_of_another_run_is_refused_unless_a_hello_may_be_of_any(ends: di
     violation(lambda: charlie.open(PEER, hello))
     frame = charlie.open(PEER, hello, any_run=True)
     assert (frame.run, frame.version) == (bytes(16), WIRE_VERSION)
-    assert charlie.open(PEER, Header(PEER, CHARLIE).sealed(kind="hello", v=2), any_run=True).version == 2
+    assert charlie.open(PEER, Header(PEER, CHARLIE).sealed(kind="hello", v=3), any_run=True).version == 3
     # Everything else is checked all the same.
     header = Header(PEER, CHARLIE)
     for bad in (header.sealed(kind="hello", src=BOB), header.sealed(kind="hello", v=True), hello[:-1] + b"x"):

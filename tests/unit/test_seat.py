@@ -76,10 +76,14 @@ def hear(seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush) -> Any:
     return finish(role, (box,))
 
 
-def not_heard(seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush) -> ProtocolViolation:
+def not_heard(
+    seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush, *, proved: bool = False
+) -> ProtocolViolation:
+    """Expect a violation that is ``proved`` to be the sender's fault, or else may be the sender's or Charlie's."""
     with pytest.raises(ProtocolViolation) as caught:
         hear(seat, box, sender, cls)
-    assert caught.value.peer == sender
+    blame = (sender, ()) if proved else ("", (sender, CHARLIE))
+    assert (caught.value.peer, caught.value.suspects) == blame
     assert sender in caught.value.message
     assert "canary" not in caught.value.message
     return caught.value
@@ -285,10 +289,12 @@ def test_a_changed_box_is_not_heard(alice: Seat, bob: Seat) -> None:
     hear(bob, box, "alice")
 
 
-def test_garbage_in_a_good_box_names_the_sender(bob: Seat) -> None:
+def test_garbage_in_a_good_box_of_this_turn_names_the_sender_for_charlie_cannot_make_one(bob: Seat) -> None:
     key = BoxKey(SimulationRng("alice", "box").bytes(32))
     to = BoxKey(SimulationRng("bob", "box").bytes(32)).public
-    for plain in (b"", b"canary", pack_envelope("alice", "bob", "Hush", 0, b"canary")):
+    garbage = pack_envelope("alice", "bob", "Hush", 0, b"canary")
+    not_heard(joined("bob", NAMES), key.seal(to, garbage, NONCE), "alice", proved=True)
+    for plain in (b"", b"canary"):  # as far as bob can tell, an old box of alice's that Charlie sent again
         not_heard(joined("bob", NAMES), key.seal(to, plain, NONCE), "alice")
 
 

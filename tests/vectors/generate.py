@@ -57,7 +57,7 @@ def _signed(data: bytes, signer: str = "alice") -> bytes:
 
 def _header(**changes: Any) -> dict[str, Any]:
     good = {
-        "v": 1,
+        "v": 2,
         "run": RUN,
         "src": "alice",
         "dst": "charlie",
@@ -88,8 +88,8 @@ def frames() -> dict[str, Any]:
         "number as a float": {"seq": 0.0},
         "number as a truth value": {"seq": False},
         "version True": {"v": True},
-        "version 1.0": {"v": 1.0},
-        "version 2": {"v": 2},
+        "version 2.0": {"v": 2.0},
+        "version 1": {"v": 1},
         "another's name": {"src": "bob"},
         "another's sealed message": {"src": "bob", "kind": "sealed"},
         "for somebody else": {"dst": "bob"},
@@ -115,8 +115,8 @@ def frames() -> dict[str, Any]:
         "cut": _signed(packed)[:-1],
         "signed and cut": _signed(packed[:-1]),
         "not canonical: a map header of 16 bits": _signed(b"\xde\0\x08" + packed[1:]),
-        "not canonical: the version in two bytes": _signed(packed.replace(b"\xa1v\x01", b"\xa1v\xcc\x01")),
-        "a duplicate key": _signed(b"\x89" + packed[1:] + b"\xa1v\x01"),
+        "not canonical: the version in two bytes": _signed(packed.replace(b"\xa1v\x02", b"\xa1v\xcc\x02")),
+        "a duplicate key": _signed(b"\x89" + packed[1:] + b"\xa1v\x02"),
         "keys of bytes": _signed(msgpack.packb({k.encode(): v for k, v in _header().items()})),
         "keys in another order": _signed(msgpack.packb(dict(reversed(_header().items())))),
         "an array": _signed(msgpack.packb(tuple(_header().values()))),

@@ -25,7 +25,7 @@ from masquerade_core.wire.messages import Message
 from masquerade_protocols.blocks import coin_toss as joint
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.local_aggregation import tournament
-from tests.helpers import violation
+from tests.helpers import either, violation
 from tests.vectors import generate
 
 HERE = Path(__file__).parent
@@ -157,7 +157,7 @@ def test_the_anonymous_box_is_libsodiums() -> None:
 @pytest.mark.parametrize("name", BOXES["bad_boxes"])
 def test_a_bad_box_is_refused(name: str) -> None:
     sealed = bytes.fromhex(BOXES["bad_boxes"][name])
-    violation(lambda: KEYS["bob"].open(KEYS["alice"].public, sealed, "alice"), "alice")
+    either(lambda: KEYS["bob"].open(KEYS["alice"].public, sealed, "alice"), "alice")
 
 
 @pytest.mark.parametrize("name", BOXES["bad_anonymous"])
@@ -177,7 +177,7 @@ def test_the_envelope_is_the_vectors_and_opens_in_its_own_turn_alone() -> None:
     assert pack_envelope(source, to, kind, count, b"body") == plain
     assert open_envelope(plain, "alice", (source, to, kind, count)) == b"body"
     for other in BOXES["other_turns"]:
-        violation(partial(open_envelope, plain, "alice", tuple(other)), "alice")
+        either(partial(open_envelope, plain, "alice", tuple(other)), "alice")
 
 
 # --- The comparison ------------------------------------------------------------

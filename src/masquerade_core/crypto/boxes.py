@@ -1,7 +1,8 @@
 """Boxes between two participants, anonymous boxes to one, and signatures: libsodium, through PyNaCl.
 
-Every box key lives for one run. It is shown once, signed, at the join; so a box is authentic without a signature of its
-own, and a key that is stolen later opens nothing of today.
+A *box* is a sealed byte string that only its two key holders can make or open. Every box key lives for one run, and
+its owner shows its public half once, signed, when the run begins. So a box that opens is authentic without a signature
+of its own, and a key that is stolen after the run opens no box of it.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from nacl.signing import VerifyKey
 
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.rng import Rng
+from masquerade_core.study import CHARLIE
 
 __all__ = [
     "ANONYMOUS_OVERHEAD",
@@ -34,7 +36,7 @@ SIGNATURE_BYTES = 64
 
 
 class Secret:
-    """Base of everything that must not be sent, printed, compared or pickled."""
+    """Base of every secret: an object that must not be sent, printed, compared or pickled."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # a hash would be a fingerprint of the secret
@@ -70,44 +72,59 @@ class BoxKey(Secret):
         return self._boxes[peer_key]
 
     def check(self, peer_key: bytes, peer: str) -> None:
-        """Refuse a key with which no secret can be shared: a wrong length, a point of small order.
+        """Refuse a public key with which no secret can be shared: a wrong length, or a point of small order.
 
         Raises
         ------
         ProtocolViolation
-            The fault of ``peer``, who joined with it.
+            The fault of ``peer``, who signed this key as its own.
         """
         try:
             self._box(peer_key)
         except (CryptoError, ValueError, TypeError) as error:
-            msg = f"{peer} joined with a box key that is no key"
+            msg = f"{peer} joined with a box key that is not a usable X25519 public key"
             raise ProtocolViolation(msg, peer=peer) from error
 
     def seal(self, peer_key: bytes, plain: bytes, nonce: bytes) -> bytes:
-        """Box ``plain`` for ``peer_key``'s holder: ``BOX_OVERHEAD`` bytes longer; the nonce: 24 fresh random bytes."""
+        """Seal ``plain`` for the holder of ``peer_key``.
+
+        Parameters
+        ----------
+        peer_key : bytes
+            The recipient's public key.
+        plain : bytes
+            What to seal; the box is ``BOX_OVERHEAD`` bytes longer.
+        nonce : bytes
+            24 fresh random bytes.
+        """
         return bytes(self._box(peer_key).encrypt(plain, nonce))
 
     def open(self, peer_key: bytes, sealed: bytes, peer: str) -> bytes:
-        """Open a box from ``peer``.
+        """Open a box that Charlie relayed as ``peer``'s.
 
         Raises
         ------
         ProtocolViolation
-            The box was not made by ``peer`` for this participant in this run, or Charlie changed it on the way.
+            The key is not usable, which is the fault of ``peer``. Or the box does not open: a box bears no signature,
+            so either ``peer`` sealed it wrongly or Charlie changed it. Then both are suspects.
         """
+        self.check(peer_key, peer)
         try:
             return bytes(self._box(peer_key).decrypt(sealed))
         except (CryptoError, ValueError, TypeError) as error:
-            msg = f"a box that came as {peer}'s does not open: {peer} or Charlie, who relayed it, changed it"
-            raise ProtocolViolation(msg, peer=peer) from error
+            msg = (
+                f"a box that came as {peer}'s does not open: either {peer} sealed it wrongly, or Charlie, who relayed "
+                "it, changed it; which of the two cannot be told"
+            )
+            raise ProtocolViolation(msg, suspects=(peer, CHARLIE)) from error
 
     def shared_key(self, peer_key: bytes, label: bytes) -> bytes:
-        """A 32-byte key known to the two participants alone; the same on both sides."""
+        """Derive a 32-byte key that only the two participants know; both derive the same one."""
         shared = self._box(peer_key).shared_key()
         return hashlib.blake2b(label, key=shared, digest_size=32, person=b"masq pair key").digest()
 
     def decrypt_anonymous(self, sealed: bytes) -> bytes:
-        """Open a box made by :func:`seal_anonymous` for this key; raises what libsodium raises."""
+        """Open a box that :func:`seal_anonymous` made for this key; libsodium's errors pass through."""
         ephemeral = sealed[:32]
         nonce = _anonymous_nonce(ephemeral, self.public)
         return bytes(Box(self._key, PublicKey(ephemeral)).decrypt(sealed[32:], nonce))
@@ -118,7 +135,10 @@ def _anonymous_nonce(ephemeral: bytes, public: bytes) -> bytes:
 
 
 def seal_anonymous(rng: Rng, public: bytes, data: bytes) -> bytes:
-    """Seal for ``public`` in libsodium's ``crypto_box_seal`` format, with the ephemeral key from the seat's ``rng``."""
+    """Seal ``data`` for the holder of ``public`` in libsodium's ``crypto_box_seal`` format.
+
+    The ephemeral key comes from ``rng`` and not from libsodium, so that a run can be repeated from its draws.
+    """
     ephemeral = PrivateKey(rng.bytes(32))
     ephemeral_public = crypto_scalarmult_base(bytes(ephemeral))
     nonce = _anonymous_nonce(ephemeral_public, public)
@@ -131,7 +151,7 @@ def open_anonymous(key: BoxKey, sealed: bytes) -> bytes:
     Raises
     ------
     ProtocolViolation
-        It was not sealed for this key. Whose fault cannot be known: the box bears no name.
+        The box was not sealed for this key. It bears no name, so nobody can tell whose fault that is.
     """
     try:
         return key.decrypt_anonymous(sealed)
@@ -155,7 +175,7 @@ class SigningKey(Secret):
 
 
 def verify(public: bytes, data: bytes, signature: bytes) -> bool:
-    """Say whether ``signature`` is ``public``'s over exactly these bytes."""
+    """Say whether the holder of ``public`` signed exactly these bytes."""
     try:
         VerifyKey(public).verify(data, signature)
     except (BadSignatureError, ValueError, TypeError):

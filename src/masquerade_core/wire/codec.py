@@ -1,7 +1,7 @@
-"""Messages to bytes and back, bounded: a peer's bytes can cost no more than their own length.
+"""Messages to bytes and back, within bounds: a peer's bytes cost memory in proportion to their length, and no more.
 
-A body is a msgpack map of the message's fields in their declared order, in canonical (shortest) form. Floats, extension
-types, keys other than strings and duplicate keys do not exist on this wire.
+A *body* is a msgpack map of the message's fields, in their declared order and in canonical (shortest) form. This wire
+has no floats, no extension types, no keys other than strings, and no duplicate keys.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import msgpack
 from pydantic import ValidationError
 
 from masquerade_core.errors import ProtocolViolation
+from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import Ciphertexts, Message
 
 __all__ = [
@@ -27,18 +28,18 @@ __all__ = [
     "unpack_strict",
 ]
 
-MAX_BODY = 4 * 1024 * 1024  # bytes: no more is ever unpacked at once
+MAX_BODY = 4 * 1024 * 1024  # bytes: nothing longer is ever unpacked
 _MAX_DEPTH = 4
-_MAX_ARRAY = 4096  # parties, and whatever else comes one per party; a parser allocates an array when its header is read
+_MAX_ARRAY = 4096  # parties, and what comes one per party; msgpack allocates an array as soon as it reads its header
 _MAX_MAPS = 64
-_BIG_INT = 1  # the local journal's extension type, never on the wire
+_BIG_INT = 1  # the extension type of :func:`pack_plain`, never on the wire
 _INT64, _UINT64 = -(2**63), 2**64
 
 M = TypeVar("M", bound=Message)
 
 
 def encode(message: Message, recipient: str) -> bytes:
-    """Encode a message for one recipient; ciphertexts in it are used up."""
+    """Encode a message for one recipient. This uses its ciphertexts up: they cannot be sent again."""
     fields = {
         name: value.take(recipient) if isinstance(value := getattr(message, name), Ciphertexts) else value
         for name in type(message).model_fields
@@ -52,11 +53,11 @@ def decode(cls: type[M], body: bytes, peer: str) -> M:
     Raises
     ------
     ProtocolViolation
-        ``peer``'s fault; the text names the fields that are wrong and never their values.
+        The fault of ``peer``. The text names the wrong fields and never their values.
     """
     fields = unpack_strict(body, peer)
     if not isinstance(fields, dict) or list(fields) != list(cls.model_fields):
-        _violation(f"a {cls.__name__} with other fields than {', '.join(cls.model_fields) or 'none'}", peer)
+        _violation(f"a {cls.__name__} with wrong fields; allowed are {', '.join(cls.model_fields) or 'none'}", peer)
     try:
         return cls.model_validate(fields)
     except ValidationError as error:
@@ -71,9 +72,15 @@ def _violation(what: str, peer: str) -> NoReturn:
 
 
 def unpack_strict(data: bytes, peer: str) -> Any:
-    """Unpack msgpack within bounds and in canonical form; see the module's docstring."""
+    """Unpack msgpack within the bounds and in the form that the module's docstring names.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``peer``.
+    """
     if len(data) > MAX_BODY:
-        _violation(f"{len(data)} bytes where at most {MAX_BODY} are allowed", peer)
+        _violation(f"{len(data)} bytes; allowed are at most {MAX_BODY}", peer)
     bounds = _Bounds()
     try:
         value = msgpack.unpackb(
@@ -97,7 +104,7 @@ def unpack_strict(data: bytes, peer: str) -> Any:
 
 
 class _Bounds:
-    """Counts what one body holds while it is unpacked: four megabytes of empty maps would take three hundred."""
+    """Counts what one body holds while it is unpacked: 4 MB of empty maps would take 300 MB of memory."""
 
     def __init__(self) -> None:
         self._maps = _MAX_MAPS
@@ -133,14 +140,20 @@ def _shallow(value: Any, depth: int) -> bool:
 
 
 def pack_numbers(values: Sequence[int], width: int) -> bytes:
-    """Write numbers of any size, ``width`` bytes each, big-endian: a length that tells nothing."""
+    """Write numbers of any size, ``width`` bytes each and big-endian, so that the length tells nothing of them."""
     return b"".join(value.to_bytes(width, "big") for value in values)
 
 
 def numbers(raw: bytes, width: int, count: int, peer: str) -> tuple[int, ...]:
-    """Read ``count`` numbers that :func:`pack_numbers` wrote; another length is ``peer``'s fault."""
+    """Read ``count`` numbers that :func:`pack_numbers` wrote.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``peer``: another length.
+    """
     if len(raw) != width * count:
-        _violation(f"{len(raw)} bytes where {count} numbers of {width} bytes belong", peer)
+        _violation(f"{len(raw)} bytes of numbers; allowed are {count} numbers of {width} bytes each", peer)
     return tuple(int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width))
 
 
@@ -150,7 +163,10 @@ def _turn(source: str, to: str, kind: str, count: int) -> bytes:
 
 
 def pack_envelope(source: str, to: str, kind: str, count: int, body: bytes) -> bytes:
-    """Bind a sealed message's body to its direction, type and number before it is sealed: 16 bytes, however long the names."""
+    """Bind a sealed message's body to its direction, type and number, before it is sealed.
+
+    The binding takes 16 bytes, however long the names are.
+    """
     return _turn(source, to, kind, count) + body
 
 
@@ -160,16 +176,21 @@ def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) 
     Raises
     ------
     ProtocolViolation
-        It was made for another direction, type or turn: somebody replayed or reflected it.
+        The box was made for another direction, type or number. Either ``peer`` made it so, or Charlie relayed an older
+        box, or one that travels the other way. Both are suspects.
     """
     turn = _turn(*expected)
     if not plain.startswith(turn):
-        _violation("a box that was made for another turn", peer)
+        msg = (
+            f"a box that came as {peer}'s was made for another turn: either {peer} sealed it so, or Charlie, who "
+            "relayed it, exchanged it; which of the two cannot be told"
+        )
+        raise ProtocolViolation(msg, suspects=(peer, CHARLIE))
     return plain[len(turn) :]
 
 
 def pack_plain(value: object) -> bytes:
-    """Write down plain data (a result of ``once``) for this process's own eyes; integers may be of any size."""
+    """Write down plain data, such as a result of ``once``, for this process alone; integers may be of any size."""
     try:
         return bytes(msgpack.packb(value))
     except OverflowError:  # an integer beyond 64 bits; most results have none

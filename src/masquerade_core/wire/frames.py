@@ -1,9 +1,10 @@
-"""Frames: one body with its header and the signature of whoever put it on this hop.
+"""Frames: one body each, with a header and the signature of the participant that sent it over this hop.
 
-``frame = Ed25519 signature (64 bytes) | msgpack {v, run, src, dst, kind, seq, type, body}``. Each hop (a party and
-Charlie) numbers its frames from 0 without gaps in each direction, so a replayed, dropped or reordered frame is seen
-at once; hellos, which are said again until they are answered, stand outside the numbering. A sealed message that Charlie
-passes on keeps its source and bears Charlie's signature: its box speaks for itself.
+A *hop* is the connection between one party and Charlie. A frame is
+``Ed25519 signature (64 bytes) | msgpack {v, run, src, dst, kind, seq, type, body}``. Each direction of a hop numbers
+its frames from 0 without gaps, so a replayed, dropped or reordered frame is noticed at once. Hellos have no number of
+their own, because a party repeats its hello until it is answered. A sealed message that Charlie relays keeps its source and
+bears Charlie's signature; the sealed box in it proves who made it, if it opens.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from masquerade_core.wire.messages import PARTIES
 
 __all__ = ["MAX_FRAME", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Kind"]
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 RUN_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
@@ -30,7 +31,7 @@ Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "closed"
 
 
 class _Wire(BaseModel):
-    """The header as it is signed; strict, so that ``True`` is no version and 1.0 no number."""
+    """The header as it is signed. Strict: ``True`` is not a version, and 1.0 is not a number."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -46,9 +47,16 @@ class _Wire(BaseModel):
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that was checked.
+    """A frame whose signature, form and number were checked.
 
-    ``source`` is who speaks, ``to`` whom to (a name, or ``*`` for all other parties), ``size`` its length on the wire.
+    Attributes
+    ----------
+    source : str
+        The participant that speaks. In a sealed message that Charlie relayed it is his claim.
+    to : str
+        The recipient's name, or ``*`` for all other parties.
+    size : int
+        The frame's length on the wire, in bytes.
     """
 
     version: int
@@ -62,7 +70,7 @@ class Frame:
 
 
 class Endpoint:
-    """One participant's end of its hops: numbers and signs what leaves, checks what arrives.
+    """One participant's end of its hops: it numbers and signs what leaves, and checks what arrives.
 
     Parameters
     ----------
@@ -73,8 +81,8 @@ class Endpoint:
     signing_key : SigningKey
         This participant's identity.
     peers : mapping of str to bytes
-        The pinned verify key of each participant at the other end of a hop: Charlie for a party, all parties for
-        Charlie.
+        The verify key, pinned in the study, of each participant at the other end of a hop: Charlie's for a party, all
+        parties' for Charlie.
     """
 
     def __init__(self, me: str, run: bytes, signing_key: SigningKey, peers: Mapping[str, bytes]) -> None:
@@ -95,7 +103,7 @@ class Endpoint:
         to: str | None = None,
         source: str | None = None,
     ) -> bytes:
-        """Make the next frame for ``hop``; ``to`` and ``source`` differ from the hop's ends for sealed messages only."""
+        """Make the next frame for ``hop``; only a sealed message has a ``to`` or ``source`` other than the ends of the hop."""
         number = 0 if kind == "hello" else self._next_out[hop]
         fields = (
             WIRE_VERSION,
@@ -109,44 +117,44 @@ class Endpoint:
         )
         signed = bytes(msgpack.packb(dict(zip(_HEADER_FIELDS, fields, strict=True))))
         if len(signed) > MAX_BODY:
-            msg = f"a {type or kind} of {len(signed)} bytes is too long for a frame; allowed are {MAX_BODY}"
+            msg = f"a {type or kind} of {len(signed)} bytes is too long for a frame; allowed are {MAX_BODY} bytes"
             raise LocalProtocolError(msg)
         if kind != "hello":
             self._next_out[hop] += 1
         return self._key.sign(signed) + signed
 
     def open(self, hop: str, data: bytes, *, any_run: bool = False) -> Frame:
-        """Check a frame that arrived from ``hop``: length, signature, form, run, direction and number, in this order.
+        """Check a frame from ``hop``: its length, signature, form, run, direction and number, in this order.
 
         Parameters
         ----------
         hop : str
-            Who is at the other end, as the transport has authenticated it.
+            The participant at the other end, as the transport has authenticated it.
         data : bytes
             The frame as it was received.
         any_run : bool
-            Accept another run id or version (a hello of somebody whose study differs, who is then told so).
+            Accept another run id or version: the hello of a participant whose study differs, who is then told so.
 
         Raises
         ------
         ProtocolViolation
-            The fault of ``hop``, or of whoever holds its key.
+            The fault of ``hop``, who sent this over its own authenticated connection, or of whoever holds its keys.
         """
         if not SIGNATURE_BYTES < len(data) <= MAX_FRAME:
             msg = f"{hop} sent a frame of {len(data)} bytes; allowed are {SIGNATURE_BYTES + 1} to {MAX_FRAME}"
             raise ProtocolViolation(msg, peer=hop)
         signature, signed = data[:SIGNATURE_BYTES], data[SIGNATURE_BYTES:]
         if not verify(self._peers[hop], signed, signature):
-            msg = f"a frame that came from {hop} bears no valid signature of {hop}"
+            msg = f"{hop} sent a frame without a valid signature of its own"
             raise ProtocolViolation(msg, peer=hop)
         wire = self._parse(hop, signed)
         if not any_run and (wire.v, wire.run) != (WIRE_VERSION, self._run):
-            msg = f"{hop} sent a frame of another run or version"
+            msg = f"{hop} sent a frame of another run or version; allowed are frames of this run"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
         due = 0 if wire.kind == "hello" else self._next_in[hop]
         if wire.seq != due:
-            msg = f"{hop} sent frame {wire.seq} where {due} is due: a frame was replayed, lost or reordered"
+            msg = f"{hop} sent frame {wire.seq}, but {due} is due: a frame was replayed, lost or reordered"
             raise ProtocolViolation(msg, peer=hop)
         if wire.kind != "hello":
             self._next_in[hop] += 1
@@ -159,16 +167,16 @@ class Endpoint:
                 return _Wire.model_validate(fields)
             except ValidationError:
                 pass
-        msg = f"{hop} sent a frame whose header is not of this wire's form"
+        msg = f"{hop} sent a frame whose header does not have the form of this wire"
         raise ProtocolViolation(msg, peer=hop) from None
 
     def _check_direction(self, hop: str, wire: _Wire) -> None:
         if wire.kind != "sealed":
             sound = (wire.src, wire.dst) == (hop, self._me)
-        elif hop == CHARLIE:  # who passes on what another party sealed to this one
+        elif hop == CHARLIE:  # he relays what another party sealed to this one
             sound = wire.src not in (hop, self._me, PARTIES) and wire.dst == self._me
         else:
             sound = wire.src == hop and wire.dst not in (hop, self._me)
         if not sound:
-            msg = f"{hop} sent a {wire.kind} in another's name, or one that is not for {self._me}"
+            msg = f"{hop} sent a {wire.kind} in another participant's name, or one that is not for {self._me}"
             raise ProtocolViolation(msg, peer=hop)

@@ -1,8 +1,8 @@
-"""The two kinds of message, and the types of field they are made of.
+"""The two kinds of message, and the field types they are made of.
 
-A protocol declares its messages as frozen models. Two rules keep secrets out of them: there is no field type that
-takes a secret, and a ciphertext enters a message only as :class:`Ciphertexts`, built from
-:class:`~masquerade_core.crypto.paillier.Fresh` values that are used up by it.
+A protocol declares its messages as frozen models. Two rules keep secrets out of them. No field type takes a secret. A
+ciphertext enters a message only as :class:`Ciphertexts`, which is built from
+:class:`~masquerade_core.crypto.paillier.Fresh` values and uses them up.
 """
 
 import hashlib
@@ -25,24 +25,24 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 
 
 class Message(BaseModel):
-    """What a party and Charlie say to each other."""
+    """A message between a party and Charlie."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     def __repr_args__(self) -> tuple[()]:
-        """Print no field: a message may hold coins or a share, and a repr ends in a log."""
+        """Print no field: a message may hold coins or a share, and a repr may end up in a log."""
         return ()
 
 
 class SealedMessage(Message):
-    """What a party says to parties: it travels in boxes that Charlie relays and cannot open."""
+    """A message from a party to other parties: it travels in boxes, which Charlie relays and cannot open."""
 
 
 class Ciphertexts:
     """A vector of Paillier ciphertexts in a message: one byte string on the wire.
 
-    Made from ``Fresh`` values (:meth:`outgoing`) it can be encoded, once, towards the recipient they were made for.
-    Read off the wire it can only be opened: there is no way to pass on what was received.
+    A vector made from ``Fresh`` values (:meth:`outgoing`) can be encoded once, for the recipient they were made for. A
+    vector that came off the wire can only be read: there is no way to pass it on.
     """
 
     __slots__ = ("_key", "_raw", "_recipient")
@@ -59,10 +59,10 @@ class Ciphertexts:
         Raises
         ------
         LocalProtocolError
-            An empty vector, mixed keys or recipients, or a ciphertext that was used up before.
+            The vector is empty, its keys or recipients differ, or one of its ciphertexts was used up before.
         """
         if len({(f.key, f.recipient) for f in fresh}) != 1:
-            msg = "a message carries one or more fresh ciphertexts of one key, for one recipient"
+            msg = "a message carries one or more fresh ciphertexts, all of one key and for one recipient"
             raise LocalProtocolError(msg)
         key, recipient = fresh[0].key, fresh[0].recipient
         raw = b"".join(f.use().to_bytes(key.ciphertext_bytes, "big") for f in fresh)
@@ -70,15 +70,15 @@ class Ciphertexts:
 
     @classmethod
     def total(cls, received: Mapping[str, "Ciphertexts"], key: PublicKey, count: int, recipient: str) -> "Ciphertexts":
-        """Multiply what several senders encrypted: E(sum of their plaintexts), for ``recipient``.
+        """Multiply the vectors of several senders: E(sum of their plaintexts), for ``recipient``.
 
-        The product needs no obfuscator of its own: it bears those of all its factors, of which no two come from one
-        sender. It is sound for plaintexts that are masked, so that a product of too few shows nothing.
+        The product needs no obfuscator of its own, since it bears those of all its factors, and each sender gave one
+        factor. The plaintexts must be masked, so that a product of too few factors shows nothing.
 
         Raises
         ------
         ProtocolViolation
-            A sender's fault: a wrong number of bytes, or a value outside Z*_{N^2}.
+            The fault of the sender that it names: a wrong number of bytes, or a value outside Z*_{N^2}.
         """
         width, modulus = key.ciphertext_bytes, key.mod_n2
         products, *others = (vector.residues(key, count, peer) for peer, vector in received.items())
@@ -87,7 +87,7 @@ class Ciphertexts:
         # A product is a unit if all its factors are.
         if gcd(reduce(lambda a, b: a * b % key.mod_n, products, mpz(1)), key.mod_n) != 1:
             for peer, vector in received.items():
-                vector.read(key, count, peer)  # raises for the one whose value shares a factor with N
+                vector.read(key, count, peer)  # raises for the sender whose value shares a factor with N
         return cls(b"".join(p.to_bytes(width, "big") for p in products), recipient, key)
 
     def take(self, recipient: str) -> bytes:
@@ -96,7 +96,7 @@ class Ciphertexts:
         Raises
         ------
         LocalProtocolError
-            This process would send ciphertexts that are not fresh, or to somebody they were not made for.
+            This process would send ciphertexts that are not fresh, or send them to another recipient.
         """
         if self._recipient != recipient:
             msg = f"ciphertexts that are not fresh for {recipient} cannot be sent to {recipient}"
@@ -115,19 +115,25 @@ class Ciphertexts:
         return tuple(key.read(value, peer) for value in self.residues(key, count, peer))
 
     def residues(self, key: PublicKey, count: int, peer: str) -> tuple[Any, ...]:
-        """Return ``count`` residues below N^2; that they are units is for the caller to check."""
+        """Return ``count`` residues below N^2. The caller checks that they are units.
+
+        Raises
+        ------
+        ProtocolViolation
+            The fault of ``peer``: a wrong number of bytes, or a value that is 0 or too large.
+        """
         width = key.ciphertext_bytes
         if len(self._raw) != count * width:
-            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts where {count} of {width} bytes belong"
+            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts; allowed are {count} of {width} bytes each"
             raise ProtocolViolation(msg, peer=peer)
         values = tuple(mpz.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
         if not (min(values) > 0 and max(values) < key.mod_n2):
-            msg = f"{peer} sent a number that is no ciphertext under this key"
+            msg = f"{peer} sent a number that is not a ciphertext under this key; allowed are 1 to N^2 - 1"
             raise ProtocolViolation(msg, peer=peer)
         return values
 
     def digest(self) -> bytes:
-        """Return the SHA-256 of the bytes on the wire: a receipt for them."""
+        """Return the SHA-256 of the bytes on the wire, as a receipt."""
         return hashlib.sha256(self._raw).digest()
 
     def __len__(self) -> int:
@@ -135,8 +141,8 @@ class Ciphertexts:
         return len(self._raw)
 
     def __reduce__(self) -> Never:
-        """Refuse to be pickled: bytes leave by a send only."""
-        msg = "ciphertexts leave a process by a send only"
+        """Refuse to be pickled: ciphertexts leave a process only by a send."""
+        msg = "ciphertexts cannot be pickled: they leave a process only by a send"
         raise TypeError(msg)
 
     @classmethod

@@ -1,4 +1,7 @@
-"""How a sealed message lies in a frame on its way to Charlie, and how he takes it apart."""
+"""The form of a sealed message on its way to Charlie, and how he takes it apart.
+
+A *sealed message* is a message from a party to other parties. It travels as one sealed box for each recipient.
+"""
 
 from collections.abc import Sequence
 
@@ -13,25 +16,26 @@ __all__ = ["pack_boxes", "split_boxes", "target"]
 
 
 def target(to: Sequence[str]) -> str:
-    """Return the header's ``dst`` for a sealed message: the one party's name, or ``*`` for all others."""
+    """Return the header's ``dst`` of a sealed message: the name of its one recipient, or ``*`` for all other parties."""
     return to[0] if len(to) == 1 else PARTIES
 
 
 def pack_boxes(boxes: Sequence[bytes]) -> bytes:
-    """Put one box per recipient, in roster order, into one body."""
+    """Put one box for each recipient, in roster order, into one body."""
     return bytes(msgpack.packb(tuple(boxes)))
 
 
 def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
-    """Return (recipient, box) pairs of a sealed message that a party handed to Charlie.
+    """Return the (recipient, box) pairs of a sealed message that Charlie received from its source.
 
     Raises
     ------
     ProtocolViolation
-        The source's fault: no such recipient, a wrong number of boxes, or boxes of unequal length.
+        The source's fault, for it signed this frame: an unknown recipient, a wrong number of boxes, or boxes of
+        unequal length.
     """
     others = tuple(name for name in names if name != frame.source)
-    # With two parties "the other" and "all others" are one, and the header may say either.
+    # With two parties, "the other one" and "all others" mean the same, and the header may say either.
     to = others if frame.to == PARTIES else (frame.to,)
     boxes = unpack_strict(frame.body, frame.source)
     sound = (
@@ -42,6 +46,6 @@ def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], 
         and len({len(box) for box in boxes}) == 1
     )
     if not sound:
-        msg = f"{frame.source} sent a sealed message that is not one box of equal length for each of its recipients"
+        msg = f"{frame.source} sent a malformed sealed message; allowed is one box for each recipient, all of equal length"
         raise ProtocolViolation(msg, peer=frame.source)
     return tuple(zip(to, boxes, strict=True))

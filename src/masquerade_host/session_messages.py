@@ -1,15 +1,18 @@
-"""What sessions say to each other, before, beside and after what the roles say.
+"""The messages that sessions exchange: before the roles' own messages, beside them and after them.
 
-::
+A *role* is one participant's part of a protocol; a *session* is what carries a role's messages. The sessions' own
+messages are these::
 
     party                               Charlie
       |------- Hello (once a second) ----->|
       |<------ Beat: heard you ------------|        or Refusal; then the party sends Fields and ends
       |                                    |        (until all K parties have said hello)
-      |<------ Roster --------------------|        everybody's signed hello, and Charlie's own key
+      |<------ Roster ---------------------|        every party's signed hello, and Charlie's own key
       |<====== the roles' messages =======>|        beats in both directions, from the I/O threads
       |------- Closed: my role is done --->|
-      |<------ Closed: everybody's is -----|        or an Abort at any time, in either direction
+      |<------ Closed: every role is ------|        or an Abort at any time, in either direction
+
+:mod:`masquerade_host.session_states` says which of them is legal when.
 """
 
 import hashlib
@@ -28,11 +31,11 @@ _MAX_PARTIES = 1024
 
 
 def _contributory(key: bytes) -> bytes:
-    """Refuse the few points of small order, with which every secret would give the same box."""
+    """Refuse the few points of small order: with them every secret key would give the same shared key."""
     try:
         crypto_scalarmult(b"\x40" * 32, key)
     except (CryptoError, RuntimeError) as error:
-        raise ValueError("is no usable box key") from error
+        raise ValueError("is not a usable box key") from error
     return key
 
 
@@ -41,22 +44,26 @@ Version = Annotated[str, Field(pattern=r"\A[0-9A-Za-z.+-]{1,32}\z")]
 _FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,256}")
 _HASH_BYTES = 16
 _MAX_FIELDS = 2**16
-_MAX_NAMES = 2**21  # bytes; with the hashes they fit into a frame
+_MAX_NAMES = 2**21  # bytes; names and hashes together fit into one frame
 Reason = Literal["violation", "deadline", "left"]
 
 
 class Hello(Message):
-    """A party to Charlie, signed under its own run id: this is my program and my box key of this run."""
+    """From a party to Charlie: the version of its program, and its public box key for this run.
+
+    The frame around it bears the party's signature and the run id that the party computed from its own study.
+    """
 
     version: Version
     box_key: BoxKeyBytes
 
 
 class Fields(Message):
-    """A study's fields: the refused party's answer, so that Charlie's operator, too, learns where the studies differ.
+    """The fields of a study, each as a name and a hash of its value.
 
-    Two byte strings, for a study may have more fields than a message may have items: the names, one on each line, and
-    16 bytes for each one's value.
+    A refused party sends them, so that Charlie's operator, too, learns where the two studies differ. They travel as two
+    byte strings, since a study may have more fields than a message may have items: the names, one a line, and the
+    16-byte hashes in the same order.
     """
 
     names: Annotated[bytes, Field(max_length=_MAX_NAMES)]
@@ -66,7 +73,7 @@ class Fields(Message):
     def _one_hash_for_each_name(self) -> Self:
         names = self._lines()
         if not all(map(_FIELD_NAME.fullmatch, names)) or len(set(names)) * _HASH_BYTES != len(self.hashes):
-            raise ValueError("names and hashes that do not belong together")
+            raise ValueError("are not one hash for each name")
         return self
 
     def _lines(self) -> list[str]:
@@ -74,7 +81,7 @@ class Fields(Message):
 
     @classmethod
     def of(cls, hashes: dict[str, bytes]) -> Self:
-        """Write down a study's ``field_hashes``; a study with too many of them by section."""
+        """Make the message from a study's ``field_hashes``; with too many fields, from one hash for each section."""
         names = "\n".join(hashes).encode()
         if len(hashes) > _MAX_FIELDS or len(names) > _MAX_NAMES:
             return cls.of(_by_section(hashes))
@@ -91,7 +98,7 @@ class Fields(Message):
 
 
 def _by_section(hashes: dict[str, bytes]) -> dict[str, bytes]:
-    """Return one hash for all fields of a section: its name is what stands before the first dot."""
+    """Return one hash for each section. A field's section is the part of its name before the first dot."""
     sections: dict[str, list[bytes]] = {}
     for name, digest in hashes.items():
         sections.setdefault(name.partition(".")[0], []).extend((name.encode(), digest))
@@ -101,26 +108,37 @@ def _by_section(hashes: dict[str, bytes]) -> dict[str, bytes]:
 
 
 class Refusal(Fields):
-    """Charlie to a party with another version or study: what his are, so that it can say where they differ."""
+    """From Charlie to a party with another version or study: his own, so that the party can say where they differ."""
 
     version: Version
 
 
 class Roster(Message):
-    """Charlie to every party: each party's hello exactly as that party signed it, in roster order, and his box key."""
+    """From Charlie to every party: each party's hello as that party signed it, in roster order, and his own box key."""
 
     hellos: Annotated[tuple[Annotated[bytes, Field(max_length=1024)], ...], Field(max_length=_MAX_PARTIES)]
     box_key: BoxKeyBytes
 
 
 class Beat(Message):
-    """A sign of life from the I/O thread, and whom the role waits for at this moment."""
+    """A sign of life from the I/O thread, with the names of those the role waits for at this moment."""
 
     waits_for: Annotated[tuple[Name, ...], Field(max_length=_MAX_PARTIES)]
 
 
 class Abort(Message):
-    """The run is over. ``blamed`` says by whose doing, ``by`` who found out; there is no free text."""
+    """The run is over; there is no free text, which could carry a record.
+
+    Attributes
+    ----------
+    reason : str
+        ``violation`` (somebody broke the protocol), ``deadline`` (somebody was silent), ``left`` (somebody stopped).
+    blamed : tuple of str
+        Those the reason speaks of. For a violation: one name where it is proved, several where one of them is at fault
+        and nobody can tell which, none where nobody can be named.
+    by : str
+        The participant who found out.
+    """
 
     reason: Reason
     blamed: Annotated[tuple[Name, ...], Field(max_length=_MAX_PARTIES)]
@@ -128,4 +146,4 @@ class Abort(Message):
 
 
 class Closed(Message):
-    """A party's role is done; or, from Charlie, everybody's is."""
+    """From a party: its role has returned. From Charlie: every role has returned."""

@@ -1,0 +1,124 @@
+"""Charlie's view of one hop: what he knows of one party, and the state of their connection."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.wire.frames import Endpoint, Frame, Kind
+from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
+from masquerade_host.transport import Arrival
+
+__all__ = ["Hop", "turn_of"]
+
+_MAX_REPLACED = 64  # connections of one party that are remembered
+
+_HELLOS = {"": Turn.HELLO, "fields": Turn.FIELDS, "refusal": Turn.REFUSAL}
+
+
+def turn_of(frame: Frame) -> Turn | None:
+    """Return a frame's turn by its header alone; ``None`` for a hello of a type that does not exist."""
+    return _HELLOS.get(frame.type) if frame.kind == "hello" else Turn(frame.kind)
+
+
+@dataclass
+class Hop:
+    """What Charlie knows of one party.
+
+    Attributes
+    ----------
+    name : str
+        The party.
+    new_endpoint : callable
+        Makes an endpoint whose numbering starts at 0.
+    hello : bytes or None
+        The party's signed hello, if Charlie holds one.
+    box_key : bytes
+        The public key in that hello.
+    route : bytes
+        The connection by which the party came.
+    heard : float
+        When the party was last heard, in seconds of the session's clock.
+    received : int
+        How many numbered frames came since the hello.
+    waits_for : tuple of str
+        Whom the party's role waits for, by its last beat.
+    replaced : deque of bytes
+        Connections of the party before this one: what still comes from there is ignored.
+    """
+
+    name: str
+    new_endpoint: Callable[[], Endpoint]
+    state: JoinState = JoinState.IDLE
+    hello: bytes | None = None
+    box_key: bytes = b""
+    route: bytes = b""
+    heard: float = 0.0
+    received: int = 0
+    waits_for: tuple[str, ...] = ()
+    replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
+
+    def __post_init__(self) -> None:
+        self.endpoint = self.new_endpoint()
+
+    @property
+    def joined(self) -> bool:
+        """Whether Charlie counts on this party: he holds its hello, and it is not away."""
+        return self.state not in (JoinState.IDLE, JoinState.AWAY)
+
+    def may_send(self, turn: Turn) -> bool:
+        """Say whether Charlie may send this over the hop now."""
+        return may_send(End.CHARLIE, self.state, turn)
+
+    def seal(self, turn: Turn, body: bytes, *, type: str = "", source: str | None = None) -> bytes:  # noqa: A002
+        """Move the state on, and make the frame; ``type`` and ``source`` as in :meth:`Endpoint.seal`."""
+        self.state = sending(End.CHARLIE, self.state, turn)
+        kind: Kind = "hello" if turn is Turn.REFUSAL else turn.value
+        return self.endpoint.seal(self.name, kind, body, type=type, source=source)
+
+    def receive(self, turn: Turn) -> None:
+        """Move the state on after a frame of the party; an illegal one is the party's fault."""
+        self.state = received(End.CHARLIE, self.state, turn, self.name)
+
+    def note(self, event: HopEvent) -> JoinState:
+        """Move the state on after an event, and return it."""
+        self.state = after(End.CHARLIE, self.state, event)
+        return self.state
+
+    def turn_of_hello(self, frame: Frame, arrival: Arrival, *, own: bool) -> Turn:
+        """Return the turn of a frame of kind ``hello``, which depends on what came over this hop before.
+
+        Parameters
+        ----------
+        frame : Frame
+        arrival : Arrival
+            The same frame as it arrived.
+        own : bool
+            The frame bears Charlie's run id and wire version.
+
+        Raises
+        ------
+        ProtocolViolation
+            The party's fault: a hello of a type that does not exist.
+        """
+        if arrival.route == self.route and self.received:
+            return Turn.LATE_HELLO
+        if arrival.route == self.route and arrival.data == self.hello:
+            return Turn.SAME_HELLO
+        turn = turn_of(frame)
+        if turn is None:  # every party would find it in the roster, and blame Charlie
+            raise ProtocolViolation(
+                f"{self.name} said a hello of a type that does not exist; allowed are a plain one and 'fields'",
+                peer=self.name,
+            )
+        return Turn.FOREIGN_HELLO if turn is Turn.HELLO and not own else turn
+
+    def start_anew(self, route: bytes) -> None:
+        """Start the numbering of frames anew, along the route by which the party came."""
+        if self.route not in (b"", route):
+            self.replaced.append(self.route)
+        self.endpoint, self.received, self.waits_for = self.new_endpoint(), 0, ()
+
+    def forget_hello(self) -> None:
+        """Hold no hello of this party any more."""
+        self.hello, self.received = None, 0

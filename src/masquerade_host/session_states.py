@@ -1,0 +1,238 @@
+"""The states of a hop, and which kinds of frame are legal in each of them: one table, read by both ends.
+
+A *hop* is the connection between one party and Charlie, the curator. Both ends keep a state of it. Three mappings hold
+all rules: :data:`SENDS` (what this end may send), :data:`RECEIVES` (what the other end may send) and :data:`EVENTS`
+(what changes the state without a frame). Each maps an end, a state and a turn to the next state. What is not in a
+mapping is illegal. A session asks :func:`sending` before every frame that leaves and :func:`received` for every frame
+that arrived, so an illegal turn is one failed look-up with one error.
+
+The form follows h11's ``_state.py``. ``docs/sessions.md`` shows the table as a diagram; a test draws that diagram from
+the mappings here and compares it with the page.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+
+__all__ = [
+    "EVENTS",
+    "RECEIVES",
+    "SENDS",
+    "End",
+    "HopEvent",
+    "JoinState",
+    "Turn",
+    "after",
+    "may_send",
+    "received",
+    "sending",
+]
+
+
+class End(Enum):
+    """The two ends of a hop."""
+
+    PARTY = "party"
+    CHARLIE = "Charlie"
+
+
+class JoinState(Enum):
+    """What one end of a hop knows of the run. The same name means the same on both ends."""
+
+    IDLE = "idle"  # party: nothing was sent, its role still trains; Charlie: he holds no hello of this party
+    KNOCKING = "knocking"  # party only: it connects, and says hello until it is answered
+    REFUSED = "refused"  # party only: Charlie has another study or version
+    HEARD = "heard"  # Charlie holds the hello and has answered it; other parties are still awaited
+    AWAY = "away"  # Charlie only: he held the hello, then the party was silent before the roster went out
+    SEATED = "seated"  # the roster is out, and the roles talk
+    DONE = "done"  # the party's role has returned
+    CLOSED = "closed"  # every role has returned
+    ENDED = "ended"  # the run ended before its goal, and this end has said or heard why
+
+    @property
+    def has_roster(self) -> bool:
+        """Whether the roster went over this hop: from then on the numbering of frames never starts anew."""
+        return self in (JoinState.SEATED, JoinState.DONE, JoinState.CLOSED)
+
+
+class Turn(Enum):
+    """A frame's part in the conversation: its kind, told apart where one kind has several meanings."""
+
+    HELLO = "hello"
+    SAME_HELLO = "the same hello again"  # byte for byte, same connection, nothing numbered came after the first
+    LATE_HELLO = "hello after an answered hello"  # same connection, and numbered frames have come: a replay
+    FOREIGN_HELLO = "hello of another study or version"
+    REFUSAL = "refusal"
+    FIELDS = "fields"
+    ROSTER = "roster"
+    MESSAGE = "message"
+    WHISPER = "sealed"
+    BEAT = "beat"
+    CLOSED = "closed"
+    LEAVE = "abort (left)"  # a party's abort with the reason "left", which before the roster ends no run
+    ABORT = "abort"
+
+
+class HopEvent(Enum):
+    """What changes a state without a frame."""
+
+    JOIN = "role joins"
+    LOST = "connection lost"
+    SILENCE = "silent too long"
+    NEW_CONNECTION = "hello on another connection"
+
+
+_S, _T, _E = JoinState, Turn, HopEvent
+_Turns = Mapping[End, Mapping[JoinState, Mapping[Turn, JoinState]]]
+_Events = Mapping[End, Mapping[JoinState, Mapping[HopEvent, JoinState]]]
+
+SENDS: _Turns = {
+    End.PARTY: {
+        _S.KNOCKING: {_T.HELLO: _S.KNOCKING},
+        _S.REFUSED: {_T.FIELDS: _S.ENDED},
+        _S.HEARD: {_T.BEAT: _S.HEARD, _T.ABORT: _S.ENDED},
+        _S.SEATED: {
+            _T.MESSAGE: _S.SEATED,
+            _T.WHISPER: _S.SEATED,
+            _T.BEAT: _S.SEATED,
+            _T.CLOSED: _S.DONE,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.DONE: {_T.BEAT: _S.DONE, _T.ABORT: _S.ENDED},
+    },
+    End.CHARLIE: {
+        _S.IDLE: {_T.REFUSAL: _S.IDLE},
+        _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.WHISPER: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
+        # A party may say too early that it is done. What others still send it is passed on, and the party judges it.
+        _S.DONE: {
+            _T.MESSAGE: _S.DONE,
+            _T.WHISPER: _S.DONE,
+            _T.BEAT: _S.DONE,
+            _T.CLOSED: _S.CLOSED,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.ENDED: {_T.ABORT: _S.ENDED},  # the party that reported the end is told Charlie's verdict as well
+    },
+}
+"""What an end may send in a state, and the state after it."""
+
+RECEIVES: _Turns = {
+    End.PARTY: {
+        # Anything but a refusal answers the hello, so the state after it is that of a hello that was heard.
+        _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.WHISPER: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.DONE: {_T.BEAT: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
+    },
+    End.CHARLIE: {
+        # A refused party's fields may reach a Charlie who was started anew and refused nobody.
+        _S.IDLE: {_T.HELLO: _S.HEARD, _T.FOREIGN_HELLO: _S.IDLE, _T.FIELDS: _S.IDLE},
+        _S.HEARD: {
+            _T.HELLO: _S.HEARD,
+            _T.SAME_HELLO: _S.HEARD,
+            _T.FOREIGN_HELLO: _S.IDLE,
+            _T.FIELDS: _S.HEARD,
+            _T.BEAT: _S.HEARD,
+            _T.LEAVE: _S.IDLE,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.AWAY: {
+            _T.HELLO: _S.HEARD,
+            _T.SAME_HELLO: _S.AWAY,
+            _T.FOREIGN_HELLO: _S.IDLE,
+            _T.FIELDS: _S.AWAY,
+            _T.BEAT: _S.HEARD,
+            _T.LEAVE: _S.IDLE,
+            _T.ABORT: _S.ENDED,
+        },
+        # A hello is said again until it is answered, so the same one may still be under way when the roster leaves.
+        _S.SEATED: {
+            _T.SAME_HELLO: _S.SEATED,
+            _T.MESSAGE: _S.SEATED,
+            _T.WHISPER: _S.SEATED,
+            _T.BEAT: _S.SEATED,
+            _T.CLOSED: _S.DONE,
+            _T.LEAVE: _S.ENDED,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.DONE: {_T.BEAT: _S.DONE, _T.LEAVE: _S.ENDED, _T.ABORT: _S.ENDED},
+    },
+}
+"""What an end may be sent in a state, and the state after it."""
+
+EVENTS: _Events = {
+    End.PARTY: {
+        _S.IDLE: {_E.JOIN: _S.KNOCKING},
+        _S.KNOCKING: {_E.LOST: _S.KNOCKING},
+        _S.HEARD: {_E.LOST: _S.KNOCKING},
+    },
+    End.CHARLIE: {
+        _S.HEARD: {_E.SILENCE: _S.AWAY},
+        _S.SEATED: {_E.NEW_CONNECTION: _S.ENDED},
+        _S.DONE: {_E.NEW_CONNECTION: _S.ENDED},
+    },
+}
+"""What happens without a frame in a state, and the state after it; an event that is not listed changes nothing."""
+
+
+def may_send(end: End, state: JoinState, turn: Turn) -> bool:
+    """Say whether an end may send this now."""
+    return turn in SENDS[end].get(state, {})
+
+
+def sending(end: End, state: JoinState, turn: Turn) -> JoinState:
+    """Return the state after this end sent ``turn``.
+
+    Raises
+    ------
+    LocalProtocolError
+        The turn is illegal: a bug of this program, found before anything leaves.
+    """
+    legal = SENDS[end].get(state, {})
+    if turn not in legal:
+        raise LocalProtocolError(
+            f"this program tried to send a {turn.value} while its hop is {state.value!r}; allowed are {_named(legal)}"
+        )
+    return legal[turn]
+
+
+def received(end: End, state: JoinState, turn: Turn, sender: str, suspects: tuple[str, ...] = ()) -> JoinState:
+    """Return the state after ``sender``, at the other end, sent ``turn``.
+
+    Parameters
+    ----------
+    end : End
+        This end.
+    state : JoinState
+    turn : Turn
+    sender : str
+        Who signed the frame.
+    suspects : tuple of str
+        Those who may be at fault, where the frame does not prove it to be ``sender``.
+
+    Raises
+    ------
+    ProtocolViolation
+        The turn is illegal.
+    """
+    legal = RECEIVES[end].get(state, {})
+    if turn not in legal:
+        who, doubt = (" or ".join(suspects), "; it cannot be told which of them") if suspects else (sender, "")
+        raise ProtocolViolation(
+            f"{who} sent a {turn.value} out of turn{doubt}. While the hop is {state.value!r}, allowed are "
+            f"{_named(legal)}",
+            peer="" if suspects else sender,
+            suspects=suspects,
+        )
+    return legal[turn]
+
+
+def after(end: End, state: JoinState, event: HopEvent) -> JoinState:
+    """Return the state after an event: the same one if the event is not listed for it."""
+    return EVENTS[end].get(state, {}).get(event, state)
+
+
+def _named(legal: Mapping[Turn, JoinState]) -> str:
+    return ", ".join(turn.value for turn in legal) or "no frames"

@@ -1,0 +1,151 @@
+"""How a run ends badly: what a participant tells the others, and what it makes of what they tell.
+
+An :class:`~masquerade_host.session_messages.Abort` names whom its sender blames. It never says more than its sender
+knows: one name where that participant's own bytes prove its fault, two where one of two must be at fault, and none
+where nobody can be told.
+"""
+
+from collections.abc import Collection, Mapping
+
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import unpack_strict
+from masquerade_host.session_messages import Abort
+
+__all__ = ["abort_of", "check_abort", "error_of", "frames_were_lost", "listed", "suspects_of", "whom_all_wait_for"]
+
+
+def listed(names: Collection[str], last_word: str = "and") -> str:
+    """Return names as people list them: ``p1, p2 and p3``."""
+    *most, last = names
+    return f"{', '.join(most)} {last_word} {last}" if most else last
+
+
+def suspects_of(source: str, kind: str) -> tuple[str, ...]:
+    """Return who may be at fault for a role's frame, as far as its recipient can tell.
+
+    A message bears its source's signature. A sealed message that reaches a party bears Charlie's signature alone: it was the
+    source who sent it so, or Charlie who changed it.
+    """
+    return (source, CHARLIE) if kind == "sealed" else (source,)
+
+
+def abort_of(error: MasqueradeError | None, me: str, names: Collection[str]) -> Abort:
+    """Return what participant ``me`` tells the others when its run ends with ``error``.
+
+    Parameters
+    ----------
+    error : MasqueradeError or None
+        ``None`` stands for a bug here, or for a user who stops this participant.
+    me : str
+    names : collection of str
+        The parties of the study.
+    """
+    if isinstance(error, ProtocolViolation):
+        blamed = (error.peer,) if error.peer else error.suspects
+        known = set(blamed) <= {*names, CHARLIE}
+        return Abort(reason="violation", blamed=blamed if known else (), by=me)
+    if isinstance(error, DeadlinePassed):
+        return Abort(reason="deadline", blamed=error.waited_for, by=me)
+    return Abort(reason="left", blamed=(me,), by=me)
+
+
+def check_abort(abort: Abort, name: str, names: Collection[str]) -> None:
+    """Refuse an Abort of party ``name`` that gives no reason, or gives somebody outside the study as the reason.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``name``.
+    """
+    if not set(abort.blamed) <= {*names, CHARLIE} or (not abort.blamed and abort.reason != "violation"):
+        raise ProtocolViolation(
+            f"{name} ended the run and named nobody of the study as the reason; allowed are names of the study",
+            peer=name,
+        )
+
+
+def error_of(abort: Abort) -> MasqueradeError:
+    """Return the error that an Abort stands for: the same class, with the same blame, at every participant."""
+    match abort.reason:
+        case "violation":
+            return _violation_of(abort)
+        case "deadline":
+            return DeadlinePassed(
+                f"{abort.by} ended the run: it waited for {listed(abort.blamed)} and heard nothing",
+                "see whether they still run",
+                waited_for=abort.blamed,
+            )
+        case "left":
+            return RunFailed(
+                f"{listed(abort.blamed)} left the run before its end", "start the run again, with everybody"
+            )
+
+
+def _violation_of(abort: Abort) -> ProtocolViolation:
+    hint = f"the error at {abort.by} says what it was"
+    match abort.blamed:
+        case ():
+            return ProtocolViolation(
+                f"{abort.by} ended the run: somebody sent what the protocol does not allow, and nobody can tell who",
+                hint,
+                said_by=abort.by,
+            )
+        case (peer,):
+            return ProtocolViolation(
+                f"{abort.by} ended the run: {peer} sent what the protocol does not allow",
+                hint,
+                peer=peer,
+                said_by=abort.by,
+            )
+        case suspects:
+            return ProtocolViolation(
+                f"{abort.by} ended the run: {listed(suspects, 'or')} sent what the protocol does not allow; "
+                f"{abort.by} cannot tell which of them",
+                hint,
+                suspects=suspects,
+                said_by=abort.by,
+            )
+
+
+def frames_were_lost(data: bytes, due: int) -> bool:
+    """Say whether a frame that was refused after a reconnection has a number beyond the one that is due.
+
+    Then the network lost frames, and nobody broke the protocol. The frame's own number is not verified, for the answer
+    decides nothing but how the end of the run is worded.
+    """
+    try:
+        fields = unpack_strict(data[SIGNATURE_BYTES:], "")
+    except ProtocolViolation:
+        return False
+    number = fields.get("seq") if isinstance(fields, dict) else None
+    return isinstance(number, int) and number > due
+
+
+def whom_all_wait_for(missing: Collection[str], waits: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Follow who waits for whom to those who wait for nobody.
+
+    Parameters
+    ----------
+    missing : collection of str
+        Whom the question begins with.
+    waits : mapping of str to collection of str
+        Whom each participant waits for, by its own word.
+
+    Returns
+    -------
+    frozenset of str
+        All of ``missing``, if they and those they wait for wait for each other in a circle.
+    """
+    seen: set[str] = set()
+    frontier, last = list(missing), set[str]()
+    while frontier:
+        name = frontier.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        frontier.extend(waits[name])
+        if not waits[name]:
+            last.add(name)
+    return frozenset(last or missing)
