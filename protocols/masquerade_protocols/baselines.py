@@ -100,6 +100,8 @@ class Baseline:
         What is claimed and proved; nothing where there is no privacy to speak of.
     proven_section : str
         ``section`` of a new study with ``calibration = "proven"``, where it is another.
+    regularization_note : str
+        As in :class:`~masquerade_protocols.protocol.Protocol`.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Baseline:
     calibrations: tuple[str, ...] = ("paper",)
     statement: Callable[[Study], tuple[Claim, ...]] = _nothing
     proven_section: str = ""
+    regularization_note: str = "the larger, the simpler the model; there is no noise"
 
 
 def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
@@ -235,6 +238,7 @@ BASELINES: dict[str, Baseline] = {
             gop.check_gop,
             calibrations=("paper", "proven"),
             statement=gop.statement,
+            regularization_note="the larger, the less the noise moves the model, and the simpler the model",
         ),
         Baseline(
             "central-dp",
@@ -246,6 +250,7 @@ BASELINES: dict[str, Baseline] = {
             calibrations=("paper", "proven"),
             statement=central_dp.statement,
             proven_section=STEPS_SECTION,
+            regularization_note="the larger, the simpler the model; the noise does not depend on it",
         ),
         Baseline("pooled", "all: one classifier for everybody's records", _pooled, PooledParameters, _minimiser),
         Baseline("individual", "all: a classifier for each party's", _individual, IndividualParameters, _minimiser),
@@ -257,6 +262,7 @@ BASELINES: dict[str, Baseline] = {
             AverageParameters,
             _minimiser,
             statement=_average_claims,
+            regularization_note="the larger, the less noise, and the simpler the model",
         ),
     )
 }

@@ -62,6 +62,8 @@ class Protocol:
         Whether a party may bring a classifier of its own; the party's role then takes one as ``classifier``.
     auxiliary : bool
         Whether it learns from the study's auxiliary records; both roles then take them as ``auxiliary``.
+    regularization_note : str
+        What a larger Lambda does to the noise and to the model: a clause for the comment in a new study's file.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Protocol:
     alone: bool = False
     classifiers: bool = False
     auxiliary: bool = False
+    regularization_note: str = "the larger, the simpler the model"
 
 
 def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:

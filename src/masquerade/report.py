@@ -5,12 +5,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,7 @@ from masquerade_protocols import Explanation
 __all__ = [
     "costs",
     "descent",
+    "documentation",
     "explained",
     "flags",
     "heading",
@@ -50,6 +51,17 @@ def program() -> str:
         near = os.path.relpath(script)
         return str(script.absolute()) if near.startswith("..") else near
     return f"{Path(sys.executable).name} -m masquerade"
+
+
+def documentation() -> str:
+    """Return where the pages are that statements cite as ``docs/...``; an installed wheel does not carry them."""
+    try:
+        urls = metadata("masquerade").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        urls = []
+    named = (entry.partition(",") for entry in urls)
+    found = (url.strip() for label, _, url in named if label.strip().lower() == "documentation")
+    return next(found, "the docs folder of the project's sources")
 
 
 def study_fingerprint(study: Study) -> str:
@@ -106,7 +118,7 @@ def paragraphs(texts: Sequence[str]) -> RenderableType:
     grid.add_column(width=1)
     grid.add_column(max_width=96)
     for text in texts:
-        grid.add_row("•", escape(text))
+        grid.add_row("•", Text(text))
     return Padding(grid, (0, 0, 0, 2))
 
 
@@ -117,10 +129,10 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
     roster.add_column("  who", no_wrap=True)
     roster.add_column("fingerprint of their key", no_wrap=True)
     roster.add_column("")
-    roster.add_row("  charlie", study.curator.key.fingerprint(), f"[dim]{escape(study.address)}[/]")
+    roster.add_row("  charlie", study.curator.key.fingerprint(), Text(study.address, style="dim"))
     for party in study.parties:
         note = "lead: holds the parties' key" if party.name == study.lead else ""
-        roster.add_row(f"  {escape(party.name)}", party.key.fingerprint(), f"[dim]{note}[/]")
+        roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     return (
         Text.assemble(
@@ -174,10 +186,10 @@ def costs(result: Mapping[str, Any]) -> RenderableType:
         table.add_column(name, justify="right", no_wrap=True)
     for stage in result["stages"]:
         table.add_row(
-            f"  {escape(stage['name'])}", f"{stage['seconds']:.2f}", str(stage["messages"]), human_bytes(stage["bytes"])
+            Text(f"  {stage['name']}"), f"{stage['seconds']:.2f}", str(stage["messages"]), human_bytes(stage["bytes"])
         )
     total = f"{result['seconds']:.2f}", str(result["messages"]), human_bytes(result["bytes"])
-    table.add_row("  [bold]in all[/]", *(f"[bold]{value}[/]" for value in total))
+    table.add_row(Text("  in all", style="bold"), *(Text(value, style="bold") for value in total))
     return table
 
 
@@ -221,7 +233,7 @@ def statement(
     table.add_column("what is claimed", max_width=30)
     table.add_column("proved", no_wrap=True)
     for row in rows:
-        table.add_row(escape(_view(row)), escape(short(row["claimed"])), _proved(row))
+        table.add_row(Text(_view(row)), Text(short(row["claimed"])), _proved(row))
     parts: list[RenderableType] = [
         heading("Privacy statement", _neighbours(rows)),
         Padding(table, (0, 0, 0, 1)),
@@ -231,6 +243,8 @@ def statement(
             notes = [("source", row["source"]), ("the wish would hold with", row["holds_at"])]
             parts += [Text.assemble(("\n  " + _view(row), "bold")), Padding(Text(row["text"]), (0, 0, 0, 4))]
             parts += [Padding(Text(f"{name}: {note}", style="dim"), (0, 0, 0, 4)) for name, note in notes if note]
+        if any("docs/" in row["source"] for row in rows):
+            parts.append(Text(f"\n  The pages cited as docs/... are here: {documentation()}", style="dim"))
     else:
         parts += _strippers(rows, brief=brief)
     if common := _common(rows):
@@ -294,9 +308,9 @@ def short(text: str) -> str:
     return text.replace("epsilon", "ε").replace("delta", "δ")
 
 
-def _proved(row: Mapping[str, Any]) -> str:
+def _proved(row: Mapping[str, Any]) -> Text:
     colour = "green" if row["epsilon"] is not None else "red" if row["provable"] == _NONE else "yellow"
-    return f"[{colour}]{escape(short(row['provable']))}[/]"
+    return Text(short(row["provable"]), style=colour)
 
 
 def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:

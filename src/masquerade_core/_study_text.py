@@ -47,11 +47,22 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
     """Say in words everything that pydantic found wrong with a study (or with one table of it)."""
-    errors = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    errors = _without_echoes(sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"))
     sentences = [_sentence(e, root) for e in errors]  # unknown keys first: a key that misses is often one misspelt
     if len(sentences) == 1:
         return sentences[0]
     return f"{len(sentences)} problems: " + "; ".join(sentences)
+
+
+def _without_echoes(errors: list[Any]) -> list[Any]:
+    """Leave out that a list is too short where its entries are wrong: pydantic counts only the right ones."""
+    wrong = [e["loc"] for e in errors]
+
+    def echo(e: Any) -> bool:
+        at = e["loc"]
+        return e["type"] == "too_short" and any(loc[: len(at)] == at and len(loc) > len(at) for loc in wrong)
+
+    return [e for e in errors if not echo(e)]
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:

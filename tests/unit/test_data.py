@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from masquerade.template import Draft, parse_feature
+from masquerade.columns import parse_feature
+from masquerade.draft import Draft
 from masquerade_core.data.loading import load_csv, load_grouped, load_records
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RefusedLocally

@@ -22,10 +22,10 @@ from masquerade.demo.descent import noise_ratio, with_epsilon, without_noise
 from masquerade.demo.own import own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
+from masquerade.draft import DEFAULT_PROTOCOL
 from masquerade.report import sparkline, statement
 from masquerade.reproduce.dp_gd import clipped_descent
 from masquerade.simulation import simulate
-from masquerade.template import DEFAULT_PROTOCOL
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset

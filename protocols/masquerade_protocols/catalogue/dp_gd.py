@@ -113,4 +113,5 @@ DP_GD = Protocol(
     statement=_statement,
     explain=_explain,
     calibrations=("proven",),
+    regularization_note="the larger, the simpler the model; the noise does not depend on it",
 )

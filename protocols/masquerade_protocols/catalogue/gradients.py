@@ -40,7 +40,13 @@ A second run over the same records costs the same again: the costs add up.
 """
 
 
-def _gradients(name: str, variant: psgd.Variant, claim: str, calibrations: tuple[str, ...] = ("paper",)) -> Protocol:
+def _gradients(
+    name: str,
+    variant: psgd.Variant,
+    claim: str,
+    calibrations: tuple[str, ...] = ("paper",),
+    on_the_noise: str = "the noise does not depend on it",
+) -> Protocol:
     def statement(study: Study) -> tuple[Claim, ...]:
         F = psgd.coarsest_bits(study, variant)
         if study.proven:
@@ -86,6 +92,7 @@ def _gradients(name: str, variant: psgd.Variant, claim: str, calibrations: tuple
         statement=statement,
         explain=explain,
         calibrations=calibrations,
+        regularization_note=f"the larger, the simpler the model; {on_the_noise}",
     )
 
 
@@ -94,6 +101,7 @@ PSGD = _gradients(
     psgd.psgd,
     "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all.",
     ("paper", "proven"),
+    'a very small one makes "paper" noise larger',
 )
 
 NOISY_GRADIENT = _gradients(

@@ -187,4 +187,5 @@ LOCAL_AGGREGATION = Protocol(
     explain=_explain,
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,
+    regularization_note="the larger, the less noise, and the simpler the model",
 )

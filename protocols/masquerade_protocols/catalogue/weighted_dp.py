@@ -148,4 +148,5 @@ WEIGHTED_DP = Protocol(
     explain=_explain,
     calibrations=("paper", "proven"),
     proven_section=weighted_dp.STEPS_SECTION,
+    regularization_note="the larger, the simpler the model; the noise does not depend on it",
 )

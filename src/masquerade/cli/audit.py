@@ -36,9 +36,7 @@ def audit(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Bound epsilon from below by attacking many runs; 1 is returned if a bound is not where it must be."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    from masquerade.console import progress_bar
     from masquerade_core.errors import BadInput
 
     as_json = output_format is Format.JSON
@@ -51,7 +49,7 @@ def audit(
 
     from masquerade.audit import audits, run
 
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(disable=as_json) as bar:
         task = bar.add_task("audits")
         findings = run(
             audits(protocol),
@@ -66,13 +64,11 @@ def audit(
 
 
 def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
-    from rich.console import Console
-    from rich.progress import Progress
-
     from masquerade.audit.study import audit_study
+    from masquerade.console import progress_bar
     from masquerade_core.data.auxiliary import load_study
 
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(disable=as_json) as bar:
         task = bar.add_task("runs")
         study, auxiliary = load_study(path, in_memory=True)
         found = audit_study(
@@ -138,6 +134,7 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
 def _table(findings: "Sequence[Finding]") -> "RenderableType":
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     proof = findings[0].control is not None
     headings = ["runs", "delta"] + (["proved"] if proof else ["claimed", "proved"]) + ["at least"]
@@ -148,8 +145,7 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for finding in findings:
-        style = "green" if finding.holds else "bold red"
-        table.add_row(*cells(finding), f"[{style}]{finding.verdict}[/]")
+        table.add_row(*cells(finding), Text(finding.verdict, style="green" if finding.holds else "bold red"))
     return table
 
 

@@ -40,12 +40,12 @@ def show(
 
 
 def _outcome(public: "PublicKeys", file: Path, message: str) -> Outcome:
-    from rich.markup import escape
+    from rich.text import Text
 
     return Outcome(
         message,
         {"file": str(file), "public_key": str(public), "fingerprint": public.fingerprint()},
         hint="send the mq1 line to the coordinator; then compare the fingerprint over the telephone",
-        shown=(escape(message), f"fingerprint  [bold]{public.fingerprint()}[/]"),
+        shown=(Text(message), Text.assemble("fingerprint  ", (public.fingerprint(), "bold"))),
         stdout=f"{public}\n",
     )

@@ -139,18 +139,17 @@ def emit(outcome: Outcome, *, as_json: bool) -> int:
 
 
 def _show(outcome: Outcome) -> None:
-    from rich.console import Console
-    from rich.markup import escape
     from rich.text import Text
 
-    console = Console(stderr=True, highlight=False)
+    from masquerade.console import literal_console
+
+    console = literal_console()
     for part in outcome.shown:
         console.print(part, soft_wrap=isinstance(part, Text))  # commands are copied: the terminal may wrap, we must not
     if outcome.exit_code:
-        console.print(f"[bold red]error:[/] {escape(outcome.message)}", soft_wrap=True)
+        console.print(Text.assemble(("error:", "bold red"), f" {outcome.message}"), soft_wrap=True)
     elif not outcome.shown:
-        console.print(escape(outcome.message), soft_wrap=True)
+        console.print(outcome.message, soft_wrap=True)
     if outcome.hint:
-        console.print(
-            f"[dim]{'what to do:' if outcome.exit_code else 'next:'}[/] {escape(outcome.hint)}", soft_wrap=True
-        )
+        head = "what to do:" if outcome.exit_code else "next:"
+        console.print(Text.assemble((head, "dim"), f" {outcome.hint}"), soft_wrap=True)

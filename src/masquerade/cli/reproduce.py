@@ -30,12 +30,10 @@ def reproduce(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Make a paper's figure again; 1 is returned if a number misses its band."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    from masquerade.console import progress_bar
     from masquerade.reproduce import reproduce as reproduced
 
-    with Progress(console=Console(stderr=True), transient=True, disable=output_format is Format.JSON) as bar:
+    with progress_bar(disable=output_format is Format.JSON) as bar:
         task = bar.add_task(paper)
         report = reproduced(
             paper,
@@ -74,13 +72,13 @@ def _shown(report: "Report", asked: int) -> "list[RenderableType]":
 def _table(rows: "tuple[Row, ...]") -> "RenderableType":
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, right in (("", False), ("reached", True), ("error", True), ("band", False), ("", False)):
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     table.add_column("")
     for row in rows:
-        style = "" if not row.banded else "green" if row.holds else "bold red"
-        verdict = f"[{style}]{row.verdict}[/]" if style else row.verdict
+        verdict = Text(row.verdict, style="" if not row.banded else "green" if row.holds else "bold red")
         table.add_row(row.name, f"{row.value:.4f}", row.shown_error, row.band, verdict, row.note)
     return table

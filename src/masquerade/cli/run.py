@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["curator", "party"]
 
 KeyOption = Annotated[Path, typer.Option("--key", help="Your secret keys ('masquerade keys new').", show_default=False)]
-OutOption = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/...]")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", help="A new directory for the results. One under runs/ if not given.", show_default=False),
+]
 
 
 def curator(
