@@ -3,6 +3,8 @@
 import csv
 import json
 import socket
+from email.message import Message
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import masquerade
+from masquerade import report
 from masquerade.doctor import _exponentiations
 from masquerade.simulation import WATERMARK
 from masquerade_core.data.auxiliary import load_study
@@ -597,6 +600,30 @@ def test_the_statement_is_there_before_anything_is_run(shell: Shell, tmp_path: P
     text = shell("statement", study).err
     assert "Privacy statement" in text
     assert "Not to be overlooked" in text
+
+
+@pytest.mark.parametrize("urls", [["Source, https://example.org/s", "Documentation, https://example.org/d"], [], None])
+def test_a_statement_says_where_the_pages_are_that_it_cites(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, urls: list[str] | None
+) -> None:
+    def metadata(_name: str) -> Message:
+        if urls is None:
+            raise PackageNotFoundError
+        headers = Message()
+        for url in urls:
+            headers["Project-URL"] = url
+        return headers
+
+    monkeypatch.setattr(report, "metadata", metadata)
+    monkeypatch.setenv("COLUMNS", "160")
+    where = "https://example.org/d" if urls else "the docs folder of the project's sources"
+    study = small_study(shell, tmp_path / "dp.toml", protocol="dp-gd")
+    text = shell("statement", study).err
+    assert "source: docs/privacy/dp-gd.md" in text
+    assert f"The pages cited as docs/... are here: {where}" in text
+    assert shell.json("statement", study).data["documentation"] == where
+    other = small_study(shell, tmp_path / "la.toml", protocol="local-aggregation")
+    assert ("docs/" in shell("statement", other).err) == ("are here:" in shell("statement", other).err)
 
 
 def test_a_delta_that_publishes_a_record_is_flagged(shell: Shell, tmp_path: Path) -> None:
