@@ -173,7 +173,7 @@ def read_libsvm(path: Path, features: int) -> tuple[Array, Array]:
                 f"{path} is not in LIBSVM's format, or has features beyond {features}", _GET_AGAIN
             ) from error
     if not len(y) or not (np.abs(y) == 1).all() or not (X.data == 1).all():
-        raise BadInput(f"{path} is not a9a: its labels are -1 or +1, and its features 0 or 1", _GET_AGAIN)
+        raise BadInput(f"{path} is not a9a: its labels are -1 and +1, and every feature is 0 or 1", _GET_AGAIN)
     return X.toarray(), y
 
 

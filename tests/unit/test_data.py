@@ -420,7 +420,7 @@ def test_a_feature_on_the_command_line_may_have_edges() -> None:
     assert parse_feature("age:0:120") == Feature(name="age", min=0.0, max=120.0)
     assert parse_feature("sex:f,m") == Feature(name="sex", levels=("f", "m"))
     for text in ("age:edges:", "age:edges:2,1", "age:edges:a", "age:edges:inf"):
-        with pytest.raises(BadInput, match="edges must be numbers that grow"):
+        with pytest.raises(BadInput, match="the edges must be numbers, each larger than the one before it"):
             parse_feature(text)
 
 
