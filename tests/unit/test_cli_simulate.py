@@ -472,7 +472,7 @@ def test_the_doctor_finds_a_port_in_use_and_a_stranger_on_it(shell: Shell, real:
         assert (curator.code, _verdicts(curator)["network"]) == (4, "fail")
         party = shell.json("doctor", real, "--key", tmp_path / "n.key")
         assert (party.code, _verdicts(party)["network"]) == (4, "fail")
-        assert "is not Charlie" in party.out
+        assert "it is not Charlie's" in party.out
 
 
 def test_the_doctor_finds_keys_of_strangers_and_keys_that_others_read(shell: Shell, real: Path, tmp_path: Path) -> None:

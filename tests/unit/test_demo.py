@@ -517,7 +517,7 @@ def test_a_result_without_anybody_who_takes_off_all_noise_says_what_each_has(tmp
     for part in statement(rows):
         console.print(part)
     text = " ".join(_shown(console).split())
-    assert "Nobody that was assessed can take off all of it. What each has of it:" in text
+    assert "None of the observers above can subtract all of it. What each can subtract:" in text
     assert "Charlie with 1 party: They take their own noise off" in text
 
 

@@ -202,7 +202,7 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
     errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")
     errors.add_row("the released model without noise", f"{other.without_noise:.1%}", other.noiseless)
-    errors.add_row("no model: always the more frequent label", f"{other.majority:.1%}", "")
+    errors.add_row("no model: the more frequent label", f"{other.majority:.1%}", "")
     parts: list[RenderableType] = [
         heading("Error on the public test set", f"{len(plan.cohort.test.rows):,} records"),
         Padding(errors, (0, 0, 0, 2)),
@@ -223,7 +223,7 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
             (f"{me} predict {where}/charlie/model.json {plan.test_file}", "label new records with the model"),
             another,
         ),
-        Text(f"\n  {played.seconds:.1f} s in all, {result['seconds']:.1f} s of them for Charlie's part\n", style="dim"),
+        Text(f"\n  {played.seconds:.1f} s in all; Charlie worked for {result['seconds']:.1f} s\n", style="dim"),
     ]
     return tuple(parts)
 
