@@ -153,7 +153,7 @@ class Study(Section):
         try:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise BadInput(f"{source} is not TOML: {error}") from error
+            raise BadInput(f"{source} is not TOML: {error}", "correct the file at that place") from error
         try:
             study = cls.model_validate(data)
         except ValidationError as error:
@@ -275,7 +275,7 @@ class Study(Section):
         for party in self.parties:
             if party.name == name:
                 return party
-        raise BadInput(f"{name!r} is not in the roster; the parties are {', '.join(self.names)}")
+        raise BadInput(f"{name!r} is not in the roster", f"name one of the parties, {', '.join(self.names)}")
 
     def name_of(self, key: PublicKeys) -> str:
         """Return the owner of a key: a party's name, or ``CHARLIE``.
