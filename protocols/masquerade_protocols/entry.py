@@ -19,15 +19,12 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
 from masquerade_core.study import Study
 
-__all__ = ["REGULARIZATION_NOTE", "Cost", "Explanation", "Noiseless", "Protocol", "Weights", "paragraphs"]
+__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Weights", "paragraphs"]
 
 Role = Coroutine[Effect, Any, Model]
 
 Weights = NDArray[np.float64]
 """A classifier, shape (d,); where there are named classes, d weights for each in turn."""
-
-REGULARIZATION_NOTE = "Lambda of (Lambda/2) |w|^2: the larger, the less noise, and the simpler the model."
-"""What a new study says of its regularization, where a protocol's noise follows from it."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ class Protocol:
     auxiliary : bool
         Whether it learns from public records without labels, which the study names.
     regularization_note : str
-        What a new study says of its regularization.
+        What a larger Lambda does to the noise and to the model: a clause for the comment in a new study's file.
     learns_from_hundreds : bool
         Whether some hundred records teach it anything; else a demonstration simulates thousands.
     """
@@ -173,7 +170,7 @@ class Protocol:
     alone: bool = False
     classifiers: bool = False
     auxiliary: bool = False
-    regularization_note: str = REGULARIZATION_NOTE
+    regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
 
     @property

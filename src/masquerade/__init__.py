@@ -1,4 +1,4 @@
-"""The public Python API, in one import: simulate a study, read a study, predict with a model.
+"""The public Python API: read a study, simulate it in one process, predict with a published model.
 
 >>> import masquerade
 >>> study, auxiliary = masquerade.load_study("study.toml", in_memory=True)
@@ -32,7 +32,7 @@ __all__ = [
     "simulate",
 ]
 
-# Looked up when they are asked for: 'masquerade --help' passes through here too, and must not wait for numpy.
+# Imported at first use: 'masquerade --help' imports this package too, and must not wait for numpy.
 _HOMES = {
     "Auxiliary": "masquerade_core.data.auxiliary",
     "Dataset": "masquerade_core.data.schema",

@@ -22,12 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-
+from masquerade.console import literal_console
 from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
+from masquerade.draft import Draft, auxiliary_file, needs_auxiliary
 from masquerade.report import result_report
-from masquerade.template import Draft, auxiliary_file, needs_auxiliary
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
@@ -123,7 +122,7 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
     _publish(MEETING / "study.toml", text)
     out = runs / time.strftime("%Y%m%d-%H%M%S")
     result = run_curator(study, KEY, out=out, test=test, listen=f"tcp://0.0.0.0:{PORT}", observe=progress)
-    console = Console(stderr=True, width=110)
+    console = literal_console(width=110)
     console.print(*result_report(json.loads(result.read_text(encoding="utf-8"))))
 
 

@@ -1,7 +1,7 @@
 """Data to try the program with: simulated patients, 569 real records that scikit-learn bundles, a paper's simulation.
 
-This is the only place where numbers are drawn with numpy's generator, from a fixed seed: the same records on every
-machine, so that two demonstrations differ by their noise alone.
+No other module draws numbers with numpy's generator. Its seed is fixed, so every machine has the same records, and two
+demonstrations differ by their noise alone.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _Array = NDArray[np.float64]
 
 @dataclass(frozen=True, repr=False)
 class Records:
-    """Rows of a CSV file, label last."""
+    """Rows of a CSV file; the label is the last cell."""
 
     columns: tuple[str, ...]
     rows: Sequence[Sequence[str]]
@@ -49,26 +49,26 @@ class Records:
 
 @dataclass(frozen=True, repr=False)
 class Cohort:
-    """Everybody's records, a public test set, and what a study says about them.
+    """All parties' records, a public test set, and what a study says about them.
 
     Parameters
     ----------
     parties : dict of str to Records
     test : Records
-        Public: nobody's secret.
+        The public test set, of nobody's secret records.
     features, label
         With public bounds.
     min_records : int
         Public.
     regularization : float
-        Lambda that suits these data; chosen once, by hand, on such data.
+        A Lambda, the weight of the penalty on the weights, that suits these data. It was chosen once, by hand.
     intercept : bool
     origin : str
-        Where the records come from, in a few words.
+        The origin of the records, in a few words.
     simulated : bool
-        Whether nobody stands behind them.
+        Whether the records are of no real person.
     auxiliary : Records or None
-        Public records without labels, where the protocol learns from such.
+        Public records without labels, for a protocol that learns from them.
     """
 
     parties: dict[str, Records]
@@ -83,14 +83,14 @@ class Cohort:
     auxiliary: Records | None = None
 
     def with_auxiliary(self) -> "Cohort":
-        """Return the same with half of the test set, 1,000 records at most, as auxiliary records without labels."""
+        """Return this cohort with half of its test set, at most 1,000 records, as auxiliary records without labels."""
         count = min(_MOST_AUXILIARY, len(self.test.rows) // 2)
         without = Records(self.test.columns[:-1], [row[:-1] for row in self.test.rows[:count]])
         return replace(self, auxiliary=without, test=Records(self.test.columns, self.test.rows[count:]))
 
 
 def party_names(K: int) -> tuple[str, ...]:
-    """Return ``hospital-a``, ``hospital-b``, ...; numbers where the letters do not suffice."""
+    """Return ``hospital-a``, ``hospital-b``, ...; with more than 26 hospitals, numbers for letters."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     if len(letters) >= K:
         return tuple(f"hospital-{letter}" for letter in letters[:K])
@@ -98,14 +98,14 @@ def party_names(K: int) -> tuple[str, ...]:
 
 
 def shares(n: int, K: int, smallest: float) -> list[int]:
-    """Split ``n`` records into K sizes that fall evenly, the last ``smallest`` times the first."""
+    """Split ``n`` records into K sizes that decrease evenly; the last is ``smallest`` times the first."""
     weights = np.linspace(1.0, smallest, K)
     ends = np.rint(np.cumsum(weights) / weights.sum() * n).astype(int)
     return [int(size) for size in np.diff(ends, prepend=0)]
 
 
 def shuffled(n: int) -> list[int]:
-    """Return 0 ... n-1 in an order that is always the same and looks random."""
+    """Return 0 ... n-1 in an order that looks random and is always the same."""
     return [int(i) for i in np.random.default_rng(SEED).permutation(n)]
 
 
@@ -119,15 +119,15 @@ _SIMULATED_TEST = 5_000
 def simulated(K: int = 5, n: int | None = None) -> Cohort:
     """Draw two classes of patients in 10 dimensions, unevenly spread over K hospitals.
 
-    Each hospital's patients differ from the others' in their own way, as they do in life: a classifier trained at one
-    of them is worse on everybody's patients than one trained on all.
+    Each hospital's patients differ from the others' in their own way. So a classifier trained at one hospital is worse
+    on all patients than one trained at all hospitals.
 
     Parameters
     ----------
     K : int
-        Hospitals.
+        The number of hospitals.
     n : int, optional
-        Records; 20,000 for up to five hospitals, 4,000 a hospital beyond.
+        The number of records; by default 20,000 for up to five hospitals, and 4,000 for each hospital of more.
     """
     generator = np.random.default_rng(SEED)
     sizes = shares(max(20_000, 4_000 * K) if n is None else n, K, smallest=0.23)
@@ -177,8 +177,8 @@ _WDBC_BOUNDS: dict[str, tuple[tuple[float, float], tuple[float, float], tuple[fl
     "symmetry": ((0.1, 0.35), (0.0, 0.1), (0.1, 0.7)),
     "fractal dimension": ((0.04, 0.1), (0.0, 0.03), (0.05, 0.25)),
 }
-"""Bounds of mean, standard error and worst value: generous round numbers, written down once and for all, as a domain
-expert would name them. Nothing is read off the records when the program runs."""
+"""Bounds of mean, standard error and worst value: generous round numbers, as a domain expert would name them. None of
+them is taken from the records."""
 
 
 def breast_cancer(K: int = 5) -> Cohort:
@@ -234,7 +234,7 @@ _MOST_WDBC_PARTIES = 16
 
 
 def suited(protocol: str, K: int) -> Cohort:
-    """Return what shows a protocol best: real records for ``dp-gd`` and up to 16 parties, simulated ones else."""
+    """Return the data that show a protocol best: real ones for ``dp-gd`` and up to 16 parties, else simulated ones."""
     return breast_cancer(K) if protocol == "dp-gd" and K <= _MOST_WDBC_PARTIES else simulated(K)
 
 
@@ -247,9 +247,9 @@ def unit_ball(number: int, n: int = 1000, d: int = 10, *, seed: int = UNIT_BALL_
     Parameters
     ----------
     number : int
-        Which of the paper's data sets: 0, 1, ...
+        The number of the paper's data set: 0, 1, ...
     seed : int
-        Other seeds give other data sets.
+        Another seed gives other data sets.
 
     References
     ----------
@@ -267,7 +267,7 @@ def unit_ball(number: int, n: int = 1000, d: int = 10, *, seed: int = UNIT_BALL_
 
 
 def deal(records: Dataset, parts: Sequence[float]) -> tuple[Dataset, ...]:
-    """Cut records into consecutive parts, given as fractions of all: the paper's data split vector."""
+    """Cut records into consecutive parts. ``parts`` holds each part's fraction, the paper's data split vector."""
     return tuple(Dataset(records.X[a:b], records.y[a:b]) for a, b in pairwise(_ends(parts, len(records.y))))
 
 
@@ -276,7 +276,7 @@ def _ends(parts: Sequence[float], n: int) -> list[int]:
 
 
 def random_split(K: int, n: int, *seed: int) -> tuple[float, ...]:
-    """Draw a data split vector uniformly from the simplex, such that each of K parties gets one of n records at least.
+    """Draw a data split vector uniformly from the simplex, such that each of K parties gets at least one of n records.
 
     References
     ----------

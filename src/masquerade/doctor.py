@@ -1,4 +1,4 @@
-"""Whether this machine is ready for a study: each check one line, and what to do where it fails."""
+"""The doctor: is this machine ready for a study? Each check is one line, with what to do if it fails."""
 
 import secrets
 import socket
@@ -26,7 +26,7 @@ _TIMEOUT = 2.0  # seconds for somebody to answer
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
     NOTE = "note"
@@ -36,12 +36,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line.
+    """One check's line.
 
     Parameters
     ----------
     name : str
-        What was looked at.
+        The subject of the check.
     verdict : Verdict
     message : str
         What was seen.
@@ -60,7 +60,7 @@ class Check:
 
 
 def examine(study_file: Path, *, key: Path | None = None, data: Path | None = None) -> Iterator[Check]:
-    """Look at a study, and at what a participant would bring to it; nothing is sent to anybody.
+    """Check a study, and the key and the records that a participant would bring to it. Nothing is sent to anybody.
 
     Parameters
     ----------
@@ -82,15 +82,24 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
     if key is not None:
         try:
             me = study.name_of(load_keys(key).public)
-            role = "Charlie" if me == CHARLIE else f"{me}, the lead" if me == study.lead else me
-            yield Check("key", Verdict.OK, f"you are {role}; nobody else can read {key}")
+            role = (
+                "Charlie, the curator"
+                if me == CHARLIE
+                else f"{me}, the lead (the party with the secret key)"
+                if me == study.lead
+                else me
+            )
+            yield Check("key", Verdict.OK, f"you are {role}, and only you can read {key}")
         except MasqueradeError as error:
             yield _failed("key", error)
     if data is not None:
         yield _records(data, study)
     yield _network(study, me)
     yield Check(
-        "budget", Verdict.NOTE, "no record is kept of what earlier runs over these records have cost: add it up"
+        "budget",
+        Verdict.NOTE,
+        "the program does not know what earlier runs over these records have cost; the costs add up",
+        "add the epsilons and deltas of all runs over these records yourself",
     )
 
 
@@ -99,7 +108,7 @@ def _failed(name: str, error: MasqueradeError) -> Check:
 
 
 def _arithmetic(study: Study) -> Check:
-    """Time the one operation that a run consists of."""
+    """Time one modular exponentiation: a run consists of little else."""
     bits = study.crypto.key_bits
     n = gmpy2.mpz(secrets.randbits(bits) | 1 << (bits - 1) | 1)
     base = gmpy2.mpz(secrets.randbits(2 * bits)) % (n * n)
@@ -110,7 +119,12 @@ def _arithmetic(study: Study) -> Check:
     version = f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
     words = f"{version}: {seconds * 1000:.0f} ms for an exponentiation, about {total:.1f} s for everybody's together"
     if seconds > _SLOW:
-        return Check("arithmetic", Verdict.WARN, words, "this machine is slow or busy; the study's deadline may pass")
+        return Check(
+            "arithmetic",
+            Verdict.WARN,
+            words,
+            "this machine is slow or busy, so the deadline may pass: end other programs, or ask for a longer deadline",
+        )
     return Check("arithmetic", Verdict.OK, words)
 
 
@@ -119,18 +133,23 @@ def _records(path: Path, study: Study) -> Check:
         load_csv(path, study)
     except MasqueradeError as error:
         return _failed("data", error)
-    return Check("data", Verdict.OK, f"{path} has all columns, within bounds, both classes, and enough records")
+    return Check(
+        "data", Verdict.OK, f"{path} has all columns, values within bounds, two classes or more, and enough records"
+    )
 
 
 def _network(study: Study, me: str | None) -> Check:
-    """Look at the port from the side on which this participant stands."""
+    """Check Charlie's port: whether Charlie can listen there, or a party reach it."""
     host, _, port = study.address.removeprefix("tcp://").rpartition(":")
     host = host.strip("[]")
     try:
         found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
     except OSError:
         return Check(
-            "network", Verdict.FAIL, f"the name {host} is not known here", "check the study's [curator] address"
+            "network",
+            Verdict.FAIL,
+            f"this machine does not know the name {host}",
+            "check the study's [curator] address",
         )
     if me == CHARLIE:
         return _can_listen(study.address, found)
@@ -138,15 +157,17 @@ def _network(study: Study, me: str | None) -> Check:
         return Check("network", Verdict.OK, f"Charlie answers at {study.address}")
     try:
         with socket.create_connection((host, int(port)), timeout=_TIMEOUT):
-            message = f"whoever answers at {study.address} is not Charlie"
-            return Check("network", Verdict.FAIL, message, "another program listens there, or a proxy stands between")
+            message = f"a program answers at {study.address}, but it is not Charlie's"
+            hint = "ask the coordinator whether another program or a proxy has that port"
+            return Check("network", Verdict.FAIL, message, hint)
     except ConnectionRefusedError:
-        return Check(
-            "network", Verdict.WARN, f"nobody listens at {study.address} yet", "Charlie has to be started first"
-        )
+        return Check("network", Verdict.WARN, f"nobody listens at {study.address} yet", "Charlie has to start first")
     except OSError:
         return Check(
-            "network", Verdict.WARN, f"{study.address} does not answer", "a firewall, or Charlie's machine is off"
+            "network",
+            Verdict.WARN,
+            f"{study.address} does not answer",
+            "see whether Charlie's machine is on, and whether a firewall blocks the port",
         )
 
 
@@ -157,8 +178,10 @@ def _can_listen(address: str, found: Any) -> Check:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except OSError as error:
-        hint = "stop what listens there; or, behind address translation, listen elsewhere with --listen"
+        hint = "stop the program that listens there; or, behind address translation, listen elsewhere with --listen"
         return Check("network", Verdict.FAIL, f"you cannot listen at {address}: {error.strerror}", hint)
     if place[0].startswith("127.") or place[0] == "::1":
-        return Check("network", Verdict.NOTE, f"you can listen at {address}, where only this machine's parties get")
+        return Check(
+            "network", Verdict.NOTE, f"you can listen at {address}, but parties on other machines cannot reach it"
+        )
     return Check("network", Verdict.OK, f"you can listen at {address}")

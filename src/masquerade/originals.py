@@ -5,21 +5,19 @@ or .gz. Of a set with one file, that file's own path will do as well. Cells stay
 the blank before them and the full stop after a label: what they mean in numbers is the business of a study.
 """
 
-import csv
-import gzip
-import lzma
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
+from masquerade._original_files import (
+    Original,
+    Split,
+    Table,
+    read_arrays,
+    read_libsvm,
+    read_numbers,
+    read_table,
+)
 from masquerade_core.errors import BadInput
 
 __all__ = [
@@ -35,9 +33,6 @@ __all__ = [
     "har",
     "kddcup",
 ]
-
-_Array = NDArray[np.float64]
-_Split = tuple[_Array, _Array, _Array, _Array]
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -74,87 +69,31 @@ _CREDIT_CARD_COLUMNS = ("Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Cla
 _A9A_FEATURES = 123
 _HAR_CLASSES = 6
 
-_PACKED: dict[str, Callable[[Path, str], Any]] = {"": Path.open, ".xz": lzma.open, ".gz": gzip.open}
 
-
-@dataclass(frozen=True, repr=False)
-class Table:
-    """Text cells with headings, the label among them.
-
-    Parameters
-    ----------
-    columns : tuple of str
-    rows : sequence of sequence of str
-        Each as long as ``columns``.
-    """
-
-    columns: tuple[str, ...]
-    rows: Sequence[Sequence[str]]
-
-    def column(self, name: str) -> list[str]:
-        """Return the cells of one column.
-
-        Raises
-        ------
-        BadInput
-            There is no such column.
-        """
-        if name not in self.columns:
-            raise BadInput(f"there is no column {name!r}", f"the columns are {', '.join(self.columns)}")
-        place = self.columns.index(name)
-        return [row[place] for row in self.rows]
-
-
-@dataclass(frozen=True)
-class _Original:
-    """What a directory must hold, and where that comes from."""
-
-    title: str
-    files: tuple[str, ...]
-    source: str
-
-    def find(self, place: Path, name: str) -> Path:
-        """Return the path of one of the files, packed or not; ``place`` is the directory or a file in it."""
-        if place.is_file() and len(self.files) == 1:
-            return place
-        directory = place.parent if place.is_file() else place
-        for ending in _PACKED:
-            if (path := directory / f"{name}{ending}").is_file():
-                return path
-        raise BadInput(f"{directory} holds no file {name}, which is a part of {self.title}", self.hint)
-
-    @property
-    def hint(self) -> str:
-        return (
-            f"get it from {self.source}; the directory must hold {' and '.join(self.files)}, each as it is or packed "
-            "as .xz or .gz"
-        )
-
-
-_A9A = _Original(
+_A9A = Original(
     "LIBSVM's a9a", ("a9a", "a9a.t"), "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#a9a"
 )
-_ADULT = _Original("UCI Adult", ("adult.data", "adult.test"), "https://doi.org/10.24432/C5XW20")
-_BREAST_CANCER = _Original(
+_ADULT = Original("UCI Adult", ("adult.data", "adult.test"), "https://doi.org/10.24432/C5XW20")
+_BREAST_CANCER = Original(
     "UCI Breast Cancer Wisconsin (Original)", ("breast-cancer-wisconsin.data",), "https://doi.org/10.24432/C5HP4Z"
 )
-_BANK = _Original("UCI Bank Marketing", ("bank-additional-full.csv",), "https://doi.org/10.24432/C5K306")
-_KDDCUP = _Original(
+_BANK = Original("UCI Bank Marketing", ("bank-additional-full.csv",), "https://doi.org/10.24432/C5K306")
+_KDDCUP = Original(
     "KDD Cup 1999", ("kddcup.data_10_percent", "corrected"), "https://kdd.ics.uci.edu/databases/kddcup99/kddcup99.html"
 )
-_CREDIT_CARD = _Original(
+_CREDIT_CARD = Original(
     "Kaggle's Credit Card Fraud Detection",
     ("creditcard.csv",),
     "https://www.kaggle.com/datasets/mlg-ulb/creditcardfraud",
 )
-_HAR = _Original(
+_HAR = Original(
     "UCI Human Activity Recognition Using Smartphones",
     ("train/X_train.txt", "train/y_train.txt", "test/X_test.txt", "test/y_test.txt"),
     "https://doi.org/10.24432/C54S4K",
 )
 
 
-def a9a(directory: Path | str) -> _Split:
+def a9a(directory: Path | str) -> Split:
     """Read LIBSVM's a9a and a9a.t: Adult, made binary.
 
     Returns
@@ -167,8 +106,8 @@ def a9a(directory: Path | str) -> _Split:
     BadInput
         A file is missing or is not what its name says.
     """
-    X, y = _libsvm(_A9A.find(Path(directory), "a9a"))
-    X_test, y_test = _libsvm(_A9A.find(Path(directory), "a9a.t"))
+    X, y = read_libsvm(_A9A.find(Path(directory), "a9a"), _A9A_FEATURES)
+    X_test, y_test = read_libsvm(_A9A.find(Path(directory), "a9a.t"), _A9A_FEATURES)
     return X, y, X_test, y_test
 
 
@@ -183,7 +122,8 @@ def adult(directory: Path | str) -> tuple[Table, Table]:
         A file is missing or is not what its name says.
     """
     train, test = (
-        _table(_ADULT.find(Path(directory), name), ADULT_COLUMNS, comment="|", label_stop=True) for name in _ADULT.files
+        read_table(_ADULT.find(Path(directory), name), ADULT_COLUMNS, comment="|", label_stop=True)
+        for name in _ADULT.files
     )
     return train, test
 
@@ -196,7 +136,9 @@ def bank(directory: Path | str) -> Table:
     BadInput
         The file is missing or is not what its name says.
     """
-    return _table(_BANK.find(Path(directory), "bank-additional-full.csv"), BANK_COLUMNS, heading=True, delimiter=";")
+    return read_table(
+        _BANK.find(Path(directory), "bank-additional-full.csv"), BANK_COLUMNS, heading=True, delimiter=";"
+    )
 
 
 def breast_cancer_original(directory: Path | str) -> Table:
@@ -209,7 +151,7 @@ def breast_cancer_original(directory: Path | str) -> Table:
     BadInput
         The file is missing or is not what its name says.
     """
-    return _table(_BREAST_CANCER.find(Path(directory), "breast-cancer-wisconsin.data"), _BREAST_CANCER_COLUMNS)
+    return read_table(_BREAST_CANCER.find(Path(directory), "breast-cancer-wisconsin.data"), _BREAST_CANCER_COLUMNS)
 
 
 def credit_card(directory: Path | str) -> Table:
@@ -222,7 +164,7 @@ def credit_card(directory: Path | str) -> Table:
     BadInput
         The file is missing or is not what its name says.
     """
-    return _table(_CREDIT_CARD.find(Path(directory), "creditcard.csv"), _CREDIT_CARD_COLUMNS, heading=True)
+    return read_table(_CREDIT_CARD.find(Path(directory), "creditcard.csv"), _CREDIT_CARD_COLUMNS, heading=True)
 
 
 def kddcup(directory: Path | str) -> tuple[Table, Table]:
@@ -236,12 +178,12 @@ def kddcup(directory: Path | str) -> tuple[Table, Table]:
         A file is missing or is not what its name says.
     """
     train, test = (
-        _table(_KDDCUP.find(Path(directory), name), KDDCUP_COLUMNS, label_stop=True) for name in _KDDCUP.files
+        read_table(_KDDCUP.find(Path(directory), name), KDDCUP_COLUMNS, label_stop=True) for name in _KDDCUP.files
     )
     return train, test
 
 
-def har(directory: Path | str) -> _Split:
+def har(directory: Path | str) -> Split:
     """Read UCI HAR: sensors of smartphones that 30 persons wore.
 
     Parameters
@@ -264,97 +206,13 @@ def har(directory: Path | str) -> _Split:
     inner = place / "UCI HAR Dataset"
     packed = [place] if place.suffix == ".npz" else sorted(place.glob("*.npz")) if not inner.is_dir() else []
     if len(packed) == 1:
-        X, y, X_test, y_test = _npz(packed[0])
+        X, y, X_test, y_test = read_arrays(packed[0], _HAR.hint)
     else:
         root = inner if inner.is_dir() else place
-        X, y, X_test, y_test = (_numbers(_HAR.find(root, name)) for name in _HAR.files)
+        X, y, X_test, y_test = (read_numbers(_HAR.find(root, name)) for name in _HAR.files)
         y, y_test = y.ravel(), y_test.ravel()
     for name, part, labels in (("training", X, y), ("test", X_test, y_test)):
         good = part.ndim == 2 and part.shape == (len(labels), X.shape[1]) and np.isfinite(part).all()  # noqa: PLR2004
         if not good or not np.isin(labels, np.arange(1, _HAR_CLASSES + 1)).all():
             raise BadInput(f"the {name} part in {place} is not {_HAR.title}: it has other shapes or labels", _HAR.hint)
-    return X, y, X_test, y_test
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, packed or not, and say in a sentence what is wrong with it."""
-    ending = path.suffix if path.suffix in _PACKED else ""
-    try:
-        with _PACKED[ending](path, "rb") as file:
-            yield file
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}") from error
-    except (lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be unpacked", "get the file again") from error
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _table(
-    path: Path,
-    columns: tuple[str, ...],
-    *,
-    delimiter: str = ",",
-    heading: bool = False,
-    comment: str = "",
-    label_stop: bool = False,
-) -> Table:
-    rows: list[tuple[str, ...]] = []
-    known: dict[str, str] = {}  # most cells repeat: one copy of each text
-    with _opened(path) as file:
-        try:
-            text = (line.decode() for line in file)
-            reader = csv.reader(text, delimiter=delimiter, skipinitialspace=True, strict=True)
-            for row in reader:
-                if not row or (comment and row[0].startswith(comment)):
-                    continue
-                if len(row) != len(columns):
-                    raise BadInput(
-                        f"{path}, line {reader.line_num}: {len(row)} columns, where {len(columns)} are expected",
-                        "this is not the original file",
-                    )
-                rows.append(tuple(known.setdefault(cell, cell) for cell in row))
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not a table of text in columns", "this is not the original file") from error
-    if heading:
-        if not rows or rows[0] != columns:
-            raise BadInput(f"{path} has other headings than the original", f"they are {', '.join(columns)}")
-        del rows[0]
-    if not rows:
-        raise BadInput(f"{path} holds no records", "get the file again")
-    if label_stop:
-        labels = {row[-1]: row[-1].removesuffix(".") for row in rows}
-        rows = [(*row[:-1], labels[row[-1]]) for row in rows]
-    return Table(columns, rows)
-
-
-def _libsvm(path: Path) -> tuple[_Array, _Array]:
-    with _opened(path) as file:
-        try:
-            X, y = load_svmlight_file(file, n_features=_A9A_FEATURES, zero_based=False)
-        except ValueError as error:
-            raise BadInput(f"{path} is not in LIBSVM's format, or has features beyond {_A9A_FEATURES}") from error
-    if not len(y) or not (np.abs(y) == 1).all() or not (X.data == 1).all():
-        raise BadInput(f"{path} is not a9a: labels are -1 and +1 there, and every feature is 0 or 1")
-    return X.toarray(), y
-
-
-def _numbers(path: Path) -> _Array:
-    with _opened(path) as file:
-        try:
-            return np.loadtxt(file, dtype=np.float64, ndmin=2)
-        except ValueError as error:
-            raise BadInput(f"{path} is not a table of numbers", "this is not the original file") from error
-
-
-def _npz(path: Path) -> _Split:
-    with _opened(path) as file:
-        try:
-            arrays = np.load(file, allow_pickle=False)
-            X, y, X_test, y_test = (
-                np.asarray(arrays[name], dtype=np.float64) for name in ("X_train", "y_train", "X_test", "y_test")
-            )
-        except (KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-            raise BadInput(f"{path} does not hold the arrays X_train, y_train, X_test and y_test", _HAR.hint) from error
     return X, y, X_test, y_test

@@ -20,19 +20,19 @@ from masquerade_core.model import SavedModel, model_from_json
 __all__ = ["Prediction", "load_model", "predict"]
 
 _MAX_BYTES = 64 << 20
-_HINT = "a run leaves model.json in its directory"
+_HINT = "name the model.json that a run left in its directory"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Labels for Dave's records.
+    """Labels for new records.
 
     Parameters
     ----------
     labels : ndarray of int, shape (n,)
-        +1 or -1; where the study names classes, positions in ``names``.
+        +1 or -1; if the study names classes, positions in ``names``.
     margins : ndarray, shape (n, C) or (n,)
-        w.x, of each named class; of two classes, the one w.x: the larger, the surer of the positive label.
+        w.x for each named class. Without named classes one w.x: the larger, the surer is the positive label.
     model : SavedModel
     """
 
@@ -42,13 +42,16 @@ class Prediction:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The classes: as the study names them, or else the positive label and what is not it."""
+        """The classes as the study names them; else the positive label and "not" it."""
         label = self.model.label
         return label.classes or (str(label.positive), f"not {label.positive}")
 
     @property
     def probabilities(self) -> NDArray[np.float64] | None:
-        """sigma(w.x), of the positive label, or softmax(w.x), of the label given; None where that is no probability."""
+        """The probability of the positive label, sigma(w.x), or of the label given, by softmax.
+
+        None for another loss than the logistic one, whose margins are no probabilities.
+        """
         if self.model.loss != LOGISTIC.name:
             return None
         if self.margins.ndim == 1:
@@ -57,7 +60,7 @@ class Prediction:
 
     @property
     def scores(self) -> tuple[str, NDArray[np.float64]]:
-        """What a table of predictions shows beside the label, by its name: ``probability``, or else ``margin``."""
+        """A name, ``probability`` or ``margin``, and the numbers that a table shows beside the labels."""
         probabilities = self.probabilities
         if probabilities is not None:
             return "probability", probabilities
@@ -75,12 +78,12 @@ def load_model(path: Path | str) -> SavedModel:
     Raises
     ------
     BadInput
-        It is missing, or no model.
+        The file is missing, or it holds no model.
     """
     path = Path(path)
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a model")
+            raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a model", _HINT)
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadInput(f"there is no model at {path}", _HINT) from error
@@ -88,12 +91,12 @@ def load_model(path: Path | str) -> SavedModel:
         reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise BadInput(f"the model {path} cannot be read: {reason}", _HINT) from error
     if not isinstance(data, dict):
-        raise BadInput(f"{path} is not a model", _HINT)
+        raise BadInput(f"{path} is JSON, but it holds no model", _HINT)
     return model_from_json(data)
 
 
 def predict(model: Path | str | SavedModel, records: object) -> Prediction:
-    """Label records with a published model; where K + 1 shares were published, add them up and divide by K first.
+    """Label records with a published model. If K + 1 shares were published, they are added up and divided by K first.
 
     Parameters
     ----------

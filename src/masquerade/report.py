@@ -1,16 +1,16 @@
-"""What a run says to people: the study in plain words, the result, the privacy statement."""
+"""Texts for people: the study in plain words, the result, the privacy statement."""
 
 import math
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,7 @@ from masquerade_protocols import Explanation
 __all__ = [
     "costs",
     "descent",
+    "documentation",
     "explained",
     "flags",
     "heading",
@@ -35,14 +36,14 @@ __all__ = [
 ]
 
 _KILO = 1000
-_NONE = "none"  # what a row says against which nothing can be proved
+_NONE = "none"  # stands in a row for which nothing can be proved
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDTH = 24
-_ROUNDS = "rounds"  # the stage, and the field of a result
+_ROUNDS = "rounds"  # the name of the stage, and of the field of a result
 
 
 def program() -> str:
-    """Return how this program is called from here: its bare name only where the shell would find it."""
+    """Return the command that starts this program here: its bare name only if the shell finds it."""
     if shutil.which("masquerade"):
         return "masquerade"
     script = Path(sys.argv[0])
@@ -52,14 +53,25 @@ def program() -> str:
     return f"{Path(sys.executable).name} -m masquerade"
 
 
+def documentation() -> str:
+    """Return where the pages are that statements cite as ``docs/...``; an installed wheel does not carry them."""
+    try:
+        urls = metadata("masquerade").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        urls = []
+    named = (entry.partition(",") for entry in urls)
+    found = (url.strip() for label, _, url in named if label.strip().lower() == "documentation")
+    return next(found, "the docs folder of the project's sources")
+
+
 def study_fingerprint(study: Study) -> str:
-    """Return eight groups of four hexadecimal digits that stand for the whole study, to be read over the telephone."""
+    """Return a hash of the whole study as eight groups of four hexadecimal digits, to be read over the telephone."""
     digest = study.digest().hex()[:32]
     return " ".join(digest[i : i + 4] for i in range(0, 32, 4))
 
 
 def human_bytes(count: float) -> str:
-    """Return a number of bytes in the unit a person would use."""
+    """Return a number of bytes in a readable unit."""
     if count < _KILO:
         return f"{count:.0f} B"
     if count < _KILO**2:
@@ -68,14 +80,14 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """Return a time in the unit a person would use."""
+    """Return a time in a readable unit."""
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def sparkline(values: Sequence[float | None], width: int = _BARS_WIDTH) -> str:
-    """Return a curve as a row of bars; a value that no float holds is as high as can be.
+    """Return a curve as a row of bars. A value that no float holds gets the highest bar.
 
-    Values spread over more than three powers of ten are drawn by their logarithm.
+    If the values span more than three powers of ten, the bars show their logarithms.
     """
     steps = min(width, len(values))
     chosen = [values[round(i * (len(values) - 1) / max(1, steps - 1))] for i in range(steps)]
@@ -106,27 +118,27 @@ def paragraphs(texts: Sequence[str]) -> RenderableType:
     grid.add_column(width=1)
     grid.add_column(max_width=96)
     for text in texts:
-        grid.add_row("•", escape(text))
+        grid.add_row("•", Text(text))
     return Padding(grid, (0, 0, 0, 2))
 
 
 def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, ...]:
     """Return a study in plain words."""
-    rules, wish = study.study, study.privacy
+    rules, target = study.study, study.privacy
     roster = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     roster.add_column("  who", no_wrap=True)
     roster.add_column("fingerprint of their key", no_wrap=True)
     roster.add_column("")
-    roster.add_row("  charlie", study.curator.key.fingerprint(), f"[dim]{escape(study.address)}[/]")
+    roster.add_row("  charlie, the curator", study.curator.key.fingerprint(), Text(study.address, style="dim"))
     for party in study.parties:
-        note = "lead: holds the parties' key" if party.name == study.lead else ""
-        roster.add_row(f"  {escape(party.name)}", party.key.fingerprint(), f"[dim]{note}[/]")
+        note = "the lead: holds the secret key" if party.name == study.lead else ""
+        roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
             f"  {rules.protocol}, {study.K} parties, {study.d} coordinates, ",
-            (f"epsilon = {wish.epsilon:g}", "bold"),
+            (f"epsilon = {target.epsilon:g}", "bold"),
         ),
         heading("What leaves my machine"),
         paragraphs(explanation.leaves),
@@ -134,12 +146,12 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         paragraphs(explanation.collusion),
         heading("What it costs"),
         paragraphs(explanation.cost),
-        heading("What is asked of my data"),
+        heading("What my data must have"),
         paragraphs(
             (
                 f"At least {rules.min_records:,} records, with the columns {columns}.",
                 f"The column to predict is {study.label.name}; {_classes(study.label)}.",
-                "A record outside these public bounds is refused: correct it, or leave it out.",
+                "A record outside these public bounds is refused. Correct it, or leave it out.",
             )
         ),
         heading("Who takes part"),
@@ -155,7 +167,7 @@ def _classes(label: Label) -> str:
 
 
 def result_report(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
-    """Return what a ``result.json`` says: cost, error, privacy statement."""
+    """Return the content of a ``result.json``: cost, error, privacy statement."""
     parts: list[RenderableType] = [costs(result), *descent(result)] if result["stages"] else []
     metrics = result.get("metrics", {})
     if (error := metrics.get("test_error")) is not None:
@@ -174,15 +186,15 @@ def costs(result: Mapping[str, Any]) -> RenderableType:
         table.add_column(name, justify="right", no_wrap=True)
     for stage in result["stages"]:
         table.add_row(
-            f"  {escape(stage['name'])}", f"{stage['seconds']:.2f}", str(stage["messages"]), human_bytes(stage["bytes"])
+            Text(f"  {stage['name']}"), f"{stage['seconds']:.2f}", str(stage["messages"]), human_bytes(stage["bytes"])
         )
     total = f"{result['seconds']:.2f}", str(result["messages"]), human_bytes(result["bytes"])
-    table.add_row("  [bold]in all[/]", *(f"[bold]{value}[/]" for value in total))
+    table.add_row(Text("  in all", style="bold"), *(Text(value, style="bold") for value in total))
     return table
 
 
 def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
-    """Return what a result knows of its rounds: their cost, and the objective on the public test set as a curve."""
+    """Return a result's rounds: their cost, and the objective on the public test set as a curve."""
     if not (points := result.get(_ROUNDS)):
         return ()
     count, values = points[-1]["round"], [point["objective"] for point in points]
@@ -192,7 +204,8 @@ def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
     if stage is not None:
         each = f"{human_seconds(stage['seconds'] / count)} and {human_bytes(stage['bytes'] / count)}"
         lines.insert(
-            0, Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, and what was drawn for them")
+            0,
+            Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, with the noise that was drawn for them"),
         )
     return tuple(lines)
 
@@ -207,30 +220,32 @@ def statement(
     rows : sequence of mapping
         Of a result.
     full : bool
-        With each row's explanation, source and calibration.
+        Whether each row comes with its explanation, its source and its calibration.
     brief : bool
-        Without what each view has of the noise, unless one could take it all off.
+        Whether to leave out how much of the noise each observer can subtract, unless one can subtract all of it.
     """
     if not rows:
         return (
             heading("Privacy statement"),
-            Text("  none: one person held all records, and nothing was released to anybody"),
+            Text("  none: one person held all records, and this baseline adds no noise"),
         )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
     table.add_column("who looks", max_width=40)
     table.add_column("what is claimed", max_width=30)
     table.add_column("proved", no_wrap=True)
     for row in rows:
-        table.add_row(escape(_view(row)), escape(short(row["claimed"])), _proved(row))
+        table.add_row(Text(_view(row)), Text(short(row["claimed"])), _proved(row))
     parts: list[RenderableType] = [
         heading("Privacy statement", _neighbours(rows)),
         Padding(table, (0, 0, 0, 1)),
     ]
     if full:
         for row in rows:
-            notes = [("source", row["source"]), ("the wish would hold with", row["holds_at"])]
+            notes = [("source", row["source"]), ("the privacy target would be met with", row["holds_at"])]
             parts += [Text.assemble(("\n  " + _view(row), "bold")), Padding(Text(row["text"]), (0, 0, 0, 4))]
             parts += [Padding(Text(f"{name}: {note}", style="dim"), (0, 0, 0, 4)) for name, note in notes if note]
+        if any("docs/" in row["source"] for row in rows):
+            parts.append(Text(f"\n  The pages cited as docs/... are here: {documentation()}", style="dim"))
     else:
         parts += _strippers(rows, brief=brief)
     if common := _common(rows):
@@ -239,41 +254,44 @@ def statement(
 
 
 def _neighbours(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is told apart from what, of the first row's unit; other units stand in their own rows."""
+    """Return the two data sets that the statement compares, for the first row's unit. Rows name other units."""
     return f"of a {rows[0]['unit']}: {rows[0]['neighbours']}"
 
 
 def flags(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what somebody who has to answer for a study should not overlook, in sentences."""
-    said, wish = [], study.privacy
+    """Return sentences that somebody who has to answer for a study should not overlook."""
+    said, target = [], study.privacy
     fewest = study.K * study.study.min_records
-    if wish.delta * fewest >= 1:
+    if target.delta * fewest >= 1:
         said.append(
-            f"delta = {wish.delta:g} is no less than 1/{fewest:,}: a mechanism that publishes every record with that "
-            f"probability, and so one of {fewest:,} on average, would satisfy it"
+            f"delta = {target.delta:g} is not below 1/{fewest:,}: a mechanism that publishes every record with that "
+            f"probability, and so one of {fewest:,} on average, would satisfy it; choose a smaller delta"
         )
     model = rows[0] if rows else None
     if model is not None and model["epsilon"] is None:
-        said.append(f"nothing is proved of this view: {model['view']}")
-    elif model is not None and model["epsilon"] > wish.epsilon * 1.001:
+        said.append(f"nothing is proved against this observer: {model['view']}")
+    elif model is not None and model["epsilon"] > target.epsilon * 1.001:
         said.append(
-            f"the wish is epsilon = {wish.epsilon:g}, but what is proved of the {model['view']} is "
-            f"{model['epsilon']:.4g}"
+            f"the privacy target is epsilon = {target.epsilon:g}, but only {model['epsilon']:.4g} is proved of the "
+            f"{model['view']}"
         )
     said.append(
-        "bounds, levels and edges are taken as public: if anybody chose them, or regularization, rounds or a learning "
-        "rate, by looking at the parties' records, that costs privacy which is not counted"
+        "bounds, levels and edges are taken as public: if anybody looked at the parties' records to choose them, or "
+        "regularization, rounds or a learning rate, that costs privacy which is not counted"
     )
     return said
 
 
 def _strippers(rows: Sequence[Mapping[str, Any]], *, brief: bool) -> list[RenderableType]:
-    """Return who stands without any guarantee; where nobody does, what each view has of the noise, if not ``brief``."""
-    said = heading("Who could take the noise off")
+    """Return the observers without any guarantee.
+
+    If there are none, return how much of the noise each observer can subtract, unless ``brief``.
+    """
+    said = heading("Who could subtract the noise")
     if bare := [row for row in rows if row["provable"] == _NONE]:
         return [said, paragraphs([_seen(row) for row in bare])]
     part = [_seen(row) for row in rows if row["epsilon"] is not None and not brief]
-    words = "  Nobody that was assessed can take off all of it." + (" What each has of it:" if part else "")
+    words = "  None of the observers above can subtract all of it." + (" What each can subtract:" if part else "")
     return [said, Text(words), *([paragraphs(part)] if part else [])]
 
 
@@ -290,13 +308,13 @@ def _sentence(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """Return a claim with Greek letters."""
+    """Return a claim with Greek letters for epsilon and delta."""
     return text.replace("epsilon", "ε").replace("delta", "δ")
 
 
-def _proved(row: Mapping[str, Any]) -> str:
+def _proved(row: Mapping[str, Any]) -> Text:
     colour = "green" if row["epsilon"] is not None else "red" if row["provable"] == _NONE else "yellow"
-    return f"[{colour}]{escape(short(row['provable']))}[/]"
+    return Text(short(row["provable"]), style=colour)
 
 
 def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The same roles at the in-memory table: for research and figures, and never a private release.
+"""Simulation: the roles of a protocol in one process, for research and figures. It is never a private release.
 
-One process sees everybody's records, and a seed makes the noise repeatable: whoever knows it can take the noise off.
+This one process sees all parties' records. A seed makes the noise repeatable: whoever knows the seed can subtract it.
 """
 
 import time
@@ -32,18 +32,18 @@ WATERMARK = "simulation: not a private release"
 
 @dataclass(frozen=True)
 class Simulation:
-    """A simulated run's end.
+    """The outcome of a simulated run.
 
     Parameters
     ----------
     model : Model
-        As Charlie would have published it.
+        The model that Charlie would have published.
     result : dict
-        The fields of a run's ``result.json``, marked.
+        The fields of a run's ``result.json``, with a watermark.
     study : Study
     classifiers : mapping of str to Model
-        Of the baseline ``individual``: each party's. ``model`` is that which errs least on the test set; without one,
-        the first party's with the most records.
+        For the baseline ``individual``, each party's model. ``model`` is the one with the smallest error on the test
+        set; without a test set, that of the party with the most records.
     """
 
     model: Model
@@ -52,12 +52,14 @@ class Simulation:
     classifiers: Mapping[str, Model] = field(default_factory=dict)
 
     def model_json(self, party: str | None = None) -> dict[str, Any]:
-        """Return what a run's ``model.json`` would hold, marked; of one party's own classifier where one is named."""
+        """Return the content of a run's ``model.json`` with a watermark; of one party's own model if it is named."""
         model = self.model if party is None else self.classifiers[party]
         return {**model_to_json(model, self.study, bytes.fromhex(self.result["run_id"])), "watermark": WATERMARK}
 
     def write(self, directory: Path | str) -> None:
-        """Leave ``model.json``, one ``model-<party>.json`` for each own classifier, and ``result.json``; all marked.
+        """Write ``model.json``, a ``model-<party>.json`` for each party's own model, and ``result.json``.
+
+        Each of them has a watermark.
 
         Raises
         ------
@@ -83,15 +85,15 @@ def simulate(
     Parameters
     ----------
     study : Study
-        Small keys are allowed here, a baseline as the protocol, and for some protocols a single party.
+        Small keys and baselines are allowed here, and with some protocols a single party.
     data : mapping of str to Dataset
         Each party's records, by the roster's names.
     seed : int, optional
-        Makes the run repeatable. The operating system's randomness without it.
+        It makes the run repeatable. Without it, the randomness is the operating system's.
     test : Dataset, optional
-        Gives ``metrics.test_error``, and ``rounds`` where a protocol's iterates are public.
+        It gives ``metrics.test_error``, and ``rounds`` if the protocol's iterates are public.
     classifiers : mapping of str to Classifier, optional
-        What parties vote with, in a protocol of votes; the study's own loss for those that are not named.
+        In a protocol of votes, what each party votes with; by default a classifier with the study's loss.
     auxiliary : Auxiliary, optional
         The public records that the study names, as :func:`masquerade.load_study` returns them beside the study.
 
@@ -102,7 +104,7 @@ def simulate(
     RefusedLocally
         A party has fewer records than the study's ``min_records``.
     MasqueradeError
-        Whatever ended the run.
+        The error that ended the run.
     """
     if set(data) != set(study.names):
         raise BadInput(
@@ -145,7 +147,7 @@ def simulate(
 
 
 def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test: Dataset | None) -> Simulation:
-    """Run what needs no table, for one person holds all records; so nobody sends anything."""
+    """Run a baseline. One person holds all records, so nobody sends anything."""
     baseline = entry_of(study)
     began = time.perf_counter()
     found = baseline.central(study, data, _rng(seed, baseline.name))
@@ -155,7 +157,7 @@ def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test:
     if isinstance(found, dict):
         classifiers = {name: Model(tuple(w.tolist()), None) for name, w in found.items()}
         errors = {} if test is None else {name: error_on(model, test) for name, model in classifiers.items()}
-        # The first of equals, in the roster's order, in both cases.
+        # Of equals, the first in the roster wins, in both cases.
         chosen = min(errors, key=errors.__getitem__) if errors else max(study.names, key=lambda name: len(data[name].y))
         model = classifiers[chosen]
         metrics = {"chosen": chosen, **({"test_errors": errors} if errors else {})}
@@ -217,11 +219,14 @@ def _check_classifiers(chosen: Mapping[str, Classifier], study: Study, protocol:
     for name in chosen:
         study.party(name)
     if chosen and not protocol.classifiers:
-        raise BadInput(f"{protocol.name} trains the study's own classifier", "leave the parties' classifiers out")
+        raise BadInput(
+            f"classifiers were given, but {protocol.name} trains the study's own classifier",
+            "leave the parties' classifiers out",
+        )
 
 
 class _Metered(Coroutine[Effect, Any, Any]):
-    """Charlie's role, with a look at the clock and at the frames so far whenever a stage begins."""
+    """Charlie's role, which notes the time and the number of frames whenever a stage begins."""
 
     def __init__(self, role: Coroutine[Effect, Any, Any], table: Table) -> None:
         self._role = role
@@ -247,7 +252,7 @@ class _Metered(Coroutine[Effect, Any, Any]):
         return self._role.__await__()
 
     def stages(self) -> list[dict[str, Any]]:
-        """Return what each stage took, once the role has ended."""
+        """Return each stage's seconds, messages and bytes, once the role has ended."""
         frames = self._table.passed
         marks = [*self._marks, ("", time.perf_counter(), len(frames))]
         return [
@@ -262,7 +267,7 @@ class _Metered(Coroutine[Effect, Any, Any]):
 
 
 def load_split(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
-    """Read one file with everybody's records; the values of ``column`` are the roster's names.
+    """Read one file with all parties' records; the values of ``column`` are the parties' names.
 
     Raises
     ------
@@ -278,7 +283,7 @@ def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Dataset]:
     Raises
     ------
     BadInput
-        A file cannot be used, or a name is not in the roster.
+        A file cannot be used, or a name is not that of a party.
     """
     for name in files:
         study.party(name)

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 CHARLIE = "charlie"
-"""The curator's name at every table; no party may bear it."""
+"""The curator's name in every run; no party may have it."""
 
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 _Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]{1,128}\z")]
@@ -38,26 +38,28 @@ class Section(BaseModel):
 
 
 class StudySection(Section):
-    """``[study]``: who is it for, and under which rules does it run."""
+    """``[study]``: its name, its protocol, and the rules under which it runs."""
 
     name: _Name
     protocol: _Name
     min_parties: int = Field(ge=1, description="the fewest parties a run may have")
-    lead: _Name = Field(description="the party that holds the parties' key")
-    min_records: int = Field(ge=2, description="the fewest records a party may have; public")
-    deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="of silence, before everybody gives up")
+    lead: _Name = Field(description="the party that holds the key under which all encrypt")
+    min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
+    deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="the seconds of silence that end a run")
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
 
 
 class Privacy(Section):
-    """``[privacy]``: the wish."""
+    """``[privacy]``: the privacy target, and what the noise is to do for it."""
 
-    epsilon: float = Field(gt=0, allow_inf_nan=False, description="the privacy loss a record may suffer; no default")
+    epsilon: float = Field(
+        gt=0, allow_inf_nan=False, description="the privacy that a record may lose; there is no default"
+    )
     delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
     calibration: Literal["paper", "proven"] = Field(
-        description='whether the noise is the paper\'s, or what a proof needs for the wish: "paper" or "proven"'
+        description='"paper" for the noise of the paper, "proven" for as much as a proof needs for the privacy target'
     )
-    colluders: int = Field(default=0, ge=0, description="parties that may side with Charlie")
+    colluders: int = Field(default=0, ge=0, description="how many parties may side with Charlie")
 
 
 _UNFIT_LOSSES = {
@@ -82,8 +84,8 @@ class Model(Section):
     def _meets_the_theorems(cls, value: Any) -> Any:
         if isinstance(value, str) and value in _UNFIT_LOSSES:
             raise ValueError(
-                f'is "{value}", {_UNFIT_LOSSES[value]}; what is proved needs a convex loss with two derivatives, the '
-                'first between -1 and 1 and the second bounded: "logistic" or "smoothed-hinge"'
+                f'is "{value}", {_UNFIT_LOSSES[value]}; the proofs need a convex loss with two derivatives, the '
+                'first between -1 and 1 and the second bounded: set "logistic" or "smoothed-hinge"'
             )
         return value
 
@@ -96,7 +98,7 @@ class Crypto(Section):
 
 
 class Label(Section):
-    """``[label]``: the column to predict; which of its two values counts as +1, or the names of several classes."""
+    """``[label]``: the column to predict, and which of its two values counts as +1, or the names of its classes."""
 
     name: _Text
     positive: _Text | None = Field(default=None, description="the label value that counts as +1, in quotes")
@@ -114,18 +116,18 @@ class Label(Section):
 
 
 class AuxiliaryFile(Section):
-    """``[protocol.auxiliary]``: public records without labels, in a file beside the study that its hash binds to it."""
+    """``[protocol.auxiliary]``: public records without labels, in a file beside the study. The study holds its hash."""
 
     file: str = Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\z", description="a file's name, beside the study")
-    sha256: str = Field(pattern=r"\A[0-9a-f]{64}\z", description="of the file, in lower-case hexadecimal digits")
+    sha256: str = Field(pattern=r"\A[0-9a-f]{64}\z", description="the file's SHA-256, in lower-case hexadecimal digits")
     records: int = Field(ge=1, description="how many records it holds")
 
 
 class Feature(Section):
-    """``[[feature]]``: a column of numbers with public bounds or in public bins, or of public levels (categories).
+    """``[[feature]]``: a column of numbers with public bounds or bins, or of public levels (categories).
 
-    k edges make k + 1 bins: x < e_1, e_1 <= x < e_2, ..., e_k <= x. Bins may have min and max as well: then numbers
-    outside are refused, and all edges lie between them.
+    k edges make k + 1 bins: x < e_1, e_1 <= x < e_2, ..., e_k <= x. Bins may have min and max as well. Then all edges
+    lie between these two, and a number outside them is refused.
     """
 
     name: _Text
@@ -187,7 +189,7 @@ class Feature(Section):
 
     @property
     def range(self) -> str:
-        """What the column may hold, in words: ``f, m``, or ``0 to 120``, or ``0 to 120, in bins at 25, 50``."""
+        """The values that the column may hold, in words: ``f, m``, ``0 to 120`` or ``0 to 120, in bins at 25, 50``."""
         if self.levels is not None:
             return ", ".join(self.levels)
         bounds = "" if self.min is None or self.max is None else f"{self.min:g} to {self.max:g}"
@@ -196,12 +198,12 @@ class Feature(Section):
 
 
 def _number(x: float) -> str:
-    """Return the shortest text that stands for x alone: two edges never look the same."""
+    """Return the shortest text that reads back as x, so that two edges never look the same."""
     return repr(x).removesuffix(".0")
 
 
 class Curator(Section):
-    """``[curator]``: where Charlie listens, and who he is."""
+    """``[curator]``: the address at which Charlie, the curator, listens, and his public key."""
 
     address: str = Field(pattern=r"\Atcp://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[1-9][0-9]{0,4}\z")
     key: PublicKeysField
@@ -224,5 +226,5 @@ class Party(Section):
     @classmethod
     def _not_charlie(cls, value: str) -> str:
         if value == CHARLIE:
-            raise ValueError(f"is {CHARLIE!r}, which is the curator's name; a party needs another")
+            raise ValueError(f"is {CHARLIE!r}, which is the curator's name; give the party another name")
         return value

@@ -1,4 +1,4 @@
-"""A study's words: what is wrong with it, as sentences, and how it is written as TOML."""
+"""The text side of a study: errors in it as sentences, and its values as TOML."""
 
 import difflib
 import json
@@ -40,18 +40,29 @@ _LONGEST = 60
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return " (did you mean 'x'?)" for the nearest known word, or what is known if none is near."""
+    """Return " (did you mean 'x'?)" for the nearest known word, or the list of known words if none is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
     return f" (did you mean '{near[0]}'?)" if near else f" (known are {', '.join(known)})"
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
-    """Say in words everything that pydantic found wrong with a study (or with one table of it)."""
-    errors = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
-    sentences = [_sentence(e, root) for e in errors]  # unknown keys first: a key that misses is often one misspelt
+    """Return in words everything that pydantic found wrong with a study, or with one of its tables."""
+    errors = _without_echoes(sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"))
+    sentences = [_sentence(e, root) for e in errors]  # unknown keys first: a missing key is often a misspelt one
     if len(sentences) == 1:
         return sentences[0]
     return f"{len(sentences)} problems: " + "; ".join(sentences)
+
+
+def _without_echoes(errors: list[Any]) -> list[Any]:
+    """Drop "too short" of a list with wrong entries: pydantic counts only the right ones."""
+    wrong = [e["loc"] for e in errors]
+
+    def echo(e: Any) -> bool:
+        at = e["loc"]
+        return e["type"] == "too_short" and any(loc[: len(at)] == at and len(loc) > len(at) for loc in wrong)
+
+    return [e for e in errors if not echo(e)]
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
@@ -59,7 +70,7 @@ def _fields(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _model_at(root: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
-    """Follow ``path`` from ``root`` to the model that stands there."""
+    """Return the model at the end of ``path``, which begins at ``root``."""
     model: Any = root
     for step in path:
         if isinstance(step, str):
@@ -149,6 +160,6 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is
+    if isinstance(value, str):  # TOML has JSON's escapes, and also wants DEL escaped
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value, allow_nan=False)

@@ -1,8 +1,8 @@
-"""The study file: everything that changes the result or its privacy, in one place that everybody signs.
+"""The study: one file with everything that changes the result or its privacy, to which all participants agree.
 
-TOML in, frozen values out. Nothing here is ever read off private data: bounds, levels and the smallest number of
-records are public. Every problem is a :class:`~masquerade_core.errors.BadInput` whose sentence names the section and
-the key; the study is public, so its values may be shown.
+The file is TOML; a :class:`Study` holds its checked, frozen values. None of them may come from private data: bounds,
+levels and the smallest number of records are public. So an error may show them. Every problem is a
+:class:`~masquerade_core.errors.BadInput` whose sentence names the section and the key.
 """
 
 import hashlib
@@ -64,9 +64,9 @@ _NETWORK_KEY_BITS = (2048, 3072)
 
 
 def as_fraction(x: float) -> Fraction:
-    """Return the decimal number that the study's file shows for ``x``, exactly: 0.1 is 1/10.
+    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
 
-    Two machines that read the same study so compute the same noise scale to the last bit.
+    So two machines that read the same study compute the same noise scale to the last bit.
     """
     return Fraction(repr(float(x)))
 
@@ -74,7 +74,7 @@ def as_fraction(x: float) -> Fraction:
 class Study(Section):
     """One study, whole and checked.
 
-    Features and parties keep the order of the file: it is the order of coordinates and of the roster.
+    Features and parties keep the order of the file. It gives the order of a record's coordinates and of the parties.
     """
 
     study: StudySection
@@ -93,7 +93,7 @@ class Study(Section):
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ValueError("may hold only text, finite numbers, true, false and lists or tables of them") from error
+            raise ValueError("may hold only text, finite numbers, true, false, and lists or tables of these") from error
         return value
 
     @model_validator(mode="after")
@@ -110,15 +110,18 @@ class Study(Section):
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
         if (name := _first_repeated(self.names)) is not None:
-            yield f"party {name!r} stands in the roster twice; names must differ"
+            yield f"party {name!r} stands in the roster twice; give each party a name of its own"
         if rules.min_parties > K:
-            yield f"the roster has {K} parties, but min_parties is {rules.min_parties}"
+            yield f"the roster has {K} parties, but min_parties is {rules.min_parties}; lower it, or add parties"
         if rules.lead not in self.names:
-            yield f"[study] lead is {rules.lead!r}, but the parties are {', '.join(self.names)}"
+            yield f"[study] lead is {rules.lead!r}, but the lead is one of the parties: {', '.join(self.names)}"
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but at least one of the {K} parties must be honest"
         if rules.min_records > self.max_records:
-            yield f"[study] min_records is {rules.min_records}; each of {K} parties may have at most {self.max_records}"
+            yield (
+                f"[study] min_records is {rules.min_records}, but each of {K} parties may have at most "
+                f"{self.max_records} records"
+            )
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
@@ -127,14 +130,14 @@ class Study(Section):
             for owner, key in keys:
                 other = owners.setdefault(getattr(key, half), owner)
                 if other != owner:
-                    yield f"{other} and {owner} have the same key; everybody needs their own"
+                    yield f"{other} and {owner} have the same key; everybody needs a key of their own"
 
     def _column_problems(self) -> Iterator[str]:
         columns = [f.name for f in self.features]
         if (name := _first_repeated(columns)) is not None:
-            yield f"feature {name!r} stands in the study twice; features must differ"
+            yield f"feature {name!r} stands in the study twice; remove or rename one"
         if self.label.name in columns:
-            yield f"the label {self.label.name!r} is a feature as well; it can be only one of them"
+            yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
         if (name := _first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
 
@@ -145,12 +148,12 @@ class Study(Section):
         Raises
         ------
         BadInput
-            The text is no valid study; the sentence says what was seen and what is allowed.
+            The text is no valid study. The sentence says what was seen and what is allowed.
         """
         try:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise BadInput(f"{source} is not TOML: {error}") from error
+            raise BadInput(f"{source} is not TOML: {error}", "correct the file at that place") from error
         try:
             study = cls.model_validate(data)
         except ValidationError as error:
@@ -158,23 +161,23 @@ class Study(Section):
         return study if in_memory else study.for_network()
 
     def for_network(self) -> Self:
-        """Return this study if networked processes may run it.
+        """Return this study if it may run between processes.
 
         Raises
         ------
         BadInput
-            The key is of a length that only the in-memory table may use, or there is one party alone.
+            Its key has a length that only the in-memory table may use, or it has one party only.
         """
         if self.crypto.key_bits not in _NETWORK_KEY_BITS:
             raise BadInput(
                 f"[crypto] key_bits is {self.crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
-                "set key_bits = 2048; other lengths are for the in-memory table alone",
+                "set key_bits = 2048; 'masquerade simulate' alone takes other lengths",
             )
         if min(self.K, self.study.min_parties) == 1:
             raise BadInput(
                 f"the roster has {self.K} parties and min_parties is {self.study.min_parties}, but between processes "
-                "there are at least two: one alone has nobody to talk to",
-                "add parties, or run the study at the in-memory table, with 'masquerade simulate'",
+                "there are at least two parties",
+                "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
             )
         return self
 
@@ -183,20 +186,20 @@ class Study(Section):
         return to_toml(self.model_dump(mode="json", by_alias=True, exclude_none=True))
 
     def canonical(self) -> dict[str, str]:
-        """Return every field, defaults included, under its dotted name as canonical JSON text, in a fixed order."""
+        """Return all fields in a fixed order, defaults included: the dotted name and the value as canonical JSON."""
         dump = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return {name: _json(value) for name, value in _flat(dump)}
 
     def field_hashes(self) -> dict[str, bytes]:
-        """Return 16 bytes per field of :meth:`canonical`, by which two studies can say where they differ."""
+        """Return a hash of 16 bytes for each field of :meth:`canonical`. They show where two studies differ."""
         return {k: hashlib.blake2b(v.encode(), digest_size=16).digest() for k, v in self.canonical().items()}
 
     def digest(self) -> bytes:
-        """Return the 32 bytes that stand for this study."""
+        """Return the 32-byte hash of this study."""
         return hashlib.blake2b(_json(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
 
     def run_id(self, version: str) -> bytes:
-        """Return the 16 bytes that stand for a run of this study by this version of the program."""
+        """Return the 16 bytes that identify a run of this study by this version of the program."""
         seed = b"masquerade run" + self.digest() + version.encode()
         return hashlib.blake2b(seed, digest_size=16).digest()
 
@@ -212,22 +215,22 @@ class Study(Section):
 
     @property
     def proven(self) -> bool:
-        """Whether the noise is what a proof needs for the wish, and not the paper's."""
+        """Whether the noise is as much as a proof needs for the privacy target; else it is the paper's."""
         return self.privacy.calibration == "proven"
 
     @property
     def honest(self) -> int:
-        """h: the parties that do not side with Charlie, whose noise counts."""
+        """h, the number of parties that do not side with Charlie. Their noise alone counts in a proof."""
         return self.K - self.privacy.colluders
 
     @property
     def lead(self) -> str:
-        """The party that holds the parties' Paillier key."""
+        """The lead: the party that holds the secret Paillier key under which all parties encrypt."""
         return self.study.lead
 
     @property
     def address(self) -> str:
-        """Where Charlie listens."""
+        """The address at which Charlie, the curator, listens."""
         return self.curator.address
 
     @cached_property
@@ -243,22 +246,22 @@ class Study(Section):
 
     @property
     def multiclass(self) -> bool:
-        """Whether the label has named classes, and a classifier a row of weights for each."""
+        """Whether the label has named classes; a classifier then has a row of weights for each."""
         return self.label.classes is not None
 
     @property
     def classes(self) -> int | None:
-        """How many named classes there are; None where one of two values counts as +1."""
+        """The number of named classes; None if the label has two values, one of which counts as +1."""
         return None if self.label.classes is None else len(self.label.classes)
 
     @property
     def outputs(self) -> int:
-        """Rows of a classifier: 1 where one of two values counts as +1, else one for each class."""
+        """The number of a classifier's rows: one for each named class, and 1 without named classes."""
         return self.classes or 1
 
     @property
     def max_records(self) -> int:
-        """The most records a party may have: n_j 2^m + rho(j) fits into 32 bits, m = ceil(log2 K)."""
+        """The most records that a party may have: n_j 2^m + rho(j) fits into 32 bits, with m = ceil(log2 K)."""
         return (1 << (32 - (self.K - 1).bit_length())) - 1
 
     def party(self, name: str) -> Party:
@@ -272,32 +275,32 @@ class Study(Section):
         for party in self.parties:
             if party.name == name:
                 return party
-        raise BadInput(f"{name!r} is not in the roster; the parties are {', '.join(self.names)}")
+        raise BadInput(f"{name!r} is not in the roster", f"name one of the parties, {', '.join(self.names)}")
 
     def name_of(self, key: PublicKeys) -> str:
-        """Return who owns a key: a party's name, or ``CHARLIE``.
+        """Return the owner of a key: a party's name, or ``CHARLIE``.
 
         Raises
         ------
         BadInput
-            Nobody in the study does.
+            Nobody in the study owns it.
         """
         for name, known in ((CHARLIE, self.curator.key), *((p.name, p.key) for p in self.parties)):
             if known == key:
                 return name
         raise BadInput(
             f"the key with fingerprint {key.fingerprint()} belongs to nobody in this study",
-            "use the key whose public half the coordinator was given",
+            "use the key whose public half you gave to the coordinator",
         )
 
 
 def check_section(model: type[BaseModel], values: dict[str, Any], section: str) -> None:
-    """Check a table whose form is known elsewhere, as a protocol's own parameters are.
+    """Check a table whose form another module defines, such as a protocol's own parameters.
 
     Raises
     ------
     BadInput
-        An unknown key or a value out of range, in the words of :meth:`Study.parse`.
+        The table has an unknown key or a value out of range. The words are those of :meth:`Study.parse`.
     """
     root = create_model("Root", **{section: (model, ...)})  # type: ignore[call-overload]  # a field by its name
     try:

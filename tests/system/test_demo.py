@@ -101,7 +101,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "(5 of 5)",
         "20 rounds of",
         "Privacy statement",
-        "Nobody that was assessed can take off all of it.",
+        "None of the observers above can subtract all of it.",
         "What is proved holds if",
         "everybody follows the protocol",
         "the released model",
@@ -140,7 +140,7 @@ def test_local_aggregation_tells_who_could_take_its_noise_off(tmp_path: Path) ->
         "20,000 simulated records, 5 parties and Charlie",
         "stage 3: shares:",
         "Theorem 4.1",
-        "Who could take the noise off",
+        "Who could subtract the noise",
         "The party with the fewest records",
     ):
         assert piece in text
@@ -165,7 +165,7 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
         "12 rounds of",
         "objective on the public test set",
         "Theorem 4.2",
-        "Nobody that was assessed can take off all of it",
+        "None of the observers above can subtract all of it",
         "12 rounds on exact gradients",
         "demo --protocol psgd --dataset breast-cancer",
     ):

@@ -318,7 +318,7 @@ def test_the_command_succeeds_and_draws_when_all_is_as_it_must_be(
     _list(monkeypatch, _response(Gate.REFUTED, 0.5, 1.0), _response(Gate.HOLDS, 1.0, 1.0, quick=2000))
     answer = shell("audit", "--plot", tmp_path / "audits.svg")
     assert (answer.code, answer.out) == (0, "")
-    assert "all 2 audits are as they must be" in answer.err
+    assert "all 2 audits passed" in answer.err
     drawn = (tmp_path / "audits.svg").read_text()
     assert "refuted 0.5" in drawn
     assert "holds 1" in drawn
@@ -332,9 +332,9 @@ def test_the_command_fails_when_a_gate_does(shell: Shell, monkeypatch: pytest.Mo
     _list(monkeypatch, _response(Gate.REFUTED, 0.5, 1.0), _response(gate, 2.0, 3.0 if gate is Gate.HOLDS else 1.0))
     answer = shell.json("audit")
     assert (answer.code, answer.json["error_code"]) == (1, "run_failed")
-    assert f"1 of 2 audits are not as they must be: {gate.value} 2" in answer.json["message"]
+    assert f"1 of 2 audits failed: {gate.value} 2" in answer.json["message"]
     assert [a["holds"] for a in answer.data["audits"]] == [True, False]
-    assert "as they must be" in shell("audit").err
+    assert "1 of 2 audits failed" in shell("audit").err
 
 
 def test_options_that_do_not_go_together_are_refused(shell: Shell, tmp_path: Path) -> None:

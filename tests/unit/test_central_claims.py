@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from masquerade.template import Draft, throwaway_key
+from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.pooling import pool
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of

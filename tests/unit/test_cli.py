@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -10,10 +11,18 @@ from pathlib import Path
 
 import pytest
 
+import masquerade
 from masquerade.cli import output
 from masquerade.cli.output import describe
+from masquerade.columns import parse_feature, parse_label
+from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.study import Feature, Label, Study
+from masquerade_protocols import BASELINES, PROTOCOLS
+from masquerade_protocols.baselines.average import average_rate
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.voting import roles as voting
 from tests.face_helpers import Shell, records, small_study, write_csv
 
 
@@ -173,7 +182,7 @@ def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_p
         "--feature", "age:0:120", "--feature", "sex:f,m", "--feature", "ratio: x:-1.5:2", "--label", "relapse:yes",
         "--epsilon", "0.5", "--min-records", "300", "--lead", "site-b",
     )  # fmt: skip
-    assert made.data == {"file": str(file), "parties": ["site-a", "site-b"], "complete": True}
+    assert made.data == {"file": str(file), "parties": ["site-a", "site-b"], "complete": True, "examples": []}
     study = load_study(file)[0]
     assert (study.names, study.lead, study.privacy.epsilon) == (("site-a", "site-b"), "site-b", 0.5)
     assert (study.study.min_records, study.study.min_parties) == (300, 2)
@@ -235,6 +244,120 @@ def test_a_template_without_keys_is_commented_and_check_asks_for_the_keys(shell:
     check = shell.json("study", "check", file)
     assert check.code == 4
     assert "not a public key" in check.json["message"]
+
+
+def test_a_draft_that_lacks_its_keys_is_not_said_to_lack_its_parties(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    assert shell("study", "new", "--output", file).code == 0
+    message = shell.json("study", "check", file).json["message"]
+    assert "entries" not in message
+    assert "4 problems: [curator] key" in message
+    file.write_text("\n".join(file.read_text().split("[[party]]")[:1]))
+    assert "[party] is missing" in shell.json("study", "check", file).json["message"]
+
+
+def test_a_new_study_says_what_it_holds_that_nobody_asked_for(shell: Shell, tmp_path: Path) -> None:
+    marks = ("# THESE COLUMNS ARE EXAMPLES", "# THIS LABEL IS AN EXAMPLE")
+    file = tmp_path / "a.toml"
+    words = shell("study", "new", "--output", file).err
+    assert "no --feature and no --label and no --party was given: the columns age and sex; the label outcome" in words
+    assert all(mark in file.read_text() for mark in marks)
+    own = tmp_path / "b.toml"
+    given = ["--feature", "age:0:120", "--feature", "sex:f,m", "--label", "outcome:yes", "--party", "a", "--party", "b"]
+    answer = shell.json("study", "new", "--output", own, *given)
+    assert answer.data["examples"] == []
+    assert "example" not in answer.json["message"]
+    assert not any(mark in own.read_text() for mark in marks)
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS, *BASELINES])
+def test_a_new_study_says_of_lambda_what_its_protocol_makes_of_it(name: str) -> None:
+    text = Draft(parties=[("a", None), ("b", None)], protocol=name).to_toml()
+    known = PROTOCOLS.get(name) or BASELINES[name]
+    note = known.regularization_note
+    assert f"# {note[0].upper()}{note[1:]}.\nregularization = 0.02\n" in text
+    assert ("the less noise" in text) == (name in {"local-aggregation", "vote", "soft", "average"})
+
+
+def test_lambda_does_to_the_noise_what_a_new_study_says() -> None:
+    def study(protocol: str, Lambda: float, **more: object) -> Study:
+        parties = [(name, throwaway_key()) for name in "abc"]
+        draft = Draft(parties, throwaway_key(), protocol=protocol, regularization=Lambda, **more)  # type: ignore[arg-type]  # more is checked there
+        return Study.parse(draft.to_toml(), in_memory=True)
+
+    assert dp_gd.noise_of(study("dp-gd", 0.2)).sigma == dp_gd.noise_of(study("dp-gd", 0.02)).sigma
+    assert voting.beta(study("soft", 0.2)) == 10 * voting.beta(study("soft", 0.02))  # beta is a rate: less noise
+    assert average_rate(study("average", 0.2)) == 10 * average_rate(study("average", 0.02))
+    proven = [voting.noise_of(study("soft", Lambda, calibration="proven")).sigma for Lambda in (0.2, 0.02)]
+    assert proven[0] == proven[1]
+
+
+# --- Words that are others' ------------------------------------------------------
+
+
+STRANGE = "job:a\\:b,[bold]c,\\:smile\\:,d\\,e"
+
+
+def test_strange_names_are_shown_letter_by_letter(shell: Shell, tmp_path: Path, wide: None) -> None:
+    error = shell("study", "new", "--output", tmp_path / "s.toml", "--feature", "job:a:b").err
+    assert "--feature 'job:a:b' is neither" in error
+    assert "\\: or \\, for it" in error
+    file = tmp_path / "[red]:a:[" / "s.toml"
+    file.parent.mkdir()
+    label = ["--label", "[ill]:a::yes"]
+    words = ["study", "new", "--output", file, "--throwaway-keys", "--feature", STRANGE, *label]
+    assert f"{file} is a study" in shell(*words).err
+    assert load_study(file)[0].features[0].levels == ("a:b", "[bold]c", ":smile:", "d,e")
+    text = " ".join(shell("study", "show", file).err.split())
+    assert "job (a:b, [bold]c, :smile:, d,e)" in text
+    assert "The column to predict is [ill]:a:; 'yes' counts as +1." in text
+    assert str(file) in shell("study", "check", file).err
+    assert "[/x]:a:" in shell("reproduce", "[/x]:a:").err
+
+
+@pytest.mark.parametrize(
+    ("text", "feature"),
+    [
+        ("age:0:120", Feature(name="age", min=0.0, max=120.0)),
+        ("a:b:0:120", Feature(name="a:b", min=0.0, max=120.0)),
+        ("a\\:b:0:120", Feature(name="a:b", min=0.0, max=120.0)),
+        ("sex: f, m", Feature(name="sex", levels=("f", "m"))),
+        ("x:y:f,m", Feature(name="x:y", levels=("f", "m"))),
+        ("x:y\\:f,m", Feature(name="x", levels=("y:f", "m"))),
+        ("x:0\\:5,m", Feature(name="x", levels=("0:5", "m"))),
+        ("x:f\\,g,m", Feature(name="x", levels=("f,g", "m"))),
+        ("x:f\\\\,m", Feature(name="x", levels=("f\\", "m"))),
+        ("x:f\\n,m", Feature(name="x", levels=("f\\n", "m"))),
+        ("a:edges:1,2", Feature(name="a", edges=(1.0, 2.0))),
+        ("a:edges\\:1,2", Feature(name="a", levels=("edges:1", "2"))),
+    ],
+)
+def test_a_colon_or_a_comma_may_belong_to_a_name_or_a_level(text: str, feature: Feature) -> None:
+    assert parse_feature(text) == feature
+
+
+def test_a_label_may_have_colons_and_commas_too() -> None:
+    assert parse_label("a:b:yes") == Label(name="a:b", positive="yes")
+    assert parse_label("ill:yes\\:very") == Label(name="ill", positive="yes:very")
+    assert parse_label("ill:yes\\, very") == Label(name="ill", positive="yes, very")
+    assert parse_label("ill:a\\,b,c") == Label(name="ill", classes=("a,b", "c"))
+
+
+def test_plain_strings_are_printed_by_the_literal_console_alone() -> None:
+    face = Path(masquerade.__file__).parent
+    for file in face.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert "rich.markup" not in text, file
+        if file.name != "console.py":
+            assert not re.search(r"\bConsole\(|import .*\bProgress\b.*rich|rich\.progress", text), file
+
+
+def test_no_help_text_is_eaten_as_markup(shell: Shell, wide: None) -> None:
+    pages = [["study", "new"], ["demo"], ["simulate"], ["party"], ["curator"], ["predict"], ["audit"], ["reproduce"]]
+    for page in pages:
+        assert shell(*page, "--help").code == 0
+    for file in (Path(masquerade.__file__).parent / "cli").glob("*.py"):
+        assert not re.search(r"help=.*\[[a-z]", file.read_text(encoding="utf-8")), file
 
 
 def test_a_study_is_never_overwritten(shell: Shell, tmp_path: Path) -> None:

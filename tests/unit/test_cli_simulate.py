@@ -4,6 +4,8 @@ import csv
 import json
 import math
 import socket
+from email.message import Message
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import masquerade
+from masquerade import report
 from masquerade.simulation import WATERMARK
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
@@ -472,7 +475,7 @@ def test_the_doctor_finds_a_port_in_use_and_a_stranger_on_it(shell: Shell, real:
         assert (curator.code, _verdicts(curator)["network"]) == (4, "fail")
         party = shell.json("doctor", real, "--key", tmp_path / "n.key")
         assert (party.code, _verdicts(party)["network"]) == (4, "fail")
-        assert "is not Charlie" in party.out
+        assert "it is not Charlie's" in party.out
 
 
 def test_the_doctor_finds_keys_of_strangers_and_keys_that_others_read(shell: Shell, real: Path, tmp_path: Path) -> None:
@@ -602,6 +605,30 @@ def test_the_statement_is_there_before_anything_is_run(shell: Shell, tmp_path: P
     text = shell("statement", study).err
     assert "Privacy statement" in text
     assert "Not to be overlooked" in text
+
+
+@pytest.mark.parametrize("urls", [["Source, https://example.org/s", "Documentation, https://example.org/d"], [], None])
+def test_a_statement_says_where_the_pages_are_that_it_cites(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, urls: list[str] | None
+) -> None:
+    def metadata(_name: str) -> Message:
+        if urls is None:
+            raise PackageNotFoundError
+        headers = Message()
+        for url in urls:
+            headers["Project-URL"] = url
+        return headers
+
+    monkeypatch.setattr(report, "metadata", metadata)
+    monkeypatch.setenv("COLUMNS", "160")
+    where = "https://example.org/d" if urls else "the docs folder of the project's sources"
+    study = small_study(shell, tmp_path / "dp.toml", protocol="dp-gd")
+    text = shell("statement", study).err
+    assert "source: docs/privacy/dp-gd.md" in text
+    assert f"The pages cited as docs/... are here: {where}" in text
+    assert shell.json("statement", study).data["documentation"] == where
+    other = small_study(shell, tmp_path / "la.toml", protocol="local-aggregation")
+    assert ("docs/" in shell("statement", other).err) == ("are here:" in shell("statement", other).err)
 
 
 def test_a_delta_that_publishes_a_record_is_flagged(shell: Shell, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from masquerade.template import Draft, parse_feature
+from masquerade.columns import parse_feature
+from masquerade.draft import Draft
 from masquerade_core.data.loading import load_csv, load_grouped, load_records
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RefusedLocally
@@ -419,7 +420,7 @@ def test_a_feature_on_the_command_line_may_have_edges() -> None:
     assert parse_feature("age:0:120") == Feature(name="age", min=0.0, max=120.0)
     assert parse_feature("sex:f,m") == Feature(name="sex", levels=("f", "m"))
     for text in ("age:edges:", "age:edges:2,1", "age:edges:a", "age:edges:inf"):
-        with pytest.raises(BadInput, match="edges must be numbers that grow"):
+        with pytest.raises(BadInput, match="the edges must be numbers, each larger than the one before it"):
             parse_feature(text)
 
 

@@ -21,10 +21,10 @@ from masquerade.demo.comparison import compare
 from masquerade.demo.own import own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
+from masquerade.draft import DEFAULT_PROTOCOL
 from masquerade.report import sparkline, statement
 from masquerade.reproduce.dp_gd import clipped_descent
 from masquerade.simulation import simulate
-from masquerade.template import DEFAULT_PROTOCOL
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.pooling import pool
@@ -522,7 +522,7 @@ def test_a_result_without_anybody_who_takes_off_all_noise_says_what_each_has(tmp
     for part in statement(rows):
         console.print(part)
     text = " ".join(_shown(console).split())
-    assert "Nobody that was assessed can take off all of it. What each has of it:" in text
+    assert "None of the observers above can subtract all of it. What each can subtract:" in text
     assert "Charlie with 1 party: They take their own noise off" in text
 
 

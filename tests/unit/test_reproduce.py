@@ -204,7 +204,7 @@ def test_it_succeeds_when_everything_is_where_it_must_be(shell: Shell, monkeypat
     rows = (Row("t", "right", 0.5, 0.1, 0.4, 0.6), Row("t", "wrong", 0.9, 0.1, 0.4, 0.6, broken=True))
     monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, rows), 1, 1)})
     assert shell.json("reproduce", "rajkumar-2012").code == 0
-    assert "all 2 figures are where they must be" in shell("reproduce", "rajkumar-2012").err
+    assert "all 2 numbers lie within their bands" in shell("reproduce", "rajkumar-2012").err
 
 
 def test_papers_and_figures_that_are_not_there_are_refused(shell: Shell) -> None:

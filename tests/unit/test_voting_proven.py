@@ -16,7 +16,7 @@ from dp_accounting.pld import PLDAccountant
 from scipy import integrate, stats
 from sklearn.linear_model import LogisticRegression
 
-from masquerade.template import Draft, throwaway_key
+from masquerade.draft import Draft, throwaway_key
 from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate

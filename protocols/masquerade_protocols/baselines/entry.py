@@ -48,6 +48,7 @@ GOP = Protocol(
     statement=gop.statement,
     central=_gop,
     calibrations=("paper", "proven"),
+    regularization_note="the larger, the less the noise moves the model, and the simpler the model",
 )
 
 CENTRAL_DP = Protocol(
@@ -60,6 +61,7 @@ CENTRAL_DP = Protocol(
     section=DESCENT_SECTION,
     proven_section=STEPS_SECTION,
     calibrations=("paper", "proven"),
+    regularization_note="the larger, the simpler the model; the noise does not depend on it",
 )
 
 POOLED = Protocol(
@@ -69,6 +71,7 @@ POOLED = Protocol(
     check=exact.check_minimiser,
     statement=_no_statement,
     central=exact.pooled,
+    regularization_note="the larger, the simpler the model; there is no noise",
 )
 
 INDIVIDUAL = Protocol(
@@ -78,6 +81,7 @@ INDIVIDUAL = Protocol(
     check=exact.check_minimiser,
     statement=_no_statement,
     central=exact.individual,
+    regularization_note="the larger, the simpler the model; there is no noise",
 )
 
 BATCH = Protocol(
@@ -87,6 +91,7 @@ BATCH = Protocol(
     check=exact.check_minimiser,
     statement=_no_statement,
     central=exact.pooled,
+    regularization_note="the larger, the simpler the model; there is no noise",
 )
 
 AVERAGE = Protocol(
@@ -96,4 +101,5 @@ AVERAGE = Protocol(
     check=exact.check_minimiser,
     statement=average.statement,
     central=average.average,
+    regularization_note="the larger, the less noise, and the simpler the model",
 )

@@ -46,6 +46,6 @@ DP_GD = Protocol(
     noiseless=noiseless,
     cost=_cost,
     calibrations=("proven",),
-    regularization_note="Lambda of (Lambda/2) |w|^2: the larger, the simpler the model. The noise does not depend on it.",
+    regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
 )

@@ -144,5 +144,6 @@ INPUT_NOISE = Protocol(
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,
     alone=True,
+    regularization_note="the larger, the simpler the model; the noise does not depend on it",
 )
 """It is the only protocol of which one party is enough: the paper's setting."""

@@ -211,4 +211,5 @@ LOCAL_AGGREGATION = Protocol(
     cost=_cost,
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,
+    regularization_note="the larger, the less noise, and the simpler the model",
 )

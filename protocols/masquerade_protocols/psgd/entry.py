@@ -41,7 +41,11 @@ A second run over the same records costs the same again: the costs add up.
 
 
 def _gradients(
-    name: str, variant: schedule.Variant, claim: str, calibrations: tuple[str, ...] = ("paper",)
+    name: str,
+    variant: schedule.Variant,
+    claim: str,
+    calibrations: tuple[str, ...] = ("paper",),
+    on_the_noise: str = "the noise does not depend on it",
 ) -> Protocol:
     def statement(study: Study) -> tuple[Claim, ...]:
         return variant_statement(name, variant, study)
@@ -76,6 +80,7 @@ def _gradients(
         noiseless=partial(noiseless, variant=variant, name=name),
         cost=cost,
         calibrations=calibrations,
+        regularization_note=f"the larger, the simpler the model; {on_the_noise}",
     )
 
 
@@ -84,6 +89,7 @@ PSGD = _gradients(
     schedule.psgd,
     "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all.",
     ("paper", "proven"),
+    'a very small one makes "paper" noise larger',
 )
 
 NOISY_GRADIENT = _gradients(

@@ -180,6 +180,7 @@ def _voting(name: str, parameters: type[voting.SoftParameters], ties: str = "") 
         multiclass=True,
         classifiers=True,
         auxiliary=True,
+        regularization_note='the larger, the simpler the model; with "paper" noise also the less noise',
     )
 
 

@@ -161,4 +161,5 @@ WEIGHTED_DP = Protocol(
     cost=_cost,
     calibrations=("paper", "proven"),
     proven_section=local_descent.STEPS_SECTION,
+    regularization_note="the larger, the simpler the model; the noise does not depend on it",
 )

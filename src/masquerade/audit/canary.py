@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.template import Draft, throwaway_key
+from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
@@ -61,7 +61,7 @@ def study_of(
     section : mapping
         What the ``[protocol]`` section has in place of its defaults.
     more
-        Further fields of :class:`~masquerade.template.Draft`.
+        Further fields of :class:`~masquerade.draft.Draft`.
     """
     names: Sequence[str] = [f"party-{k}" for k in range(1, parties + 1)]
     fields = {"min_records": 10, "key_bits": 512, **more}

@@ -1,4 +1,4 @@
-"""The command tree, and the one place where a command's end becomes an exit code."""
+"""The commands, and the one place that turns a command's outcome into an exit code."""
 
 import atexit
 import gc
@@ -20,11 +20,12 @@ from masquerade.cli.simulate import simulate
 
 __all__ = ["app", "main", "run"]
 
-_INTERRUPTED = 130  # what typer makes of Ctrl-C
+_INTERRUPTED = 130  # typer returns it after Ctrl-C
 
 app = typer.Typer(
     name="masquerade",
-    help="Several data owners and an untrusted curator learn one classifier together; nobody sees anybody's records.",
+    help="Several data owners and an untrusted curator, Charlie, learn one classifier together. Nobody sees anybody "
+    "else's records.",
     epilog="Begin with: masquerade demo",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -48,20 +49,22 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _top(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     del version
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; nothing is raised, and nothing but the answer is on stdout."""
+    """Run one command line and return its exit code. Nothing is raised, and stdout gets the answer alone."""
     as_json = wants_json(arguments)
     try:
         outcome = app(list(arguments) or ["--help"], prog_name="masquerade", standalone_mode=False)
         if outcome == _INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301
         return emit(outcome, as_json=as_json) if isinstance(outcome, Outcome) else int(outcome or 0)
-    except BrokenPipeError:  # whoever read our stdout went away: head, a closed pager
+    except BrokenPipeError:  # the reader of our stdout has gone: head, a closed pager
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the process's outermost edge
         return emit(describe(error), as_json=as_json)
@@ -69,5 +72,5 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Run the command line of this process."""
-    atexit.register(gc.freeze)  # spares the interpreter a last walk through all libraries
+    atexit.register(gc.freeze)  # the interpreter then ends without a last garbage collection
     sys.exit(run(sys.argv[1:]))

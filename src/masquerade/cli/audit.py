@@ -1,4 +1,4 @@
-"""``masquerade audit``: what thousands of runs show of epsilon, beside what is claimed and what is proved."""
+"""``masquerade audit``: lower bounds on epsilon from thousands of runs, beside what is claimed and proved."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,36 +22,48 @@ _RUNS = 400
 
 def audit(
     study: Annotated[
-        Path | None, typer.Argument(help="Your own study, run with made-up records.", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="Your own study, to be run with made-up records. This program's own audits if not given.",
+            show_default=False,
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and without what is slow.")] = False,
-    protocol: Annotated[str | None, typer.Option(help="The audits of this protocol alone.", show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and no slow audits.")] = False,
+    protocol: Annotated[str | None, typer.Option(help="Only the audits of this protocol.", show_default=False)] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw claim, proof and audit into this SVG file.", show_default=False)
+        Path | None, typer.Option(help="An SVG file for a picture of claims, proofs and audits.", show_default=False)
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(min=20, help=f"Of a study, with each of two data sets; {_RUNS} if not given.", show_default=False),
+        typer.Option(
+            min=20,
+            help=f"How often your study is run with each of two data sets; {_RUNS} if not given.",
+            show_default=False,
+        ),
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Bound epsilon from below by attacking many runs; 1 is returned if a bound is not where it must be."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    """Attack many runs, which bounds epsilon from below. The exit code is 1 if an audit fails."""
+    from masquerade.console import progress_bar
     from masquerade_core.errors import BadInput
 
     as_json = output_format is Format.JSON
     if study is not None:
         if quick or protocol or plot:
-            raise BadInput("--quick, --protocol and --plot choose among the audits of this program, not of a study")
+            raise BadInput(
+                "--quick, --protocol and --plot choose among this program's own audits, but a study was given",
+                "leave them out, or leave the study out",
+            )
         return _own(study, runs or _RUNS, as_json=as_json)
     if runs is not None:
-        raise BadInput("--runs is for a study; the runs of this program's own audits are fixed")
+        raise BadInput(
+            "--runs was given without a study, but the number of runs of this program's own audits is fixed",
+            "leave --runs out, or name a study",
+        )
 
     from masquerade.audit import audits, run
 
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(disable=as_json) as bar:
         task = bar.add_task("audits")
         findings = run(
             audits(protocol),
@@ -66,13 +78,11 @@ def audit(
 
 
 def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
-    from rich.console import Console
-    from rich.progress import Progress
-
     from masquerade.audit.study import audit_study
+    from masquerade.console import progress_bar
     from masquerade_core.data.auxiliary import load_study
 
-    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+    with progress_bar(disable=as_json) as bar:
         task = bar.add_task("runs")
         study, auxiliary = load_study(path, in_memory=True)
         found = audit_study(
@@ -82,22 +92,22 @@ def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
     privacy = found.study.privacy
-    wish = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g}"
+    target = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g}"
     seen = (
         f"{runs} runs with each of two data sets that differ in one {found.unit} show epsilon >= {found.bound:.3f} of "
         "the released model, at 99 %"
     )
     if found.exceeded:
         return Outcome(
-            f"{seen}, but the study asks for {wish}",
+            f"{seen}, but the study's privacy target is {target}",
             found.to_json(),
             hint="do not run this study with real records; 'masquerade statement' says what is proved of it",
             error_code="run_failed",
             exit_code=1,
         )
     return Outcome(
-        f"{seen}. The study asks for {wish}, which that does not refute; so many runs could show at most epsilon = "
-        f"{found.most:.2f}, and what they do not show is not proved",
+        f"{seen}. The study's privacy target is {target}. The runs neither refute nor prove it: so many could show "
+        f"at most epsilon = {found.most:.2f}",
         found.to_json(),
     )
 
@@ -105,9 +115,9 @@ def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
 def _outcome(findings: "Sequence[Finding]") -> Outcome:
     failed = [f for f in findings if not f.holds]
     return Outcome(
-        f"{len(failed)} of {len(findings)} audits are not as they must be: {failed[0].audit.name}"
+        f"{len(failed)} of {len(findings)} audits failed: {failed[0].audit.name}"
         if failed
-        else f"all {len(findings)} audits are as they must be",
+        else f"all {len(findings)} audits passed",
         {"audits": [f.to_json() for f in findings]},
         shown=_shown(findings, failed=bool(failed)),
         error_code="run_failed" if failed else None,
@@ -121,9 +131,9 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
     from masquerade.audit import Gate
 
     heads = {
-        Gate.REFUTED: "What papers claim: the bound, at 95 %, must exceed it",
-        Gate.CAUGHT: "Slips in the noise: the bound, at 95 %, must exceed what was wished for",
-        Gate.HOLDS: "What is proved: no bound, at 99.9 % for all, may exceed it; with less noise each must",
+        Gate.REFUTED: "Claims of papers: the bound, at 95 %, must exceed the claim",
+        Gate.CAUGHT: "Known bugs in the noise: the bound, at 95 %, must exceed the privacy target",
+        Gate.HOLDS: "Proofs: no bound, at 99.9 % for all, may exceed what is proved; with less noise each must",
     }
     parts: list[RenderableType] = []
     for gate, head in heads.items():
@@ -131,13 +141,14 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
         if rows:
             parts += [Text(f"\n{head}", style="bold"), _table(rows)]
     if not failed:
-        parts.append(Text(f"\nall {len(findings)} audits are as they must be", style="bold green"))
+        parts.append(Text(f"\nall {len(findings)} audits passed", style="bold green"))
     return parts
 
 
 def _table(findings: "Sequence[Finding]") -> "RenderableType":
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     proof = findings[0].control is not None
     headings = ["runs", "delta"] + (["proved"] if proof else ["claimed", "proved"]) + ["at least"]
@@ -148,8 +159,7 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for finding in findings:
-        style = "green" if finding.holds else "bold red"
-        table.add_row(*cells(finding), f"[{style}]{finding.verdict}[/]")
+        table.add_row(*cells(finding), Text(finding.verdict, style="green" if finding.holds else "bold red"))
     return table
 
 

@@ -1,4 +1,4 @@
-"""``masquerade demo``: everything at once, on this machine."""
+"""``masquerade demo``: a whole run on this machine, with a process for each participant."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -28,45 +28,54 @@ class Source(StrEnum):
 
 
 def demo(
-    protocol: Annotated[str | None, typer.Option(help="The protocol.  [default: dp-gd]", show_default=False)] = None,
-    parties: Annotated[int | None, typer.Option(help="How many parties.  [default: 5]", show_default=False)] = None,
+    protocol: Annotated[str | None, typer.Option(help="The protocol. dp-gd if not given.", show_default=False)] = None,
+    parties: Annotated[int | None, typer.Option(help="How many parties. 5 if not given.", show_default=False)] = None,
     dataset: Annotated[
         Source | None,
         typer.Option(
-            help="Which records.  [default: breast-cancer for dp-gd with up to 16 parties, else simulated]",
+            help="Which records. If not given, breast-cancer for dp-gd with up to 16 parties, else simulated.",
             show_default=False,
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Your own records instead (CSV) ...")] = None,
-    by: Annotated[str | None, typer.Option(help="... a party for each value of this column ...")] = None,
-    label: Annotated[str | None, typer.Option(help="... and COLUMN:POSITIVE, what to predict.")] = None,
-    study: Annotated[Path | None, typer.Option(help="Columns and public bounds of your records, as a study.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The privacy wish.  [default: 1]", show_default=False)] = None,
+    data: Annotated[Path | None, typer.Option(help="Your own records instead (CSV).", show_default=False)] = None,
+    by: Annotated[
+        str | None, typer.Option(help="With --data: a column. Each of its values is a party.", show_default=False)
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="With --data: COLUMN:POSITIVE, the column to predict.", show_default=False)
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="With --data: a study with the columns and public bounds.", show_default=False)
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The privacy target. 1 if not given.", show_default=False)
+    ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Of a gradient protocol.  [default: the protocol's]", show_default=False)
+        int | None,
+        typer.Option(help="How many rounds, for a protocol with rounds. Its default if not given.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where everything goes.  [default: runs/demo-<time>]", show_default=False)
+        Path | None,
+        typer.Option(help="The directory for all files. runs/demo-<time> if not given.", show_default=False),
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Charlie and K parties as processes on this machine: keys, study, run, report."""
+    """Run Charlie, the curator, and several parties as processes on this machine: keys, study, run, report."""
     del output_format
-    from rich.console import Console
-
+    from masquerade.console import literal_console
     from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
+    from masquerade.draft import DEFAULT_PROTOCOL
     from masquerade.report import descent, statement
-    from masquerade.template import DEFAULT_PROTOCOL
     from masquerade_protocols import protocol_of
 
     protocol = protocol or DEFAULT_PROTOCOL
-    console = Console(stderr=True, highlight=False)
+    console = literal_console()
     template = _study(study)
     cohort = _cohort(protocol, dataset, data, by, label, template, parties)
-    wish = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
+    target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
-    plan = prepare(cohort, epsilon=wish, protocol=protocol, directory=out, rounds=rounds)
+    plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds)
     try:
         stages = protocol_of(plan.study).stages
         _introduce(console, plan, loud=data is not None and template is None)
@@ -108,42 +117,57 @@ def _cohort(
     parties: int | None,
 ) -> "Cohort":
     from masquerade import datasets
+    from masquerade.columns import parse_label
     from masquerade.demo.own import own_cohort
-    from masquerade.template import parse_label
     from masquerade_core.errors import BadInput
 
     if data is None:
         for option, value in (("--by", by), ("--label", label), ("--study", study)):
             if value is not None:
-                raise BadInput(f"{option} speaks of your own records, but there is no --data FILE", "add --data FILE")
+                raise BadInput(f"{option} is for your own records, but no --data FILE was given", "add --data FILE")
         K = 5 if parties is None else parties
         if not 2 <= K <= _MOST_PARTIES:  # noqa: PLR2004
             raise BadInput(
-                f"--parties is {K}, but 2 to {_MOST_PARTIES} fit on this machine", "one alone learns nothing new"
+                f"--parties is {K}, but a demonstration has 2 to {_MOST_PARTIES}",
+                f"give --parties a number from 2 to {_MOST_PARTIES}",
             )
         if dataset is None:
             return datasets.suited(protocol, K)
         return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
     if by is None:
-        raise BadInput("--data needs --by COLUMN: the parties are that column's values", "for example --by hospital")
+        raise BadInput(
+            "--data was given without --by: nothing says which record is whose",
+            "name the column whose values are the parties, for example --by hospital",
+        )
     if parties is not None:
-        raise BadInput("--parties has no place beside --data: the parties are the column's values", "leave it out")
+        raise BadInput(
+            "--parties and --data were both given, but with --data the parties are the values of the column --by",
+            "leave --parties out",
+        )
     return own_cohort(data, by, label=parse_label(label) if label else None, study=study)
 
 
 def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     study = plan.study
     console.print(
-        f"\n  [bold magenta]masquerade[/]  {study.study.protocol}, epsilon = {study.privacy.epsilon:g}\n"
-        f"  {escape(plan.cohort.origin)}, {study.K} parties and Charlie: {study.K + 1} processes, real keys",
+        Text.assemble(
+            "\n  ",
+            ("masquerade", "bold magenta"),
+            f"  {study.study.protocol}, epsilon = {study.privacy.epsilon:g}\n"
+            f"  {plan.cohort.origin}, {study.K} parties and Charlie: {study.K + 1} processes, real keys",
+        ),
         soft_wrap=True,
     )
     if loud:
         console.print(
-            "\n  [bold yellow]demo only:[/] bounds and levels were read off these records and are no secret any more.\n"
-            "  A real study states them beforehand; give one with --study.",
+            Text.assemble(
+                "\n  ",
+                ("demo only:", "bold yellow"),
+                " bounds and levels were read off these records and are no secret any more.\n"
+                "  A real study states them beforehand; give one with --study.",
+            ),
             soft_wrap=True,
         )
 
@@ -153,8 +177,8 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     from rich.table import Table
     from rich.text import Text
 
+    from masquerade.draft import DEFAULT_PROTOCOL
     from masquerade.report import heading, program, short
-    from masquerade.template import DEFAULT_PROTOCOL
 
     me = program()
     protocol = plan.study.study.protocol
@@ -171,14 +195,14 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     model = next(iter(result["statement"]), None)
     proved = model["provable"] if model is not None and model["epsilon"] is not None else "nothing"
     errors.add_row(
-        "[bold]the released model[/]",
-        f"[bold green]{result['metrics']['test_error']:.1%}[/]",
+        Text("the released model", style="bold"),
+        Text(f"{result['metrics']['test_error']:.1%}", style="bold green"),
         f"what everybody gets; proved of it: {short(proved)}",
     )
     errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
     errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")
     errors.add_row("the released model without noise", f"{other.without_noise:.1%}", other.noiseless)
-    errors.add_row("always the more frequent answer", f"{other.majority:.1%}", "")
+    errors.add_row("no model: the more frequent label", f"{other.majority:.1%}", "")
     parts: list[RenderableType] = [
         heading("Error on the public test set", f"{len(plan.cohort.test.rows):,} records"),
         Padding(errors, (0, 0, 0, 2)),
@@ -196,10 +220,10 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
         heading("What next"),
         _commands(
             (f"{me} study show {plan.study_file}", "what the parties agreed to, in plain words"),
-            (f"{me} predict {where}/charlie/model.json {plan.test_file}", "what Dave does with the model"),
+            (f"{me} predict {where}/charlie/model.json {plan.test_file}", "label new records with the model"),
             another,
         ),
-        Text(f"\n  {played.seconds:.1f} s in all; Charlie was at it for {result['seconds']:.1f} s\n", style="dim"),
+        Text(f"\n  {played.seconds:.1f} s in all; Charlie worked for {result['seconds']:.1f} s\n", style="dim"),
     ]
     return tuple(parts)
 
@@ -226,12 +250,11 @@ def _commands(*rows: tuple[str, str]) -> "RenderableType":
 
 def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:
     """Leave a plain text for whoever has to read it: an ethics board, a data steward."""
-    from rich.console import Console
-
+    from masquerade.console import literal_console
     from masquerade.report import costs, descent, statement
 
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
-        console = Console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
+        console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
         said = statement(played.result["statement"], full=True)
         for part in (costs(played.result), *descent(played.result), *said, *outcome):

@@ -1,4 +1,4 @@
-"""``masquerade doctor``: whether this machine is ready."""
+"""``masquerade doctor``: checks whether this machine is ready for a study."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +16,10 @@ _STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 def doctor(
     study: StudyArgument,
     key: Annotated[Path | None, typer.Option(help="Your secret keys.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Your records (CSV).")] = None,
+    data: Annotated[Path | None, typer.Option(help="Your records (CSV or Parquet).")] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Check study, keys, records, network and speed before a run; nothing is sent."""
+    """Check the study, your keys and records, the network and this machine's speed before a run. Nothing is sent."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""``masquerade keys``: who I am at the table."""
+"""``masquerade keys``: a participant's keys, by which the others know it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,10 +17,10 @@ app = typer.Typer(help="Make a participant's keys, or show their public half.")
 
 @app.command()
 def new(
-    file: Annotated[Path, typer.Argument(help="Where the secret keys are written, readable by you alone.")],
+    file: Annotated[Path, typer.Argument(help="The file for the secret keys. Only you will be able to read it.")],
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Make a participant's keys; the public half goes to stdout."""
+    """Make a participant's keys. The public half goes to stdout."""
     from masquerade_host.keyfiles import make_keys
 
     del output_format
@@ -40,12 +40,12 @@ def show(
 
 
 def _outcome(public: "PublicKeys", file: Path, message: str) -> Outcome:
-    from rich.markup import escape
+    from rich.text import Text
 
     return Outcome(
         message,
         {"file": str(file), "public_key": str(public), "fingerprint": public.fingerprint()},
-        hint="send the mq1 line to the coordinator; then compare the fingerprint over the telephone",
-        shown=(escape(message), f"fingerprint  [bold]{public.fingerprint()}[/]"),
+        hint="send the line that begins with mq1 to the study's coordinator, and compare the fingerprint by telephone",
+        shown=(Text(message), Text.assemble("fingerprint  ", (public.fingerprint(), "bold"))),
         stdout=f"{public}\n",
     )

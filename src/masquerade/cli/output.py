@@ -1,4 +1,4 @@
-"""What a command gives back, and how it is shown: words to stderr, one JSON object to stdout."""
+"""The outcome of a command, and how it is shown: words on stderr, or one JSON object on stdout."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _TRACEBACK = "MASQUERADE_TRACEBACK"
 
 
 class Format(StrEnum):
-    """How a command answers."""
+    """The two forms of an answer."""
 
     TEXT = "text"
     JSON = "json"
@@ -37,7 +37,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Words on stderr,
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has to say.
+    """The outcome of a command.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ class Outcome:
     data : mapping
         JSON values, for ``--format json``.
     hint : str
-        What to do next.
+        The next thing to do.
     shown : sequence of renderable
         For people, on stderr; by default the message.
     stdout : str
-        What a text run puts on stdout to be piped on: a key, a table.
+        A key or a table, which goes to stdout for other programs to read.
     error_code, exit_code
-        Of a command that found something wrong without failing itself, as ``doctor`` does.
+        Set by a command that worked but found something wrong, such as ``doctor``.
     """
 
     message: str
@@ -76,15 +76,15 @@ class Outcome:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Say whether JSON was asked for, also where the command line cannot be understood otherwise."""
+    """Return whether the command line asks for JSON, even if the rest of it is wrong."""
     pairs = pairwise(arguments)
     return "--format=json" in arguments or ("--format", "json") in pairs
 
 
 def describe(error: BaseException) -> Outcome:
-    """Turn whatever ended a command into words, with what it had spent by then, and an exit code.
+    """Return the outcome for an error that ended a command, with the privacy that had been spent by then.
 
-    Of an error that nobody foresaw only type and place are shown: its text could hold a record.
+    An error that nobody foresaw is shown by type and place alone, for its text could hold a record.
     """
     outcome = _describe(error)
     return replace(outcome, message=with_spent(outcome.message, error))
@@ -120,7 +120,7 @@ def _describe(error: BaseException) -> Outcome:
 
 
 def _more(error: MasqueradeError) -> dict[str, Any]:
-    """What an error knows besides its sentence: who was waited for, or whose fault it was."""
+    """Return what an error holds besides its sentence: the missing participants, or the one at fault."""
     waited_for, peer = getattr(error, "waited_for", ()), getattr(error, "peer", "")
     return ({"waited_for": list(waited_for)} if waited_for else {}) | ({"peer": peer} if peer else {})
 
@@ -139,18 +139,17 @@ def emit(outcome: Outcome, *, as_json: bool) -> int:
 
 
 def _show(outcome: Outcome) -> None:
-    from rich.console import Console
-    from rich.markup import escape
     from rich.text import Text
 
-    console = Console(stderr=True, highlight=False)
+    from masquerade.console import literal_console
+
+    console = literal_console()
     for part in outcome.shown:
-        console.print(part, soft_wrap=isinstance(part, Text))  # commands are copied: the terminal may wrap, we must not
+        console.print(part, soft_wrap=isinstance(part, Text))  # readers copy commands, so only the terminal wraps lines
     if outcome.exit_code:
-        console.print(f"[bold red]error:[/] {escape(outcome.message)}", soft_wrap=True)
+        console.print(Text.assemble(("error:", "bold red"), f" {outcome.message}"), soft_wrap=True)
     elif not outcome.shown:
-        console.print(escape(outcome.message), soft_wrap=True)
+        console.print(outcome.message, soft_wrap=True)
     if outcome.hint:
-        console.print(
-            f"[dim]{'what to do:' if outcome.exit_code else 'next:'}[/] {escape(outcome.hint)}", soft_wrap=True
-        )
+        head = "what to do:" if outcome.exit_code else "next:"
+        console.print(Text.assemble((head, "dim"), f" {outcome.hint}"), soft_wrap=True)

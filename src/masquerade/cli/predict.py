@@ -1,4 +1,4 @@
-"""``masquerade predict``: Dave."""
+"""``masquerade predict``: labels for new records, by a published model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +14,15 @@ _PLURAL = {"probability": "probabilities", "margin": "margins"}
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model.json of a run.")],
-    records: Annotated[Path, typer.Argument(metavar="RECORDS", help="New records (CSV); no label is needed.")],
+    records: Annotated[
+        Path, typer.Argument(metavar="RECORDS", help="New records (CSV or Parquet). They need no label.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the table here, and not to stdout.")
+        Path | None, typer.Option("--output", "-o", help="A file for the table, which else goes to stdout.")
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Label new records with a published model; probability, or margin w.x, speaks of the positive label."""
+    """Label new records with a published model. The probability, or the margin w.x, is that of the positive label."""
     from masquerade.prediction import predict as labelled
     from masquerade_core.errors import BadInput
 

@@ -1,4 +1,4 @@
-"""``masquerade reproduce``: a paper's figure again, with a verdict on every number."""
+"""``masquerade reproduce``: makes a paper's figure again, with a verdict on every number."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,23 +19,24 @@ def reproduce(
     paper: Annotated[
         str, typer.Argument(help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler.", show_default=False)
     ],
-    figure: Annotated[str | None, typer.Argument(help="Its number in the paper.", show_default=False)] = None,
+    figure: Annotated[str | None, typer.Argument(help="The figure's number in the paper.", show_default=False)] = None,
     data: Annotated[
         Path | None, typer.Option(help="The directory with the original data files.", show_default=False)
     ] = None,
     draws: Annotated[
-        int | None, typer.Option(help="Of the noise, for each data set; the bands are for the default.", min=1)
+        int | None,
+        typer.Option(
+            help="How often noise is drawn for each data set. The bands of expected values fit the default.", min=1
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of simulated data and noise.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed of simulated data and noise.")] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Make a paper's figure again; 1 is returned if a number misses its band."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    """Make a paper's figure again. The exit code is 1 if a number lies outside its band of expected values."""
+    from masquerade.console import progress_bar
     from masquerade.reproduce import reproduce as reproduced
 
-    with Progress(console=Console(stderr=True), transient=True, disable=output_format is Format.JSON) as bar:
+    with progress_bar(disable=output_format is Format.JSON) as bar:
         task = bar.add_task(paper)
         report = reproduced(
             paper,
@@ -48,9 +49,9 @@ def reproduce(
     asked = sum(row.banded for row in report.rows)
     failed = len(report.failed)
     return Outcome(
-        f"{failed} of {asked} figures are not where they must be: {report.failed[0].name}"
+        f"{failed} of {asked} numbers lie outside their bands: {report.failed[0].name}"
         if failed
-        else f"all {asked} figures are where they must be",
+        else f"all {asked} numbers lie within their bands",
         report.to_json(),
         shown=_shown(report, asked),
         error_code="run_failed" if failed else None,
@@ -67,20 +68,20 @@ def _shown(report: "Report", asked: int) -> "list[RenderableType]":
     for name, rows in report.tables().items():
         parts += [Text(f"\n{name}", style="bold"), _table(rows)]
     if not report.failed:
-        parts.append(Text(f"\nall {asked} figures are where they must be", style="bold green"))
+        parts.append(Text(f"\nall {asked} numbers lie within their bands", style="bold green"))
     return parts
 
 
 def _table(rows: "tuple[Row, ...]") -> "RenderableType":
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, right in (("", False), ("reached", True), ("error", True), ("band", False), ("", False)):
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     table.add_column("")
     for row in rows:
-        style = "" if not row.banded else "green" if row.holds else "bold red"
-        verdict = f"[{style}]{row.verdict}[/]" if style else row.verdict
+        verdict = Text(row.verdict, style="" if not row.banded else "green" if row.holds else "bold red")
         table.add_row(row.name, f"{row.value:.4f}", row.shown_error, row.band, verdict, row.note)
     return table

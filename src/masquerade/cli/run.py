@@ -15,18 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["curator", "party"]
 
 KeyOption = Annotated[Path, typer.Option("--key", help="Your secret keys ('masquerade keys new').", show_default=False)]
-OutOption = Annotated[Path | None, typer.Option("--out", help="The run directory.  [default: runs/...]")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", help="A new directory for the results. One under runs/ if not given.", show_default=False),
+]
 
 
 def curator(
     study: StudyArgument,
     key: KeyOption,
-    test: Annotated[Path | None, typer.Option(help="A public test set (CSV).")] = None,
-    listen: Annotated[str | None, typer.Option(help="tcp://ADDRESS:PORT, if not the study's own address.")] = None,
+    test: Annotated[Path | None, typer.Option(help="A public test set (CSV or Parquet).")] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="tcp://ADDRESS:PORT, if Charlie does not listen at the study's own address.")
+    ] = None,
     out: OutOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Run Charlie: listen, wait for the parties, serve the run, publish the model."""
+    """Run Charlie, the curator: listen, wait for the parties, serve the run, publish the model."""
     from masquerade_curator import run
     from masquerade_host.process import harden
     from masquerade_host.signals import stoppable
@@ -39,17 +44,19 @@ def curator(
 
 def party(
     study: StudyArgument,
-    data: Annotated[Path, typer.Option(help="Your records (CSV); they stay here.", show_default=False)],
+    data: Annotated[Path, typer.Option(help="Your records (CSV or Parquet). They stay here.", show_default=False)],
     key: KeyOption,
     classifier: Annotated[
         str | None,
-        typer.Option(help="What you vote with: scikit-learn's name and settings, as in 'SVC(C=2.0)'; vote and soft."),
+        typer.Option(
+            help="For vote and soft: the classifier that votes for you, by scikit-learn's name, as in 'SVC(C=2.0)'."
+        ),
     ] = None,
     out: OutOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree to it.")] = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Take part: read the study, agree, and stay until the model is there."""
+    """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
     from masquerade_host.process import harden
     from masquerade_host.signals import stoppable
     from masquerade_party import ask, no_questions, run
@@ -69,7 +76,7 @@ def party(
 
 
 def _observer() -> "Observer":
-    """Tell people on stderr, in both formats: stdout is for the one answer."""
+    """Report progress on stderr in both formats, since stdout is for the answer."""
     from masquerade_host.progress import Mode, Progress
 
     return Progress(Mode.TEXT)

@@ -1,4 +1,4 @@
-"""``masquerade simulate``: the same roles in one process."""
+"""``masquerade simulate``: all participants in one process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,18 +19,19 @@ __all__ = ["simulate"]
 def simulate(
     study: StudyArgument,
     data: Annotated[
-        list[str], typer.Option(help="FILE with --by, or NAME=FILE once for each party.", show_default=False)
+        list[str], typer.Option(help="FILE together with --by, or NAME=FILE once for each party.", show_default=False)
     ],
     classifier: Annotated[
-        list[str] | None, typer.Option(help="NAME=CLASSIFIER, what a party votes with; vote and soft.")
+        list[str] | None,
+        typer.Option(help="For vote and soft: NAME=CLASSIFIER, the classifier that votes for a party."),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="The column that holds the party's name.")] = None,
+    by: Annotated[str | None, typer.Option(help="The column with the name of each record's party.")] = None,
     test: Annotated[Path | None, typer.Option(help="A test set (CSV or Parquet).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(help="A number that makes the run repeatable.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new directory for model.json and result.json.")] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Run a study, of a protocol or a baseline, in this one process; the result is not a private release."""
+    """Run a study of a protocol or a baseline in this one process. The result is not a private release."""
     from rich.text import Text
 
     from masquerade.report import result_report
@@ -64,7 +65,7 @@ def _data(data: list[str], by: str | None, study: "Study") -> "dict[str, Dataset
 
     if by is not None:
         if len(data) != 1:
-            raise BadInput(f"--by splits one file, but --data was given {len(data)} times", "give one --data FILE")
+            raise BadInput(f"--by splits one file, but --data was given {len(data)} times", "give --data FILE once")
         return load_split(data[0], study, by)
     hint = "give --data NAME=FILE for each, or one FILE with --by COLUMN"
     return load_named({name: Path(path) for name, path in _by_party("--data", data, hint).items()}, study)
@@ -86,6 +87,6 @@ def _by_party(option: str, entries: list[str], hint: str) -> dict[str, str]:
         if not given:
             raise BadInput(f"{option} {entry} names no party", hint)
         if name in values:
-            raise BadInput(f"{option} names {name} twice", "give each party one")
+            raise BadInput(f"{option} names {name} twice", f"give {option} once for each party")
         values[name] = value
     return values

@@ -1,4 +1,4 @@
-"""``masquerade study``: write, check and explain the file that everybody agrees on."""
+"""``masquerade study``: write, check and explain the file that all participants agree on."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,69 +8,96 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
+    from masquerade.draft import Draft
     from masquerade_core.identity import PublicKeys
     from masquerade_core.study import Study
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Write, check and explain a study file.")
+app = typer.Typer(help="Write, check and explain a study: the file that all participants agree on.")
 
 StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)]
 
 
 @app.command()
 def new(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write. It must not exist.")],
     protocol: Annotated[
         str | None,
-        typer.Option(help="The protocol; or a baseline, for 'masquerade simulate'.  [default: dp-gd]"),
+        typer.Option(
+            help="The protocol, or a baseline for 'masquerade simulate'. dp-gd if not given.", show_default=False
+        ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Of a gradient protocol.  [default: the protocol's]", show_default=False)
+        int | None,
+        typer.Option(help="How many rounds, for a protocol with rounds. Its default if not given.", show_default=False),
     ] = None,
     name: Annotated[str, typer.Option(help="The study's name.")] = "my-study",
     party: Annotated[
-        list[str] | None, typer.Option("--party", help="NAME or NAME=PUBLICKEY; once for each party.")
+        list[str] | None,
+        typer.Option("--party", help="NAME, or NAME=PUBLICKEY. Give it once for each party.", show_default=False),
     ] = None,
-    curator_key: Annotated[str | None, typer.Option(help="Charlie's public key.")] = None,
-    address: Annotated[str, typer.Option(help="Where the parties reach Charlie.")] = "tcp://127.0.0.1:5555",
+    curator_key: Annotated[
+        str | None, typer.Option(help="The public key of Charlie, the curator.", show_default=False)
+    ] = None,
+    address: Annotated[str, typer.Option(help="The address at which the parties reach Charlie.")] = (
+        "tcp://127.0.0.1:5555"
+    ),
     feature: Annotated[
         list[str] | None,
         typer.Option(
-            "--feature", help="NAME:MIN:MAX, NAME:LEVEL,LEVEL,... or NAME:edges:EDGE,EDGE,...; one for each column."
+            "--feature",
+            help="A column and its public range: NAME:MIN:MAX, NAME:LEVEL,LEVEL,... or NAME:edges:EDGE,EDGE,... "
+            "Give it once for each column. Write \\: or \\, for a colon or a comma inside a name or a level.",
+            show_default=False,
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="NAME:POSITIVE or NAME:CLASS,CLASS,..., what to predict.")] = None,
-    auxiliary: Annotated[
-        Path | None, typer.Option(help="Public records (CSV), in the study's directory; for vote and soft.")
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="The column to predict: NAME:POSITIVE or NAME:CLASS,CLASS,... Backslashes as in --feature.",
+            show_default=False,
+        ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="The privacy wish.")] = 1.0,
+    auxiliary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public records (CSV) without a label, beside the study. vote and soft learn from them.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="The privacy target: the privacy that a record may lose.")] = 1.0,
     delta: Annotated[float, typer.Option(help="The probability that epsilon does not hold.")] = 1e-6,
     calibration: Annotated[
-        str | None, typer.Option(help="paper or proven.  [default: the protocol's]", show_default=False)
+        str | None,
+        typer.Option(
+            help="'paper': noise as in the paper. 'proven': as much as a proof needs. The protocol's default if not "
+            "given.",
+            show_default=False,
+        ),
     ] = None,
-    colluders: Annotated[int, typer.Option(help="Parties that may side with Charlie.", min=0)] = 0,
-    min_records: Annotated[int, typer.Option(help="The fewest records a party may have.")] = 100,
+    colluders: Annotated[int, typer.Option(help="How many parties may side with Charlie.", min=0)] = 0,
+    min_records: Annotated[int, typer.Option(help="The fewest records that a party may have.")] = 100,
     lead: Annotated[
-        str | None, typer.Option(help="The party that holds the parties' key.  [default: the first]")
+        str | None,
+        typer.Option(
+            help="The party that holds the secret key under which all encrypt. The first if not given.",
+            show_default=False,
+        ),
     ] = None,
-    regularization: Annotated[float, typer.Option(help="Lambda.")] = 0.02,
-    deadline: Annotated[float, typer.Option(help="Seconds of silence before everybody gives up.")] = 600.0,
-    key_bits: Annotated[int, typer.Option(help="2048 or 3072; smaller for simulations only.")] = 2048,
+    regularization: Annotated[
+        float, typer.Option(help="Lambda, the weight of the penalty on the model's weights.")
+    ] = 0.02,
+    deadline: Annotated[float, typer.Option(help="How many seconds of silence end the run.")] = 600.0,
+    key_bits: Annotated[int, typer.Option(help="2048 or 3072. Smaller keys serve simulations only.")] = 2048,
     throwaway_keys: Annotated[
         bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Write a commented study file, with placeholders for keys that are not given."""
-    from masquerade.template import (
-        DEFAULT_PROTOCOL,
-        Draft,
-        auxiliary_file,
-        parse_feature,
-        parse_label,
-        throwaway_key,
-    )
+    """Write the draft of a study: a commented file, with placeholders for keys that are not given."""
+    from masquerade.columns import parse_feature, parse_label
+    from masquerade.draft import DEFAULT_PROTOCOL, Draft, auxiliary_file, throwaway_key
     from masquerade_core.identity import PublicKeys
 
     del output_format
@@ -101,17 +128,38 @@ def new(
         **extra,
     )
     draft.write(output)
+    examples = [*draft.examples, *(() if party else ("party",))]
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties"
-        + ("" if draft.complete else ", with places left for keys"),
-        {"file": str(output), "parties": [who for who, _ in draft.parties], "complete": draft.complete},
-        hint=f"read it through, then: masquerade study check {output}",
+        + ("" if draft.complete else ", with places left for keys")
+        + _examples(draft, examples),
+        {
+            "file": str(output),
+            "parties": [who for who, _ in draft.parties],
+            "complete": draft.complete,
+            "examples": examples,
+        },
+        hint=("replace the examples, " if examples else "")
+        + f"read the file through, then run: masquerade study check {output}",
     )
+
+
+def _examples(draft: "Draft", examples: list[str]) -> str:
+    """Say which parts of a draft nobody asked for."""
+    if not examples:
+        return ""
+    shown = {
+        "feature": f"the columns {' and '.join(f.name for f in draft.features)}",
+        "label": f"the label {draft.label.name}",
+        "party": f"the parties {', '.join(who for who, _ in draft.parties)}",
+    }
+    options = " and ".join(f"no --{what}" for what in examples)
+    return f". It holds examples, since {options} was given: " + "; ".join(shown[what] for what in examples)
 
 
 @app.command()
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Say whether a study file can be used, and what is wrong with it if not."""
+    """Check a study file, and say what is wrong with it."""
     from masquerade_core.data.auxiliary import load_study
     from masquerade_protocols import BASELINES, entry_of, protocol_of
 
@@ -136,7 +184,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
 
 @app.command()
 def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Explain a study in plain words: what leaves, who must not collude, what it costs, who takes part."""
+    """Explain a study in plain words: what leaves a party, who must not collude, what it costs, who takes part."""
     from masquerade.report import explained
     from masquerade_protocols import protocol_of
 
@@ -166,12 +214,12 @@ def _party(text: str) -> "tuple[str, PublicKeys | None]":
     try:
         return name, PublicKeys.parse(key)
     except BadInput as error:
-        raise BadInput(f"what stands after --party {name}= {error.message}", error.hint) from error
+        raise BadInput(f"the key after --party {name}= {error.message}", error.hint) from error
 
 
 def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Say what the paper claims of a study and what is proved, for everybody who looks, before anything is run."""
-    from masquerade.report import flags, heading, paragraphs
+    """Say what the paper claims of a study and what is proved, for everybody who sees some of it. Nothing is run."""
+    from masquerade.report import documentation, flags, heading, paragraphs
     from masquerade.report import statement as stated
     from masquerade_protocols import statement_of
 
@@ -181,7 +229,7 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
     said = flags(loaded, rows)
     return Outcome(
         f"what is claimed and what is proved of study {loaded.study.name!r}",
-        _summary(loaded) | {"statement": rows, "flags": said},
+        _summary(loaded) | {"statement": rows, "flags": said, "documentation": documentation()},
         shown=(*stated(rows, full=True), heading("Not to be overlooked"), paragraphs(said)),
     )
 

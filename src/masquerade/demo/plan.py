@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 from masquerade.datasets import Cohort
-from masquerade.template import Draft, auxiliary_file, needs_auxiliary
+from masquerade.draft import Draft, auxiliary_file, needs_auxiliary
 from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import SHORT_NAMES

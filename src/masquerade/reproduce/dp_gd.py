@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.datasets import Records, breast_cancer, random_split, unit_ball
+from masquerade.draft import Draft, throwaway_key
 from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.rajkumar_runs import Split, aggregates, descend, draw_eta, draw_rho
 from masquerade.reproduce.rajkumar_runs import study_of as paper_study
-from masquerade.template import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from masquerade.datasets import deal
-from masquerade.template import Draft, throwaway_key
+from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum, step_sizes

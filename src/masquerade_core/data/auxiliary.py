@@ -27,25 +27,25 @@ class Auxiliary:
     X : ndarray of float64, shape (N, d)
         Encoded records, each with ||x||_2 <= 1.
     digest : bytes
-        SHA-256 of the file that they come from; of the array, for records that come from none.
+        SHA-256 of the file that the records come from; of the array, if they come from no file.
 
     Raises
     ------
     LocalProtocolError
-        The array is not such.
+        The array is no matrix of such records.
     """
 
     X: NDArray[np.float64]
     digest: bytes
 
     def __post_init__(self) -> None:
-        """Check what every privacy bound rests on, and freeze the array."""
+        """Check that all records have norm at most 1, which every privacy bound needs, and freeze the array."""
         check_unit_ball(self.X)
         self.X.setflags(write=False)
 
     @classmethod
     def from_unit_ball(cls, X: ArrayLike) -> Self:
-        """Take records that are encoded and clipped already; the array is copied."""
+        """Copy records that are already encoded and clipped to length 1."""
         copy = np.array(X, dtype=np.float64, order="C")
         head = b"masquerade auxiliary" + b"".join(size.to_bytes(8, "big") for size in copy.shape)
         return cls(copy, hashlib.sha256(head + copy.astype("<f8").tobytes()).digest())
@@ -88,7 +88,7 @@ def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
         raise BadInput(
             f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study has "
             f"{wanted.records} of {study.d}",
-            "correct records in [protocol.auxiliary]",
+            "correct the number of records in [protocol.auxiliary]",
         )
 
 

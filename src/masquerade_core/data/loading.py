@@ -1,7 +1,7 @@
-"""Records from a file, CSV or Parquet, as a study describes them.
+"""Records from a CSV or Parquet file, as a study describes them.
 
-Whatever is wrong is said with the column and the place of the record, and never with a cell's content or with how many
-records there are, for errors end in logs.
+An error names the column and the record's place. Errors end in logs, so they never show a cell or the number of
+records.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     Parameters
     ----------
     path : path
-        A CSV or Parquet file; columns beyond the study's are ignored, the order is free.
+        A CSV or Parquet file. Columns beyond the study's are ignored; their order is free.
     study : Study
-        Gives features, bounds, levels, label and the fewest records.
+        It gives the features, their bounds and levels, the label and the fewest records.
     need_label : bool
-        False for a public test set: neither two classes nor ``min_records`` records are asked of it.
+        False for a public test set, which needs neither two classes nor ``min_records`` records.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
 
 
 def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
-    """Read records without labels, as Dave has them; returns the encoded matrix of shape (n, d).
+    """Read records without labels, and return the encoded matrix of shape (n, d).
 
     Raises
     ------
@@ -58,7 +58,7 @@ def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
 
 
 def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
-    """Read one file that holds everybody's records, for a simulation: a data set for each value of ``column``.
+    """Read one file with all parties' records, for a simulation: a data set for each value of ``column``.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     for row, value in enumerate(table.columns[column]):
         groups.setdefault(value, []).append(row)
     if "" in groups:
-        raise BadInput(f"{table.at(groups[''][0])}: column {column!r} is empty")
+        raise BadInput(f"{table.at(groups[''][0])}: column {column!r} is empty", "write there whose record it is")
     X = encoder.encode(table.columns, at=table.at)
     y = _labels(table, study, both_classes=True)
     datasets = {}
@@ -121,13 +121,16 @@ def check_size(dataset: Dataset, study: Study, source: str) -> None:
             "take part with more records, or ask the coordinator for a study with a smaller min_records",
         )
     if n > study.max_records:
-        raise BadInput(f"{source} has more records than a study of {study.K} parties can count, {study.max_records}")
+        raise BadInput(
+            f"{source} has more records than a study of {study.K} parties can count, {study.max_records}",
+            "take part with fewer records",
+        )
 
 
 def _labels(table: TextTable, study: Study, *, both_classes: bool) -> NDArray[np.float64]:
     name, cells = study.label.name, table.columns[study.label.name]
     if "" in cells:
-        raise BadInput(f"{table.at(cells.index(''))}: the label {name!r} is empty")
+        raise BadInput(f"{table.at(cells.index(''))}: the label {name!r} is empty", "leave records without a label out")
     if study.label.classes is not None:
         return _class_numbers(table, name, study.label.classes)
     positive, values = study.label.positive, set(cells)

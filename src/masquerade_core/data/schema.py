@@ -1,9 +1,10 @@
-"""From a table of text to records in the unit ball, by public constants alone.
+"""The encoder: from columns of cells to records in the unit ball, by public constants alone.
 
-A number is mapped from its public [min, max] to [-1, 1], or to one 0/1 coordinate per bin between public edges; a
-category to one 0/1 coordinate per public level; and a constant 1 stands last where the study wants an intercept. Then
-every record is clipped, x / max(1, ||x||_2): all sensitivity bounds need ||x||_2 <= 1, the constant counted. Nothing is
-centred, scaled or binned by what the data hold, for that would be a release of its own that no theorem accounts for.
+A number is mapped from its public [min, max] to [-1, 1], or to one 0/1 coordinate for each bin between public edges. A
+category is mapped to one 0/1 coordinate for each public level. A constant 1 stands last if the study has an intercept.
+Then every record is clipped, which means divided by max(1, ||x||_2): all sensitivity bounds need ||x||_2 <= 1, the
+constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
+which no theorem accounts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ Column = Sequence[Any] | NDArray[Any]
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NORM_SLACK = 1e-12
+_GET_MODEL = "take the model.json that a run left in its directory"
 
 
 def check_unit_ball(X: NDArray[np.float64]) -> None:
@@ -33,7 +35,7 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
     Raises
     ------
     LocalProtocolError
-        It is not: it did not come from the encoder.
+        It is not, so it did not come from the encoder.
     """
     if X.ndim != 2 or not np.isfinite(X).all():  # noqa: PLR2004
         raise LocalProtocolError("records are no matrix of finite numbers")
@@ -43,21 +45,21 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Dataset:
-    """One party's records: secret, and so is how many there are.
+    """One party's records. They are secret, and so is their number.
 
     Parameters
     ----------
     X : ndarray of float64, shape (n, d)
         Encoded records, each with ||x||_2 <= 1.
     y : ndarray of float64, shape (n,)
-        Labels, -1 or +1; where there are named classes, their numbers from 0.
+        Labels -1 or +1; with named classes, the classes' numbers from 0.
     classes : int, optional
-        How many named classes there are.
+        The number of named classes; None if there are none.
 
     Raises
     ------
     LocalProtocolError
-        The arrays are not such: they did not come from the encoder.
+        The arrays are not of this form, so they did not come from the encoder.
     """
 
     X: NDArray[np.float64]
@@ -65,7 +67,7 @@ class Dataset:
     classes: int | None = None
 
     def __post_init__(self) -> None:
-        """Check what every privacy bound rests on, and freeze the arrays."""
+        """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
         X, y = self.X, self.y
         check_unit_ball(X)
         fit = np.abs(y) == 1 if self.classes is None else np.isin(y, np.arange(self.classes))
@@ -76,7 +78,7 @@ class Dataset:
 
     @classmethod
     def from_unit_ball(cls, X: ArrayLike, y: ArrayLike, classes: int | None = None) -> Self:
-        """Take records that are encoded and clipped already, such as simulated ones; the arrays are copied."""
+        """Copy records that are already encoded and clipped to length 1, such as simulated ones."""
         return cls(np.array(X, dtype=np.float64), np.array(y, dtype=np.float64), classes)
 
     def __repr__(self) -> str:
@@ -89,7 +91,7 @@ def _in_memory(row: int) -> str:
 
 @dataclass(frozen=True)
 class Encoder:
-    """How a record becomes a vector; it follows from the study and travels with the model.
+    """How a record becomes a vector. The encoder follows from the study and is stored with the model.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ class Encoder:
         return len(self.names)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON value; every number survives exactly."""
+        """Return a JSON value that keeps every number exactly."""
         dumped = [f.model_dump(mode="json", exclude_none=True) for f in self.features]
         return {"features": dumped, "intercept": self.intercept}
 
@@ -141,9 +143,9 @@ class Encoder:
             features = tuple(Feature.model_validate(f) for f in data["features"])
             intercept = data["intercept"]
         except (KeyError, TypeError, ValidationError) as error:
-            raise BadInput("the model file holds no encoder in this program's form") from error
+            raise BadInput("the model file holds no encoder in this program's form", _GET_MODEL) from error
         if not features or not isinstance(intercept, bool):
-            raise BadInput("the model file holds no encoder in this program's form")
+            raise BadInput("the model file holds no encoder in this program's form", _GET_MODEL)
         return cls(features, intercept)
 
     def encode(self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory) -> NDArray[np.float64]:
@@ -156,7 +158,7 @@ class Encoder:
             stand in a CSV file, or a number, or true or false. Equal data give equal records in either form: a number
             is read as the text that stands for exactly it, so the level "1" is the integer 1 and not the float 1.0.
         at : callable
-            Names a record's place in errors, from its number among the cells, which counts from 0.
+            Returns a record's place for an error; its argument is the record's number, from 0.
 
         Returns
         -------
@@ -215,7 +217,7 @@ def _encode_column(f: Feature, cells: Column, at: Callable[[int], str]) -> NDArr
             raise BadInput(
                 f"{at(int(outside.argmax()))}: column {f.name!r} has a value outside its public "
                 f"bounds, {f.min:.17g} to {f.max:.17g}",
-                "correct the value or leave the record out; nothing is clamped in silence",
+                "correct the value or leave the record out; the program moves no value to a bound",
             )
     if f.edges is not None:  # a value on an edge belongs to the bin above it
         return _one_hot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1)

@@ -1,9 +1,9 @@
-"""Reading the wanted columns of a file as text cells, from CSV or from Parquet.
+"""Reading the wanted columns of a CSV or Parquet file as text cells.
 
 CSV is UTF-8 with commas and one line of column names. Of a Parquet file (.parquet, .pq) only the wanted columns are
-read, a batch of records at a time; each value becomes the text that stands for exactly it, and a missing one an empty
-cell, so that equal data give equal records whichever way they came. Column names of the file are shown in errors only
-where they are nearly a wanted one, since the first line of a file without headings is a record.
+read, a batch of records at a time. Each value becomes the text that stands for exactly it, and a missing value an empty
+cell. So equal data give equal records from either kind of file. An error shows a column name of the file only if it is
+nearly a wanted one, since the first line of a file without headings is a record.
 """
 
 import csv
@@ -27,7 +27,7 @@ _SAVE_AS_CSV = "save the table as CSV in UTF-8"
 
 @dataclass(frozen=True, repr=False)
 class TextTable:
-    """Text cells, and where each record stands in its file.
+    """Text cells, and the place of each record in its file.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class TextTable:
     numbers : sequence of int
         The record's line in a CSV file, or the record's own number, from 1.
     unit : str
-        What ``numbers`` count.
+        The thing that ``numbers`` count.
     source : str
         The file's name.
     """
@@ -66,11 +66,11 @@ def read_table(path: Path | str, wanted: Sequence[str]) -> TextTable:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return _parse(file, wanted, path.name)
     except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}") from error
+        raise BadInput(f"there is no file {path}", "correct the path") from error
     except UnicodeDecodeError:
         raise BadInput(f"{path.name} is not UTF-8 text", _SAVE_AS_CSV) from None
     except OSError as error:
-        raise BadInput(f"{path.name} cannot be read: {error.strerror}") from error
+        raise BadInput(f"{path.name} cannot be read: {error.strerror}", "check the path and who may read it") from error
 
 
 def cell_text(value: Any) -> str | None:
@@ -119,11 +119,13 @@ def _parse(file: TextIO, wanted: Sequence[str], source: str) -> TextTable:
                 rows.append(row)
                 lines.append(reader.line_num)
     except csv.Error:
-        raise BadInput(f"{source}, line {reader.line_num}: this is not CSV; a quote may be open") from None
+        raise BadInput(
+            f"{source}, line {reader.line_num}: this is not CSV", "see whether a quote is left open"
+        ) from None
     if header is None:
         raise BadInput(f"{source} is empty", "the first line names the columns, each further line is a record")
     if not rows:
-        raise BadInput(f"{source} has column names and no records")
+        raise BadInput(f"{source} has column names and no records", "put a record on each further line")
     cells = list(zip(*rows, strict=True))
     return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source)
 
@@ -162,7 +164,7 @@ def _parquet(path: Path, wanted: Sequence[str]) -> TextTable:
         raise BadInput(f"{path.name} is not Parquet, or damaged", f"write the file again, or {_SAVE_AS_CSV}")
     n = len(columns[wanted[0]])
     if not n:
-        raise BadInput(f"{path.name} has column names and no records")
+        raise BadInput(f"{path.name} has column names and no records", "write the records into it")
     return TextTable(dict(columns), range(1, n + 1), "record", path.name)
 
 
@@ -178,7 +180,7 @@ def _batches(file: Any, wanted: Sequence[str], source: str, types: Any) -> dict[
 
 
 def _to_text(types: Any, kind: Any, name: str, source: str) -> Callable[[Any], str]:
-    """Return what writes a value of an Arrow type as the text that stands for exactly it."""
+    """Return a function that writes a value of an Arrow type as the text that stands for exactly it."""
     if types.is_dictionary(kind):
         kind = kind.value_type
     if types.is_boolean(kind):

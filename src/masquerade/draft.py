@@ -1,4 +1,4 @@
-"""A new study as commented TOML: the file that a coordinator edits, sends around and keeps."""
+"""The draft of a study as commented TOML: the file that a coordinator edits, sends around and keeps."""
 
 import hashlib
 import json
@@ -21,26 +21,26 @@ __all__ = [
     "auxiliary_file",
     "needs_auxiliary",
     "new_nonce",
-    "parse_feature",
-    "parse_label",
     "throwaway_key",
 ]
 
 DEFAULT_PROTOCOL = "dp-gd"
-"""Of a new study and of a demonstration: what is wished is what is proved."""
+"""Of a new study and of a demonstration. Its privacy target is what is proved of it."""
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
-_THREE = 3
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
 
-_EXAMPLE_FEATURES = (Feature(name="age", min=0.0, max=120.0), Feature(name="sex", levels=("f", "m")))
-_EXAMPLE_LABEL = Label(name="outcome", positive="yes")
+EXAMPLE_FEATURES = (Feature(name="age", min=0.0, max=120.0), Feature(name="sex", levels=("f", "m")))
+"""Columns that nobody asked for; a draft in which they stand says that they are an example."""
+
+EXAMPLE_LABEL = Label(name="outcome", positive="yes")
+"""The same of the column to predict."""
 
 
 def new_nonce() -> str:
-    """Draw what makes this study's run unlike every other."""
+    """Draw the random characters that make this study's run unlike every other."""
     return secrets.token_urlsafe(18)
 
 
@@ -49,66 +49,9 @@ def throwaway_key() -> PublicKeys:
     return PublicKeys(secrets.token_bytes(32), secrets.token_bytes(32))
 
 
-def parse_feature(text: str) -> Feature:
-    """Read ``name:min:max``, ``name:level,level,...`` or ``name:edges:edge,edge,...``.
-
-    Raises
-    ------
-    BadInput
-        It is none of them.
-    """
-    parts = text.rsplit(":", 2)
-    if len(parts) == _THREE and parts[1] == "edges":
-        try:
-            return Feature(name=parts[0], edges=tuple(float(edge) for edge in parts[2].split(",")))
-        except ValueError as error:
-            raise BadInput(f"--feature {text!r}: edges must be numbers that grow", _FEATURE_HINT) from error
-    try:
-        if len(parts) == _THREE:
-            low, high = float(parts[1]), float(parts[2])
-            return Feature(name=parts[0], min=low, max=high)
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise BadInput(f"--feature {text!r}: min must be a number smaller than max", _FEATURE_HINT) from error
-    name, _, levels = text.rpartition(":")
-    try:
-        return Feature(name=name, levels=tuple(level.strip() for level in levels.split(",")))
-    except ValueError as error:
-        raise BadInput(
-            f"--feature {text!r} is neither NAME:MIN:MAX nor NAME:LEVEL,LEVEL,... nor NAME:edges:EDGE,EDGE,...",
-            _FEATURE_HINT,
-        ) from error
-
-
-_FEATURE_HINT = (
-    "write for example --feature age:0:120 or --feature sex:f,m or --feature age:edges:25,35,50; bounds, levels and "
-    "edges are public"
-)
-
-
-def parse_label(text: str) -> Label:
-    """Read ``name:positive``, or ``name:class,class,...``.
-
-    Raises
-    ------
-    BadInput
-        It is not of that form.
-    """
-    name, _, values = text.rpartition(":")
-    try:
-        if "," in values:
-            return Label(name=name, classes=tuple(value.strip() for value in values.split(",")))
-        return Label(name=name, positive=values)
-    except ValueError as error:
-        raise BadInput(
-            f"--label {text!r} is neither NAME:POSITIVE nor NAME:CLASS,CLASS,...",
-            "write for example --label outcome:yes, or --label stage:i,ii,iii",
-        ) from error
-
-
 def needs_auxiliary(protocol: str) -> bool:
     """Whether a protocol of this name learns from auxiliary records."""
-    return protocol in PROTOCOLS and "auxiliary" in PROTOCOLS[protocol].parameters.model_fields
+    return protocol in PROTOCOLS and PROTOCOLS[protocol].auxiliary
 
 
 def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
@@ -128,22 +71,24 @@ def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a new study is made of; where a key is missing, a placeholder stands.
+    """What a new study is made of. Where a key is missing, the file has a placeholder.
 
     Parameters
     ----------
     parties : sequence of (str, PublicKeys or None)
         Names and keys in roster order.
     rounds : int or None
-        Of a protocol that has any; its own default where None.
+        How many, for a protocol that has rounds; the protocol's default if None.
     parameters : mapping of str to number
-        What else is to stand in the protocol's section, in place of its own defaults.
+        Further values of the protocol's section, in place of its defaults.
     calibration : str or None
-        "paper" or "proven"; the protocol's own choice where None.
+        "paper" or "proven"; the protocol's default if None.
     colluders : int
         Parties that may side with Charlie.
     auxiliary : AuxiliaryFile or None
-        Of a protocol that learns from public records; a placeholder where None.
+        The public records that the protocol learns from, where it does; the file has a placeholder if None.
+    features, label
+        Examples, marked as such in the file, if they are not given.
     """
 
     parties: Sequence[tuple[str, PublicKeys | None]]
@@ -153,8 +98,8 @@ class Draft:
     rounds: int | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     address: str = "tcp://127.0.0.1:5555"
-    features: Sequence[Feature] = _EXAMPLE_FEATURES
-    label: Label = _EXAMPLE_LABEL
+    features: Sequence[Feature] = EXAMPLE_FEATURES
+    label: Label = EXAMPLE_LABEL
     auxiliary: AuxiliaryFile | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -173,6 +118,11 @@ class Draft:
     def complete(self) -> bool:
         """Whether every key is there."""
         return self.curator_key is not None and all(key is not None for _, key in self.parties)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """What nobody chose and has to be replaced: some of "feature" and "label"."""
+        return ("feature",) * (self.features is EXAMPLE_FEATURES) + ("label",) * (self.label is EXAMPLE_LABEL)
 
     def to_toml(self) -> str:
         """Return the file's text.
@@ -235,6 +185,7 @@ class Draft:
         return _AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
 
     def _text(self, shown: Callable[[PublicKeys | None], str]) -> str:
+        section = self._section()  # first: it refuses a protocol that there is not
         names = [name for name, _ in self.parties]
         values = {
             "name": self.name,
@@ -259,7 +210,10 @@ class Draft:
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
         key = "positive" if self.label.classes is None else "classes"
         words |= {"label_key": key, "label_words": _LABEL_WORDS[key]}
-        blocks = [_HEAD.format_map({**words, "section": self._section()})]
+        words |= {f"{what}_note": _EXAMPLE_NOTES[what] if what in self.examples else "" for what in _EXAMPLE_NOTES}
+        note = (PROTOCOLS | BASELINES)[self.protocol].regularization_note
+        words["regularization_note"] = note[:1].upper() + note[1:]
+        blocks = [_HEAD.format_map({**words, "section": section})]
         blocks += [_feature(feature) for feature in self.features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [
@@ -275,35 +229,38 @@ def _feature(feature: Feature) -> str:
 
 
 _HEAD = """\
-# A masquerade study: everything that changes the result or its privacy, for everybody to read and to agree on.
-# All participants need exactly this file. 'masquerade study show FILE' says what it means for them.
+# A masquerade study. It holds everything that changes the result or its privacy; all participants agree to it.
+# All of them need exactly this file. 'masquerade study show FILE' explains what it means for them.
 
 [study]
 name = {name}
 protocol = {protocol}
+# The fewest parties with which a run may start.
 min_parties = {min_parties}
-# One of the parties: it holds the key that the parties share.
+# The lead: the party that holds the secret half of the key under which all parties encrypt.
 lead = {lead}
-# Of each party, and public: with fewer records, a party refuses to take part.
+# The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
 min_records = {min_records}
-# Of silence, before everybody gives up.
+# Whoever hears nothing for so many seconds gives up, and that ends the run.
 deadline_seconds = {deadline_seconds}
-# Makes this run unlike every other: a new study, a new nonce.
+# Random characters that make this run unlike every other. A new study needs a new nonce.
 nonce = {nonce}
 
+# The privacy target.
 [privacy]
-# The smaller, the more private, and the noisier.
+# The privacy that a record may lose. The smaller, the more private the model, and the noisier.
 epsilon = {epsilon}
 # The probability that epsilon does not hold.
 delta = {delta}
-# "paper": noise as the paper has it. "proven": as much as a proof needs for the wish, where the protocol can.
+# "paper": noise as the protocol's paper has it. "proven": as much noise as a proof needs for the privacy target.
 calibration = {calibration}
-# Parties that may side with Charlie: "proven" noise holds against so many.
+# How many parties may side with Charlie, the curator. "proven" noise meets the target against so many.
 colluders = {colluders}
 
 [model]
 loss = "logistic"
-# Lambda of (Lambda/2) |w|^2: the larger, the less noise, and the simpler the model.
+# Lambda, the weight of the penalty (Lambda/2) |w|^2 on the model's weights w.
+# {regularization_note}.
 regularization = {regularization}
 intercept = {intercept}
 
@@ -313,29 +270,34 @@ key_bits = {key_bits}
 [protocol]
 {section}
 # The column to predict, {label_words}.
-[label]
+{label_note}[label]
 name = {label}
 {label_key} = {label_value}
 
-# The other columns. Bounds and levels are public: they must not be read off anybody's records.
-"""
+# The other columns. Their bounds and levels are public, so nobody may take them from the parties' records.
+{feature_note}"""
+
+_EXAMPLE_NOTES = {
+    "label": "# THIS LABEL IS AN EXAMPLE, for none was given. Replace it by yours.\n",
+    "feature": "# THESE COLUMNS ARE EXAMPLES, for none were given. Replace them by yours.\n",
+}
 
 _LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
 
 _AUXILIARY = """
-# Public records of the same columns, without a label; everybody needs this file beside the study.
+# The auxiliary records: public, with the same columns and no label. Everybody needs this file beside the study.
 [protocol.auxiliary]
 file = {file}
-# Of the file: 'sha256sum FILE'; zeros stand for a file that is still to come.
+# The file's hash, from 'sha256sum FILE'. Zeros stand for a file that is still to come.
 sha256 = {sha256}
 records = {records}
 """
 
 _CURATOR = """\
-# Where Charlie, the curator, listens, and the public half of his keys ('masquerade keys new').
+# Where Charlie, the curator, listens; and the public half of his keys, which 'masquerade keys new' prints.
 [curator]
 address = {address}
 key = {curator_key}
 
-# The parties. Compare each key's fingerprint with its owner, by another way than the one it came by.
+# The parties. Compare each key's fingerprint with its owner: by telephone, say, if the key came by mail.
 """

@@ -1,0 +1,91 @@
+"""A study's columns as a command line names them: ``--feature age:0:120``, ``--label outcome:yes``."""
+
+import re
+
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Feature, Label
+
+__all__ = ["parse_feature", "parse_label"]
+
+_THREE = 3
+
+
+def parse_feature(text: str) -> Feature:
+    """Read ``NAME:MIN:MAX``, ``NAME:LEVEL,LEVEL,...`` or ``NAME:edges:EDGE,EDGE,...``.
+
+    A colon, a comma or a backslash that belongs to a name or a level has a backslash before it.
+
+    Raises
+    ------
+    BadInput
+        It is none of them.
+    """
+    parts = _split(text, ":")
+    name, middle, last = ":".join(parts[:-2]), parts[-2] if len(parts) > 1 else "", parts[-1]
+    if len(parts) >= _THREE and middle == "edges":
+        try:
+            return Feature(name=_unescaped(name), edges=tuple(float(edge) for edge in last.split(",")))
+        except ValueError as error:
+            raise BadInput(
+                f"--feature {text!r}: the edges must be numbers, each larger than the one before it", _FEATURE_HINT
+            ) from error
+    try:
+        if len(parts) >= _THREE:
+            low, high = float(middle), float(last)
+            return Feature(name=_unescaped(name), min=low, max=high)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise BadInput(f"--feature {text!r}: MIN must be a number smaller than MAX", _FEATURE_HINT) from error
+    try:
+        return Feature(name=_unescaped(":".join(parts[:-1])), levels=_listed(last))
+    except ValueError as error:
+        raise BadInput(
+            f"--feature {text!r} is neither NAME:MIN:MAX nor NAME:LEVEL,LEVEL,... nor NAME:edges:EDGE,EDGE,...",
+            _FEATURE_HINT,
+        ) from error
+
+
+_ESCAPE_HINT = "where a name or a value holds a colon or a comma itself, write \\: or \\, for it"
+_FEATURE_HINT = (
+    f"write for example --feature age:0:120 or --feature sex:f,m or --feature age:edges:25,35,50; {_ESCAPE_HINT}"
+)
+
+
+def parse_label(text: str) -> Label:
+    """Read ``NAME:POSITIVE``, or ``NAME:CLASS,CLASS,...``; backslashes as in :func:`parse_feature`.
+
+    Raises
+    ------
+    BadInput
+        It is not of that form.
+    """
+    parts = _split(text, ":")
+    name, values = _unescaped(":".join(parts[:-1])), _listed(parts[-1])
+    try:
+        if len(values) > 1:
+            return Label(name=name, classes=values)
+        return Label(name=name, positive=_unescaped(parts[-1]))
+    except ValueError as error:
+        raise BadInput(
+            f"--label {text!r} is neither NAME:POSITIVE nor NAME:CLASS,CLASS,...",
+            f"write for example --label outcome:yes, or --label stage:i,ii,iii; {_ESCAPE_HINT}",
+        ) from error
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at each separator that no backslash escapes; the parts keep their backslashes."""
+    parts = [""]
+    for token in re.findall(r"\\[:,\\]|.", text, flags=re.DOTALL):
+        if token == separator:
+            parts.append("")
+        else:
+            parts[-1] += token
+    return parts
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([:,\\])", r"\1", text)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(_unescaped(value).strip() for value in _split(text, ","))

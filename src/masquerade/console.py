@@ -1,0 +1,30 @@
+"""Printing for people, on stderr or into a report: text is shown letter by letter.
+
+Rich reads ``[bold]`` as a style and ``:a:`` as an emoji in every plain string that it prints. Our strings hold names,
+levels and paths that others chose. So plain strings are never interpreted here; what needs a style is a ``Text``.
+"""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+__all__ = ["literal_console", "progress_bar"]
+
+
+def literal_console(**options: Any) -> Console:
+    """Return a console that shows plain strings as they are; ``options`` are those of Rich's ``Console``."""
+    return Console(**{"stderr": "file" not in options, "highlight": False, **options, "markup": False, "emoji": False})
+
+
+def progress_bar(*, disable: bool) -> Progress:
+    """Return a bar on stderr that vanishes when it is full; a task's description is shown as it is."""
+    return Progress(
+        TextColumn("{task.description}", style="progress.description", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=literal_console(),
+        transient=True,
+        disable=disable,
+    )
