@@ -50,7 +50,11 @@ def audit(
         raise BadInput("--runs is for a study; the runs of this program's own audits are fixed")
 
     from masquerade.audit import audits, run
+    from masquerade.audit.plot import plot as draw
+    from masquerade.audit.plot import require_matplotlib
 
+    if plot is not None:
+        require_matplotlib()
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task("audits")
         findings = run(
@@ -59,8 +63,6 @@ def audit(
             progress=lambda done, of, name: bar.update(task, completed=done, total=of, description=name),
         )
     if plot is not None:
-        from masquerade.audit.plot import plot as draw
-
         draw(findings, plot)
     return _outcome(findings)
 
