@@ -14,38 +14,33 @@ one folder for public things alone::
 The folder stands in for the telephone and the e-mail of a real study. There people compare fingerprints; here nobody
 does.
 
-In a real run a party waits for Charlie as long as its owner lets it. Here nobody sits before the party, so Charlie's
-process also holds a lock on a file in that folder. The kernel frees the lock when the process ends, in whatever way. A
-party that finds the lock free ends too.
+In a real run a party waits for Charlie as long as its owner lets it. Here nobody sits before the party, so a party ends
+soon after Charlie's process has ended (:mod:`masquerade.alive`).
 """
 
-import contextlib
-import fcntl
 import json
 import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 
+from masquerade.alive import show_life, while_alive
 from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
 from masquerade.report import result_report
 from masquerade.template import Draft, auxiliary_file, needs_auxiliary
 from masquerade_core.data.auxiliary import load_study
-from masquerade_core.errors import BadInput, CannotConnect, DeadlinePassed, RunFailed
+from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import Study
 from masquerade_curator import run as run_curator
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
 from masquerade_host.process import harden
 from masquerade_host.progress import Mode, Progress
-from masquerade_host.signals import stoppable
 from masquerade_party import no_questions
 from masquerade_party import run as run_party
 
@@ -54,11 +49,11 @@ __all__ = ["curator", "main", "party"]
 MEETING = Path("/meeting")
 KEY = Path("/keys/private/participant.key")
 SCRATCH = Path("/tmp")  # noqa: S108 - the only place a read-only container can write to, and its own
+ALIVE = MEETING / "charlie.alive"
 READY = SCRATCH / "ready"
 PORT = 5555
 _PATIENCE = 120.0  # seconds for everybody's container to start
 _LOOK_EVERY = 0.2
-_GRACE = 15.0  # seconds that a party has, once Charlie has ended, to finish a run that went well
 
 T = TypeVar("T")
 
@@ -85,75 +80,6 @@ def _await(look: Callable[[], T | None], what: str) -> T:
             )
         time.sleep(_LOOK_EVERY)
     return found
-
-
-def _alive() -> Path:
-    """Name the file that Charlie's process keeps locked as long as it lives."""
-    return MEETING / "charlie.alive"
-
-
-@contextlib.contextmanager
-def show_life() -> Iterator[None]:
-    """Be seen by the parties as a living Charlie until this block or this process ends."""
-    MEETING.mkdir(parents=True, exist_ok=True)
-    part = _alive().with_suffix(f".{os.getpid()}.part")
-    with part.open("w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        part.rename(_alive())  # locked before it can be found: nobody takes a Charlie who starts for one who ended
-        yield
-
-
-def charlie_ended() -> bool:
-    """Tell whether Charlie was there and is no more."""
-    try:
-        with _alive().open(encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, BlockingIOError):
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def while_charlie_lives() -> Iterator[None]:
-    """End the block with an error if Charlie has ended and the block does not end by itself soon after.
-
-    Raises
-    ------
-    CannotConnect
-        Inside of the block, wherever it is. A signal interrupts it, so this must be the main thread.
-    """
-    main = threading.get_ident()
-    finished = threading.Event()
-    turn = threading.Lock()
-    ended = False
-
-    def watch() -> None:
-        nonlocal ended
-        while not finished.wait(_LOOK_EVERY):
-            if charlie_ended() and not finished.wait(_GRACE) and charlie_ended():
-                with turn:
-                    if not finished.is_set():
-                        ended = True
-                        signal.pthread_kill(main, signal.SIGTERM)
-                return
-
-    watcher = threading.Thread(target=watch, name="watch-charlie", daemon=True)
-    watcher.start()
-    try:
-        with stoppable():
-            try:
-                yield
-            finally:
-                with turn:
-                    finished.set()
-    except RunFailed as error:
-        if ended:
-            raise CannotConnect(
-                "Charlie's container ended before the run did", "see what it said: docker compose logs curator"
-            ) from error
-        raise
-    finally:
-        watcher.join()
 
 
 def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None:
@@ -233,10 +159,10 @@ def _start(arguments: list[str], progress: Progress) -> None:
         case ["curator"]:
             settings = os.environ
             protocol = settings["MASQUERADE_PROTOCOL"]
-            with show_life():
+            with show_life(ALIVE):
                 curator(int(settings["MASQUERADE_PARTIES"]), protocol, Path(settings["MASQUERADE_RUNS"]), progress)
         case ["party"]:
-            with while_charlie_lives():
+            with while_alive(ALIVE):
                 party(progress)
         case _:
             raise BadInput("say which participant this container is", "docker-compose.yml says: curator or party")
