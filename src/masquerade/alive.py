@@ -1,7 +1,7 @@
 """How the parties of the composed table notice that Charlie's process has ended, in whatever way it did.
 
-Charlie's process holds a lock on a file that all can see. The kernel frees the lock when the process ends, even if it is
-killed. A party that finds the lock free ends too, for nobody sits before it who would stop it.
+Charlie's process holds a lock on a file that all can see. The kernel frees the lock when the process ends, even if it
+is killed. A party that finds the lock free ends too, for nobody sits before it who would stop it.
 """
 
 import contextlib
