@@ -13,7 +13,6 @@ COPY --from=build /opt/venv /opt/venv
 RUN mkdir -m 1777 /keys /meeting /runs
 ENV PATH=/opt/venv/bin:$PATH \
     HOME=/tmp \
-    MPLCONFIGDIR=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 1000:1000

@@ -1,32 +1,35 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system audit compose check bench lock clean
+.PHONY: help demo test test-system audit compose check bench wheel lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-gd
 VENV := .venv
 BIN := $(VENV)/bin
-SETUP := $(VENV)/.installed
+# Two stamps of one environment: what the program needs, and the developers' tools on top.
+RUN := $(VENV)/.run
+DEV := $(VENV)/.dev
+PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--quiet)
 PACKAGES := src parties curator protocols
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(SETUP) ## Charlie and five parties as processes on this machine (ARGS="--parties 3 ...")
+demo: $(RUN) ## Charlie and five parties as processes on this machine (ARGS="--parties 3 ...")
 	@$(BIN)/masquerade demo $(ARGS)
 
-test: $(SETUP) ## unit, property and vector tests (ARGS="-k name")
+test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-test-system: $(SETUP) ## real processes over real sockets; as root also in network namespaces
+test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system $(ARGS)
 
-audit: $(SETUP) ## a few minutes of attacks: claims refuted, slips caught, proofs not reached
+audit: $(RUN) ## a few minutes of attacks: claims refuted, slips caught, proofs not reached
 	$(BIN)/masquerade audit --quick
 
 compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-gd); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL)
 
-check: $(SETUP) ## format, lint, types, import contracts, packaging, spelling
+check: $(DEV) ## format, lint, types, import contracts, packaging, spelling
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -34,22 +37,24 @@ check: $(SETUP) ## format, lint, types, import contracts, packaging, spelling
 	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/codespell
 
-bench: $(SETUP) ## naive phe and ours, measured in the same run
+bench: $(DEV) ## naive phe and ours, measured in the same run
 	$(BIN)/python -m benchmarks $(ARGS)
 
-lock: $(SETUP) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
-	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	$(BIN)/python -m venv "$$work"; "$$work/bin/pip" install --quiet uv; \
-	resolve="$$work/bin/uv pip compile --universal --fork-strategy fewest --generate-hashes --no-header --quiet pyproject.toml"; \
-	$$resolve --group dev --output-file requirements.txt $(UPGRADE); \
-	$$resolve --group build --constraints requirements.txt --output-file requirements-run.txt
+wheel: $(DEV) ## the wheel in empty environments: lowest and newest dependencies, each Python that is there
+	@.ci/wheel
+
+lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
+	@set -e; \
+	resolve="$(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-header --quiet"; \
+	$$resolve pyproject.toml --group dev --output-file requirements.txt $(UPGRADE); \
+	$$resolve pyproject.toml --group build --constraints requirements.txt --output-file requirements-run.txt
 
 clean: ## remove the environment, caches and everything built; runs/ stays
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Only venv and pip are asked of the machine. The environment is brought up to date in place.
-$(SETUP): requirements.txt pyproject.toml
+$(RUN): requirements-run.txt pyproject.toml
 	@set -e; \
 	$(BIN)/python -c 'import pip' 2>/dev/null || { \
 	  for python in python3.11 python3; do \
@@ -57,8 +62,14 @@ $(SETUP): requirements.txt pyproject.toml
 	  done; \
 	  test -n "$$found" || { echo "masquerade needs Python 3.11 or later, as python3.11 or python3 on the PATH." >&2; exit 1; }; \
 	  rm -rf $(VENV); \
+	  echo "setting up in $(VENV) (about $$(grep -c == requirements-run.txt) packages, once)"; \
 	  $$found -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
 	}
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r requirements-run.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV): $(RUN) requirements.txt
+	@echo "adding the developers' tools to $(VENV) ($$(grep -c == requirements.txt) packages in all)"
+	@$(PIP) --require-hashes -r requirements.txt
 	@touch $@

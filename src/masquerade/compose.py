@@ -11,7 +11,11 @@ one folder for public things alone::
       | takes its part of the example data    |
       |<============ the run ================>|
 
-It stands in for the telephone and the e-mail of a real study, where people compare fingerprints; here nobody does.
+The folder stands in for the telephone and the e-mail of a real study. There people compare fingerprints; here nobody
+does.
+
+In a real run a party waits for Charlie as long as its owner lets it. Here nobody sits before the party, so a party ends
+soon after Charlie's process has ended (:mod:`masquerade.alive`).
 """
 
 import json
@@ -22,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from masquerade.alive import show_life, while_alive
 from masquerade.console import literal_console
 from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
@@ -43,6 +48,7 @@ __all__ = ["curator", "main", "party"]
 MEETING = Path("/meeting")
 KEY = Path("/keys/private/participant.key")
 SCRATCH = Path("/tmp")  # noqa: S108 - the only place a read-only container can write to, and its own
+ALIVE = MEETING / "charlie.alive"
 READY = SCRATCH / "ready"
 PORT = 5555
 _PATIENCE = 120.0  # seconds for everybody's container to start
@@ -69,7 +75,7 @@ def _await(look: Callable[[], T | None], what: str) -> T:
     while (found := look()) is None:
         if time.monotonic() > until:
             raise DeadlinePassed(
-                f"waited {_PATIENCE:g} seconds in vain for {what}", "see whether all containers have started"
+                f"{what} did not come within {_PATIENCE:g} seconds", "see whether all containers have started"
             )
         time.sleep(_LOOK_EVERY)
     return found
@@ -152,9 +158,11 @@ def _start(arguments: list[str], progress: Progress) -> None:
         case ["curator"]:
             settings = os.environ
             protocol = settings["MASQUERADE_PROTOCOL"]
-            curator(int(settings["MASQUERADE_PARTIES"]), protocol, Path(settings["MASQUERADE_RUNS"]), progress)
+            with show_life(ALIVE):
+                curator(int(settings["MASQUERADE_PARTIES"]), protocol, Path(settings["MASQUERADE_RUNS"]), progress)
         case ["party"]:
-            party(progress)
+            with while_alive(ALIVE):
+                party(progress)
         case _:
             raise BadInput("say which participant this container is", "docker-compose.yml says: curator or party")
 

@@ -1,15 +1,16 @@
-"""Claim, proof and audit as a picture."""
+"""Claim, proof and audit as a picture.
 
+Only this module draws, so matplotlib is an extra (``plots``). The module can be imported without it.
+"""
+
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
 from masquerade.audit.audit import Finding, Gate
+from masquerade_core.errors import BadInput
 
-__all__ = ["plot"]
+__all__ = ["plot", "require_matplotlib"]
 
 _COLOURS = {Gate.REFUTED: "#b2182b", Gate.CAUGHT: "#ef8a62", Gate.HOLDS: "#2166ac"}
 _WORDS = {
@@ -20,8 +21,31 @@ _WORDS = {
 _FLOOR = 0.01  # where an axis of logarithms begins: a bound of 0 is drawn there
 
 
+def require_matplotlib() -> None:
+    """Check that matplotlib is installed; a caller asks before it spends minutes on what is to be drawn.
+
+    Raises
+    ------
+    BadInput
+        If it is not.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BadInput("a picture needs matplotlib, which is not installed", "install it with 'pip install matplotlib'")
+
+
 def plot(findings: Sequence[Finding], path: Path) -> None:
-    """Draw, for each audit, epsilon as claimed, as proved, and the audit's lower bound, as SVG."""
+    """Draw, for each audit, epsilon as claimed, as proved, and the audit's lower bound, as SVG.
+
+    Raises
+    ------
+    BadInput
+        If matplotlib is not installed.
+    """
+    require_matplotlib()
+    import matplotlib as mpl  # noqa: PLC0415 - an extra: all other commands work without it
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 - the same
+    from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+
     figure = Figure(figsize=(9, 1.2 + 0.32 * len(findings)), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.subplots()

@@ -62,7 +62,11 @@ def audit(
         )
 
     from masquerade.audit import audits, run
+    from masquerade.audit.plot import plot as draw
+    from masquerade.audit.plot import require_matplotlib
 
+    if plot is not None:
+        require_matplotlib()
     with progress_bar(disable=as_json) as bar:
         task = bar.add_task("audits")
         findings = run(
@@ -71,8 +75,6 @@ def audit(
             progress=lambda done, of, name: bar.update(task, completed=done, total=of, description=name),
         )
     if plot is not None:
-        from masquerade.audit.plot import plot as draw
-
         draw(findings, plot)
     return _outcome(findings)
 
