@@ -76,7 +76,7 @@ def test_a_header_of_any_values_is_the_good_one_or_refused(changes: dict[str, An
     fields = {**header.fields, "kind": kind, **changes}
     good = (
         [type(v) for v in fields.values()] == [int, bytes, str, str, str, int, str, bytes]
-        and (fields["v"], fields["run"], fields["src"], fields["seq"]) == (1, RUN, PEER, 0)
+        and (fields["v"], fields["run"], fields["src"], fields["seq"]) == (2, RUN, PEER, 0)
         and fields["kind"] in KINDS
         and (fields["dst"] == CHARLIE) == (fields["kind"] != "sealed")
         and fields["dst"] != PEER
