@@ -1,4 +1,10 @@
-"""The protocols by name, baselines among them: one line each."""
+"""The protocols by name, baselines among them: one line each.
+
+A protocol outside this tree registers itself: its distribution names the entry under ``[project.entry-points]`` in the
+group ``masquerade.protocols``. Every process of a run needs it installed.
+"""
+
+from importlib.metadata import entry_points
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
@@ -65,6 +71,9 @@ for _entry in (
     AVERAGE,
 ):
     register(_entry)
+
+for _point in entry_points(group="masquerade.protocols"):
+    register(_point.load())
 
 
 def entry_named(name: str) -> Protocol:

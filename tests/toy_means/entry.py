@@ -1,0 +1,42 @@
+"""``toy-means``, for those who choose it."""
+
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.entry import Cost, Explanation, Protocol
+from toy_means import roles
+from toy_means.noiseless import noiseless
+from toy_means.statement import statement
+
+__all__ = ["TOY_MEANS"]
+
+
+def _explain(study: Study) -> Explanation:
+    privacy = study.privacy
+    return Explanation(
+        leaves=("What leaves: the sum of your records with your share of the noise, encrypted and masked.",),
+        collusion=("Parties that side with Charlie take their own noise off.",),
+        cost=(f"Each of your records loses at most epsilon = {privacy.epsilon:g}, but for delta = {privacy.delta:g}.",),
+    )
+
+
+def _cost(study: Study) -> Cost:
+    slots = roles.layout(study, roles.noise_of(study), study.K * study.study.min_records)
+    return price_of_sums(study, [1, slots.count])
+
+
+TOY_MEANS = Protocol(
+    name="toy-means",
+    paper="none: an example",
+    party=roles.party,
+    charlie=roles.charlie,
+    parameters=roles.Parameters,
+    section="# There is nothing to choose.\n",
+    stages=("noise", "keys", "sum"),
+    check=roles.check,
+    statement=statement,
+    explain=_explain,
+    noiseless=noiseless,
+    cost=_cost,
+    calibrations=("proven",),
+    learns_from_hundreds=True,
+)
