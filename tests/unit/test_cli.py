@@ -111,6 +111,8 @@ def test_a_deadline_names_who_was_waited_for_and_a_violation_its_peer() -> None:
     assert (late.exit_code, late.data) == (3, {"waited_for": ["north", "south"]})
     foul = describe(ProtocolViolation("garbage", peer="west"))
     assert (foul.exit_code, foul.data) == (8, {"peer": "west"})
+    either = describe(ProtocolViolation("a box did not open", suspects=("west", "charlie"), said_by="east"))
+    assert either.data == {"suspects": ["west", "charlie"], "said_by": "east"}
 
 
 def test_interrupts_end_with_1() -> None:
