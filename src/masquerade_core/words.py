@@ -1,6 +1,6 @@
 """Small pieces of English that messages and pages are put together from."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 __all__ = ["counted", "listed"]
 
@@ -21,7 +21,7 @@ def counted(number: int, singular: str, plural: str = "", *, none: str = "no") -
     return f"{f'{number:,}' if number else none} {noun}"
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
+def listed(names: Collection[str], last: str = "and") -> str:
     """Return names as a list in a sentence: "a", "a and b", "a, b and c"."""
     *most, final = names
     return f"{', '.join(most)} {last} {final}" if most else final

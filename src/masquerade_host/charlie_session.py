@@ -15,6 +15,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
 from masquerade_core.wire.relay import split_boxes
+from masquerade_core.words import listed
 from masquerade_host.hop import Hop
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import CharlieLink
@@ -23,7 +24,7 @@ from masquerade_host.session_messages import Abort, Beat, Closed, Fields, Hello,
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Observer, Relayed, quiet
 from masquerade_host.transport import Arrival
-from masquerade_host.verdicts import check_abort, error_of, frames_were_lost, listed, whom_all_wait_for
+from masquerade_host.verdicts import check_abort, error_of, frames_were_lost, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
 

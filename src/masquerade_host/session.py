@@ -17,11 +17,12 @@ from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send,
 from masquerade_core.study import Study
 from masquerade_core.wire.codec import MAX_BODY, encode
 from masquerade_core.wire.frames import Frame
+from masquerade_core.words import listed
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.session_messages import Abort, Beat
 from masquerade_host.stats import JOINING, Observer, Stats
-from masquerade_host.verdicts import abort_of, listed, suspects_of
+from masquerade_host.verdicts import abort_of, suspects_of
 
 __all__ = ["Session"]
 

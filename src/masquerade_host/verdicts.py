@@ -11,15 +11,10 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import unpack_strict
+from masquerade_core.words import listed
 from masquerade_host.session_messages import Abort
 
-__all__ = ["abort_of", "check_abort", "error_of", "frames_were_lost", "listed", "suspects_of", "whom_all_wait_for"]
-
-
-def listed(names: Collection[str], last_word: str = "and") -> str:
-    """Return names as people list them: ``p1, p2 and p3``."""
-    *most, last = names
-    return f"{', '.join(most)} {last_word} {last}" if most else last
+__all__ = ["abort_of", "check_abort", "error_of", "frames_were_lost", "suspects_of", "whom_all_wait_for"]
 
 
 def suspects_of(source: str, kind: str) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol
-from toy_means import roles
-from toy_means.noiseless import noiseless
-from toy_means.statement import statement
+from tests.toy_means import roles
+from tests.toy_means.noiseless import noiseless
+from tests.toy_means.statement import statement
 
 __all__ = ["TOY_MEANS"]
 

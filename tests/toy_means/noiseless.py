@@ -10,7 +10,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import judged_by_distance
 from masquerade_protocols.entry import Noiseless, Weights
-from toy_means.roles import FRACTION_BITS, exact_sum
+from tests.toy_means.roles import FRACTION_BITS, exact_sum
 
 __all__ = ["noiseless"]
 

@@ -7,7 +7,7 @@ party P_j                                    Charlie                          le
   | w = that sum / N, by everybody alike     |                                  |
 """
 
-from math import ceil
+from fractions import Fraction
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -40,7 +40,7 @@ class Parameters(BaseModel):
 def noise_of(study: Study) -> SharedNoise:
     """Return the noise on the sum: a replaced record of norm 1 moves it by at most 2."""
     return rounds_noise(
-        clip=1,
+        clip=Fraction(1),
         d=study.d,
         rounds=1,
         epsilon=study.privacy.epsilon,

@@ -2,7 +2,7 @@
 
 from masquerade_core.privacy.statement import PARTY_UNIT, Claim, SharedNoiseRows
 from masquerade_core.study import Study
-from toy_means.roles import noise_of
+from tests.toy_means.roles import noise_of
 
 __all__ = ["statement"]
 

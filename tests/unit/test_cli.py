@@ -6,7 +6,6 @@ import re
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -111,6 +110,8 @@ def test_a_deadline_names_who_was_waited_for_and_a_violation_its_peer() -> None:
     assert (late.exit_code, late.data) == (3, {"waited_for": ["north", "south"]})
     foul = describe(ProtocolViolation("garbage", peer="west"))
     assert (foul.exit_code, foul.data) == (8, {"peer": "west"})
+    either = describe(ProtocolViolation("a box did not open", suspects=("west", "charlie"), said_by="east"))
+    assert either.data == {"suspects": ["west", "charlie"], "said_by": "east"}
 
 
 def test_interrupts_end_with_1() -> None:
@@ -123,18 +124,16 @@ def test_json_is_recognised_in_both_spellings() -> None:
     assert not output.wants_json(["x", "json", "--format", "text"])
 
 
-def test_help_is_quick_and_imports_no_arithmetic() -> None:
+def test_help_is_quick_for_it_imports_no_arithmetic_and_little_else() -> None:
     code = (
-        "import sys; from masquerade.cli import run; run(['--help']); "
-        "print({'numpy', 'scipy', 'zmq', 'sklearn', 'gmpy2'} & set(sys.modules), file=sys.stderr)"
+        "import sys; before = len(sys.modules); from masquerade.cli import run; run(['--help']); "
+        "heavy = {'numpy', 'scipy', 'zmq', 'sklearn', 'gmpy2', 'pydantic'} & set(sys.modules); "
+        "print(sorted(heavy), len(sys.modules) - before, file=sys.stderr)"
     )
-    seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        seconds.append(time.perf_counter() - began)
-        assert done.stderr == "set()\n"
-    assert min(seconds) < 2.0  # 0.25 s on an idle machine; tests share theirs
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy, modules = done.stderr.rsplit(maxsplit=1)
+    assert heavy == "[]"
+    assert int(modules) < 400  # 300 are typer, rich and what these need; numpy alone has more than 150
 
 
 # --- Keys ----------------------------------------------------------------------

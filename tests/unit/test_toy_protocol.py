@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 IN_MEMORY = """
 import masquerade
@@ -33,14 +33,14 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata = folder / "site" / "toy_means-1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-means\nVersion: 1\n", encoding="utf-8")
-    registration = "[masquerade.protocols]\ntoy-means = toy_means.entry:TOY_MEANS\n"
+    registration = "[masquerade.protocols]\ntoy-means = tests.toy_means.entry:TOY_MEANS\n"
     (metadata / "entry_points.txt").write_text(registration, encoding="utf-8")
     return folder
 
 
 def _run(there: Path, *command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run Python in that folder, with the toy installed."""
-    paths = [str(there / "site"), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(there / "site"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     ended = subprocess.run(
         [sys.executable, *command], cwd=there, env=env, capture_output=True, text=True, check=False, timeout=500

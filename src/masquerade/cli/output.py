@@ -120,9 +120,9 @@ def _describe(error: BaseException) -> Outcome:
 
 
 def _more(error: MasqueradeError) -> dict[str, Any]:
-    """Return what an error holds besides its sentence: the missing participants, or the one at fault."""
-    waited_for, peer = getattr(error, "waited_for", ()), getattr(error, "peer", "")
-    return ({"waited_for": list(waited_for)} if waited_for else {}) | ({"peer": peer} if peer else {})
+    """Return what an error holds besides its sentence, as far as it has any: who is missing, at fault or suspected."""
+    found = {name: getattr(error, name, None) for name in ("waited_for", "peer", "suspects", "said_by")}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
 
 
 def emit(outcome: Outcome, *, as_json: bool) -> int:

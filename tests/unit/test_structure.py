@@ -1,0 +1,107 @@
+"""The tree: no circle of imports, no protocol that leans on another, four files each, short modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols"]
+PROTOCOLS = ROOT / "protocols" / "masquerade_protocols"
+LONGEST = 350
+FOLDERS = {"dp_gd", "local_aggregation", "psgd", "weighted_dp", "voting", "input_noise"}
+ROLES_BEGIN = 200  # the line by which a conversation has begun
+
+Graph = dict[str, set[str]]
+
+
+def _modules() -> dict[str, Path]:
+    """Every shipped module by its dotted name."""
+    found = {}
+    for source in SOURCES:
+        for path in source.rglob("*.py"):
+            parts = path.relative_to(source).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = _modules()
+
+
+def _imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """What a module imports of ``known``, anywhere in its text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                name = inner if inner in known else node.module
+                if name in known:
+                    yield name
+
+
+def _graph(known: dict[str, Path]) -> Graph:
+    return {name: set(_imported(path, known)) for name, path in known.items()}
+
+
+def _circle(graph: Graph) -> list[str]:
+    """Return a circle of imports, if there is any."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    assert _circle(_graph(MODULES)) == []
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import b\n", encoding="utf-8")
+    (tmp_path / "b.py").write_text("def late() -> None:\n    from a import x\n", encoding="utf-8")
+    assert len(_circle(_graph({"a": tmp_path / "a.py", "b": tmp_path / "b.py"}))) == 3  # a, b and a again
+
+
+def test_no_protocol_leans_on_another() -> None:
+    folders = {*FOLDERS, "baselines"}
+    leaning = []
+    for name, imports in _graph(MODULES).items():
+        own = name.split(".")
+        if own[0] == "masquerade_protocols" and own[-1] != "registry" and len(own) > 2:
+            others = {i.split(".")[1] for i in imports if i.startswith("masquerade_protocols.") and i.count(".") > 1}
+            leaning += [(name, other) for other in others & folders if other != own[1]]
+    assert leaning == []
+
+
+def test_blocks_serve_more_than_one() -> None:
+    """A block that one protocol alone uses belongs into that protocol's folder."""
+    graph = _graph(MODULES)
+    for block in (name for name in MODULES if name.startswith("masquerade_protocols.blocks.")):
+        users = {name.split(".")[1] for name, imports in graph.items() if block in imports}
+        assert "blocks" in users or len(users) > 1, block
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_each_protocol_is_a_folder_of_four_files(folder: str) -> None:
+    for name in ("roles", "statement", "entry", "noiseless"):
+        assert (PROTOCOLS / folder / f"{name}.py").exists(), f"{folder}/{name}.py"
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_a_reader_meets_the_conversation_within_two_hundred_lines(folder: str) -> None:
+    lines = (PROTOCOLS / folder / "roles.py").read_text(encoding="utf-8").splitlines()
+    begins = next(number for number, line in enumerate(lines, 1) if line.startswith("async def "))
+    assert begins <= ROLES_BEGIN
+    assert sum(line.startswith(("async def party", "async def charlie")) for line in lines) == 2
+
+
+def test_no_module_is_longer_than_a_reader_s_patience() -> None:
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
