@@ -1,0 +1,202 @@
+"""The front pages say what the program does: guarantee, commands, exit codes, output, addresses, words."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from masquerade.cli.app import app
+from masquerade.draft import Draft
+from masquerade_core import errors
+from masquerade_core.privacy.statement import Claim
+from masquerade_core.rng import SystemRng
+from masquerade_core.study import PublicKeys, Study
+from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, statement_of
+from tests.pages import ROOT, Page, defined_tests
+
+README = Page("README.md")
+GLOSSARY = Page("docs/glossary.md")
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
+)
+FRONT = [
+    page
+    for page in PAGES
+    if page.startswith(("examples/", "docs/protocols/README")) or page.count("/") - page.startswith("docs/") == 0
+]
+PARTIES = 5
+
+
+def table(page: Page, heading: str) -> list[list[str]]:
+    """The cells of the table whose first line is this, row by row."""
+    lines = page.text.splitlines()
+    start = lines.index(heading) + 2
+    rows = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return rows
+
+
+# --- The guarantee ---------------------------------------------------------------
+
+
+def default_statement(colluders: int = 0) -> tuple[Claim, ...]:
+    """The statement of what ``masquerade study new`` writes for five parties."""
+    rng = SystemRng()
+    keys = [PublicKeys(rng.bytes(32), rng.bytes(32)) for _ in range(PARTIES + 1)]
+    parties = [(f"p{number}", key) for number, key in enumerate(keys[1:])]
+    study = Study.parse(Draft(parties, curator_key=keys[0], colluders=colluders).to_toml())
+    assert study.study.protocol == DEFAULT_PROTOCOL
+    return statement_of(study)
+
+
+def proved(cell: str) -> tuple[float, float] | None:
+    """Epsilon and delta of a cell; None where it says that nothing is proved."""
+    found = re.fullmatch(r"ε = ([\d.]+), δ = ([\d.e-]+)", cell)
+    assert found or cell.startswith("nothing"), cell
+    return (float(found[1]), float(found[2])) if found else None
+
+
+def printed(claim: Claim) -> tuple[float, float] | None:
+    """The numbers that ``masquerade statement`` prints in the column "proved"."""
+    shown = re.search(r"epsilon = ([\d.]+).*?delta = ([\d.e-]+)", claim.provable)
+    return (float(shown[1]), float(shown[2])) if shown else None
+
+
+def test_the_guarantee_has_the_numbers_of_the_default_study_s_statement() -> None:
+    rows = table(README, "| who looks | what they see | proved for one record |")
+    claims = default_statement()
+    assert [proved(row[-1]) for row in rows] == [printed(claim) for claim in claims], [c.view for c in claims]
+    assert proved(rows[0][-1]) == (1.0, 1e-6)
+
+
+def test_with_a_colluder_in_the_study_the_rows_with_one_party_keep_the_target() -> None:
+    assert "With `colluders = 1` in the study, the rows\nwith one party keep the target" in README.text
+    assert [printed(claim) for claim in default_statement(colluders=1)][2:4] == [(1.0, 1e-6)] * 2
+
+
+# --- Commands, exit codes, output ------------------------------------------------
+
+
+def commands() -> Iterator[str]:
+    """Every command that ``--help`` lists, with those of its groups."""
+    top = typer.main.get_command(app)
+    for name, command in getattr(top, "commands").items():  # noqa: B009 (typer's groups are typed as commands)
+        inner = getattr(command, "commands", None)
+        yield from [name] if inner is None else [f"{name} {verb}" for verb in inner]
+
+
+def test_the_table_of_commands_is_what_help_lists() -> None:
+    listed = [row[0].strip("`") for row in table(README, "| command | what it does |")]
+    assert sorted(listed) == sorted(commands())
+
+
+def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:
+    listed = [int(row[0]) for row in table(README, "| exit code | meaning |")]
+    raised = {getattr(errors, name).exit_code for name in errors.__all__ if name != "MasqueradeError"}
+    assert listed == [0, *sorted(raised)]
+
+
+def test_every_protocol_that_may_protect_somebody_is_named() -> None:
+    refuted = {"noisy-gradient", "decaying-budget"}  # the paper itself rejects them
+    assert {name for name in PROTOCOLS if f"`{name}`" not in README.text} == refuted
+
+
+def drawn(name: str) -> list[str]:
+    """The lines of text in a picture, without their blanks."""
+    text = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+    lines: dict[float, list[tuple[float, str]]] = {}
+    for x, y, words in re.findall(r'<text[^>]*? x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', text):
+        lines.setdefault(float(y), []).append((float(x), words))
+    return [
+        "".join("".join(html.unescape(words) for _, words in sorted(line)).split()) for _, line in sorted(lines.items())
+    ]
+
+
+def test_the_readme_s_output_is_that_of_the_drawn_demo() -> None:
+    (output,) = re.findall(r"```text\n(.*?)```", README.text, flags=re.DOTALL)
+    shown = [line for line in output.splitlines() if line.strip() != "..."]
+    assert 8 <= len(shown) <= 10
+    assert [line for line in shown if "".join(line.split()) not in drawn("demo")] == []
+
+
+def test_the_drawn_conversation_is_that_of_the_roles() -> None:
+    source = (ROOT / "protocols/masquerade_protocols/dp_gd/roles.py").read_text(encoding="utf-8")
+    docstring = ast.get_docstring(ast.parse(source))
+    assert docstring is not None
+    diagram = re.search(r"::\n\n((?:    .*\n|\n)+)", docstring)
+    assert diagram is not None
+    lines = ["".join(line.split()) for line in diagram[1].splitlines() if line.strip()]
+    missing = [line for line in lines if line not in drawn("conversation")]
+    assert missing == [], "draw it anew: python docs/pictures/make.py conversation"
+
+
+# --- Links and addresses ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", FRONT)
+def test_a_page_s_links_lead_somewhere(page: str) -> None:
+    assert Page(page).broken_links == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = Page("docs/README.md")
+    reached = {str((ROOT / "docs" / link).resolve().relative_to(ROOT)) for link in index.links}
+    examples = {page for page in PAGES if page.startswith("examples/") and page != "examples/README.md"}
+    assert set(PAGES) - reached - examples == {"docs/README.md"}
+
+
+def test_each_paper_has_one_address_for_the_package_the_readme_and_the_citation() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    addresses = set(project["urls"].values())
+    assert set(re.findall(r"https?://[^\s)>\]]+", README.text)) == addresses
+    cited = re.findall(r"url: (\S+)", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert set(cited) == addresses
+
+
+# --- Words -----------------------------------------------------------------------
+
+
+def terms() -> list[str]:
+    """The glossary's terms, in the page's order."""
+    return [row[0].strip("*") for row in table(GLOSSARY, "| term | meaning |")]
+
+
+@cache
+def everything() -> str:
+    """All pages but the glossary, and all docstrings and comments."""
+    pages = [ROOT / page for page in PAGES if page != GLOSSARY.path]
+    code = [path for folder in ("src", "protocols", "parties", "curator") for path in (ROOT / folder).rglob("*.py")]
+    return " ".join(path.read_text(encoding="utf-8") for path in (*pages, *code))
+
+
+def test_the_glossary_is_sorted() -> None:
+    assert len(terms()) > 30
+    assert terms() == sorted(terms(), key=str.casefold)
+
+
+@pytest.mark.parametrize("term", terms())
+def test_a_term_of_the_glossary_is_used(term: str) -> None:
+    assert re.search(r"\b" + r"\s+".join(term.split()) + r"(s|es)?\b", everything())
+
+
+def test_the_glossary_s_meanings_are_short() -> None:
+    for term, meaning in table(GLOSSARY, "| term | meaning |"):
+        sentences = re.split(r"(?<=[.:;])\s", meaning)
+        assert max(len(sentence.split()) for sentence in sentences) <= 25, term
+
+
+def test_contributing_names_tests_that_exist() -> None:
+    page = Page("CONTRIBUTING.md")
+    assert page.tests <= defined_tests()
