@@ -1,11 +1,20 @@
-"""The page that compares protocols names every one, and its links lead somewhere."""
+"""The page that compares protocols names every one, its links lead somewhere, and its numbers are the statements'."""
 
 from __future__ import annotations
 
-from masquerade_protocols import BASELINES, PROTOCOLS
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from masquerade.datasets import Cohort, breast_cancer, simulated
+from masquerade.demo import prepare
+from masquerade_protocols import BASELINES, PROTOCOLS, statement_of
 from tests.pages import Page
 
 PAGE = Page("docs/protocols/README.md")
+ROWS = dict(re.findall(r"^\| `([\w-]+)`[^|]*\|.*\| ([^|]*epsilon = [^|]*) \|$", PAGE.text, flags=re.MULTILINE))
 
 
 def test_every_protocol_and_baseline_is_named() -> None:
@@ -15,3 +24,21 @@ def test_every_protocol_and_baseline_is_named() -> None:
 def test_its_links_lead_somewhere() -> None:
     assert len(PAGE.links) > 5
     assert PAGE.broken_links == []
+
+
+def test_all_protocols_but_the_refuted_stand_in_the_last_table() -> None:
+    assert set(PROTOCOLS) - set(ROWS) == {"noisy-gradient", "decaying-budget"}
+
+
+@pytest.mark.parametrize("records", [simulated, breast_cancer])
+@pytest.mark.parametrize("protocol", sorted(ROWS))
+def test_what_is_proved_is_what_the_demo_s_statement_says(
+    protocol: str, records: Callable[[int], Cohort], tmp_path: Path
+) -> None:
+    said = re.search(r"epsilon = ([\d.]+)(?: \(([\d.]+) on the real records)?", ROWS[protocol])
+    assert said is not None
+    shown = (records is breast_cancer and said[2]) or said[1]
+    study = prepare(records(5), epsilon=1.0, protocol=protocol, directory=tmp_path / "demo").study
+    proved = statement_of(study)[0].epsilon
+    assert proved is not None
+    assert shown == f"{proved:.{len(shown.partition('.')[2])}f}"

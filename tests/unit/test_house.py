@@ -1,12 +1,16 @@
-"""The house itself: import contracts that break when they should, bans that bite, pins without a registry."""
+"""The house itself: contracts that break when they should, bans that bite, pins without a registry, its map."""
 
+import importlib
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.pages import Page, defined_tests
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -120,3 +124,71 @@ def test_the_image_gets_the_releases_that_the_tests_saw() -> None:
 def test_requirements_name_no_registry(name: str) -> None:
     text = (ROOT / name).read_text()
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|--trusted", text)
+
+
+# --- CONTRIBUTING ----------------------------------------------------------------
+
+CONTRIBUTING = Page("CONTRIBUTING.md")
+
+
+def _mapped() -> Iterator[Path]:
+    """Every path in the map of the tree; an indented line is about what lies in the last line without indent."""
+    (drawn,) = re.findall(r"```text\n(.*?)```", CONTRIBUTING.text, flags=re.DOTALL)
+    above = ROOT
+    for line in drawn.splitlines():
+        names = re.split(r"\s{3,}", line.strip())[0].split()
+        if not line.startswith(" "):
+            above = ROOT / names[0]
+            yield from (ROOT / name for name in names)
+        else:
+            yield from (above / name for name in names)
+
+
+def test_the_map_of_the_tree_is_the_tree() -> None:
+    mapped = list(_mapped())
+    assert len(mapped) > 20
+    assert [path for path in mapped if not path.exists()] == []
+
+
+def test_every_package_and_every_protocol_stands_on_the_map() -> None:
+    mapped = set(_mapped())
+    packages = [ROOT / path for path in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+    assert [path for path in packages if path not in mapped] == []
+    folders = [path.parent.name for path in (ROOT / "protocols" / "masquerade_protocols").glob("*/roles.py")]
+    assert [name for name in folders if f"{name}/" not in CONTRIBUTING.text] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("masquerade_protocols.blocks.descent", ("join_and_count",)),
+        ("masquerade_protocols.blocks.secure_sum", ("PartySums.open_sum", "CharlieSums.open_sum")),
+        ("masquerade_core.privacy.statement", ("Claim", "Rows", "SharedNoiseRows")),
+        ("masquerade_core.wire.messages", ("Message", "SealedMessage")),
+        ("masquerade_core.seat", ("Seat.once", "Seat.release")),
+        ("masquerade_protocols.entry", ("Protocol",)),
+        ("masquerade_core.privacy.noise.output_perturbation", ("paper_scale",)),
+        ("masquerade_core.words", ("counted",)),
+    ],
+)
+def test_what_contributing_names_is_there(module: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        assert name.rpartition(".")[2] in CONTRIBUTING.text
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+
+
+def test_contributing_registers_a_protocol_as_its_example_does() -> None:
+    example = (ROOT / "tests" / "unit" / "test_toy_protocol.py").read_text(encoding="utf-8")
+    assert "masquerade.protocols" in example
+    assert '[project.entry-points."masquerade.protocols"]' in CONTRIBUTING.text
+    assert {path.name for path in (ROOT / "tests" / "toy_means").glob("*.py")} == {
+        "__init__.py",
+        *re.findall(r"^\*\*\d\. `(\w+\.py)`", CONTRIBUTING.text, flags=re.MULTILINE),
+    }
+
+
+def test_contributing_names_tests_and_files_that_exist() -> None:
+    assert CONTRIBUTING.tests <= defined_tests()
+    assert CONTRIBUTING.broken_links == []

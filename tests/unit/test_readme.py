@@ -8,7 +8,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 import typer
@@ -20,7 +19,7 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import PublicKeys, Study
 from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, statement_of
-from tests.pages import ROOT, Page, defined_tests
+from tests.pages import ROOT, Page
 
 README = Page("README.md")
 GLOSSARY = Page("docs/glossary.md")
@@ -195,8 +194,3 @@ def test_the_glossary_s_meanings_are_short() -> None:
     for term, meaning in table(GLOSSARY, "| term | meaning |"):
         sentences = re.split(r"(?<=[.:;])\s", meaning)
         assert max(len(sentence.split()) for sentence in sentences) <= 25, term
-
-
-def test_contributing_names_tests_that_exist() -> None:
-    page = Page("CONTRIBUTING.md")
-    assert page.tests <= defined_tests()
