@@ -1,8 +1,8 @@
 """Draw the pictures of the README anew: ``python docs/pictures/make.py``, or with the names of some of them.
 
 ``conversation`` is the diagram at the top of the default protocol's roles. ``demo`` is what ``masquerade demo`` says on
-a terminal. Each run has noise and times of its own, so copy the README's lines from the run that was drawn. The pictures
-load no font.
+a terminal. Each run has noise and times of its own, so copy the README's lines from the run that was drawn. No font is
+loaded.
 """
 
 import ast

@@ -194,3 +194,21 @@ def test_the_glossary_s_meanings_are_short() -> None:
     for term, meaning in table(GLOSSARY, "| term | meaning |"):
         sentences = re.split(r"(?<=[.:;])\s", meaning)
         assert max(len(sentence.split()) for sentence in sentences) <= 25, term
+
+
+MODELS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/README.md", "docs/data.md", "docs/protocols/README.md")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page, without code, tables, headings and addresses."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    kept = "\n".join(line for line in text.splitlines() if not line.startswith(("    ", "|", "#", "[", "<", "!")))
+    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", re.sub(r"\]\([^)]*\)", "]", kept)):
+        yield from re.split(r"(?<=[.?!:;])[*)\"]*\s", " ".join(paragraph.split()))
+
+
+@pytest.mark.parametrize("page", [*MODELS, *(page for page in FRONT if page.startswith("examples/"))])
+def test_the_pages_that_are_models_have_short_sentences(page: str) -> None:
+    found = list(sentences(Page(page).text))
+    assert len(found) > 5
+    assert [sentence for sentence in found if len(sentence.split()) > 25] == []
