@@ -7,6 +7,7 @@ import html
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -50,12 +51,13 @@ def table(page: Page, heading: str) -> list[list[str]]:
 # --- The guarantee ---------------------------------------------------------------
 
 
-def default_statement(colluders: int = 0) -> tuple[Claim, ...]:
-    """The statement of what ``masquerade study new`` writes for five parties."""
+def default_statement(**changes: int) -> tuple[Claim, ...]:
+    """The statement of what ``masquerade study new`` writes for five parties, but for these changes."""
     rng = SystemRng()
     keys = [PublicKeys(rng.bytes(32), rng.bytes(32)) for _ in range(PARTIES + 1)]
     parties = [(f"p{number}", key) for number, key in enumerate(keys[1:])]
-    study = Study.parse(Draft(parties, curator_key=keys[0], colluders=colluders).to_toml())
+    draft = replace(Draft(parties, curator_key=keys[0]), **changes)  # type: ignore[arg-type]  # of fields of type int
+    study = Study.parse(draft.to_toml())
     assert study.study.protocol == DEFAULT_PROTOCOL
     return statement_of(study)
 
