@@ -209,7 +209,7 @@ def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: 
                               for line in text.splitlines()) + "\n")  # fmt: skip
     began = time.monotonic()
     done = _demo(tmp_path, "--data", "all.csv", "--by", "site", "--label", "ill:yes", "--format", "json")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120  # the study's deadline: nobody waited for it
     assert done.returncode == 4
     answer = json.loads(done.stdout)
     assert answer["error_code"] == "bad_input"
