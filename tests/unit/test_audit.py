@@ -403,7 +403,7 @@ def test_the_canary_of_a_study_is_a_record_or_a_whole_party(classes: tuple[str, 
 
 
 def test_runs_that_could_show_nothing_are_refused() -> None:
-    with pytest.raises(BadInput, match="20 runs of each data set show at most epsilon = 0"):
+    with pytest.raises(BadInput, match="20 runs of each data set can show at most epsilon = 0"):
         audit_study(_own("pooled"), runs=20)
 
 
