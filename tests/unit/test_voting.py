@@ -27,6 +27,7 @@ from masquerade_core.wire.codec import pack_plain
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.voting import counting, public, roles
+from masquerade_protocols.voting.noiseless import clean_votes
 from tests.helpers import RUN, primes
 from tests.sum_helpers import drawn, received, sent
 from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, points_of, vote_data, vote_study
@@ -157,6 +158,18 @@ def test_the_smoothed_hinge_is_minimised_as_well() -> None:
     gradient = X.T @ (alpha * slope(m) - (1 - alpha) * slope(-m)) / len(X) + lam * r.w
     assert np.linalg.norm(gradient) < 1e-8
     assert np.linalg.norm(r.w) > 0.01
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("classes", [None, 2, 3])
+@pytest.mark.parametrize("protocol", ["vote", "soft"])
+def test_what_a_demonstration_compares_with_is_what_a_run_without_noise_releases(
+    protocol: str, classes: int | None
+) -> None:
+    study = vote_study(protocol, K=3, classes=classes, N=40)
+    data = vote_data(study)
+    clean = clean_votes(study, data, {}, points_of(study))
+    np.testing.assert_allclose(clean, cast(study, data).w, rtol=0, atol=1e-9)
 
 
 # --- Labels ----------------------------------------------------------------------------------------
