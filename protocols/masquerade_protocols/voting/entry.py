@@ -46,8 +46,8 @@ _COLLUSION = """
 Charlie has to be trusted with the counts: he sees them exactly, and he knows the noise. Where all parties vote alike,
 he knows your vote as well. He must not hand the counts on.
 
-Charlie and another party together can take that party's votes off the counts. Charlie and all parties but you know your
-votes. Nothing hides from them what your votes tell of your records.
+Charlie and another party together can take that party's votes off the counts. Charlie and all parties but you together
+know your votes. Nothing hides from them what your votes tell of your records.
 
 The other parties learn nothing but the model. The same holds for {lead}: Charlie's random numbers hide the counts that
 {lead} decrypts for him.
@@ -66,9 +66,9 @@ _PROVEN_COLLUSION = """
 Nobody has to be trusted with the counts. Each count carries noise, and every party draws a share of it that it tells
 nobody.
 
-The shares of any {honest} are enough to meet the privacy target. Charlie may collude with {colluders}. With more, less
-is promised, and the privacy statement says how much less. A party that draws no noise weakens the promise as much as
-one more party on Charlie's side.
+The shares of any {honest} are enough to meet the privacy target. So it holds if Charlie colludes with {colluders}. Each
+further party on his side weakens the promise, and so does each party that draws no noise. The privacy statement says by
+how much.
 
 Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
 notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
@@ -102,7 +102,7 @@ def _explain(study: Study) -> Explanation:
             "precisely": ", with everybody's noise in it",
             "published": "",
             "honest": counted(study.honest, "party", "parties"),
-            "colluders": counted(t, "party", "parties") if t else "nobody",
+            "colluders": f"at most {counted(t, 'party', 'parties')}" if t else "nobody",
             "deviation": math.sqrt(study.K) * float(public.noise_of(study).share) / (1 << COUNT_BITS),
         }
         return _explained(_PROVEN_COLLUSION, _PROVEN_COST, words)

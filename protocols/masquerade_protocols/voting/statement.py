@@ -99,7 +99,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         ),
         rows.none(
             f"Charlie with {counted(t, 'party', 'parties')}",
-            f"They take their own votes off the counts. What is left is {theirs}.",
+            f"They take their own votes off the counts. Then they know {theirs}.",
             claimed=_NO_COLLUSION,
             holds_at=holds_at,
         ),
