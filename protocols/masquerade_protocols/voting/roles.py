@@ -1,8 +1,9 @@
-"""Vote and soft: an ensemble's votes on public points become labels, and these one private classifier.
+"""Vote and soft: the parties' classifiers vote on public points, and the votes train one private classifier.
 
 Hamm, Cao and Belkin, "Learning Privately from Multiparty Data", ICML 2016: Algorithm 1 (``vote``: the majority's
 labels), Algorithm 2 (``soft``: fractions of votes), Appendix B (several classes), section 4.5 (private auxiliary data).
-For M parties, N auxiliary points, C classes, d coordinates, a Paillier key xi of n bits at the lead::
+The lead is the party that holds the Paillier key xi, of n bits. M is the number of parties, N that of auxiliary points,
+C that of classes and d that of coordinates. m is the number of ciphertexts. Sizes are in bytes::
 
     party P_j                                  Charlie                           lead P_L (one of the parties)
       | 1. h_j trained; h_j(x_1) .. h_j(x_N)     |                                 |
@@ -19,7 +20,8 @@ For M parties, N auxiliary points, C classes, d coordinates, a Paillier key xi o
       |<------- Released ------------------------|-------- Released -------------->|   d, or C d, numbers
 
 The paper's trusted entity holds every h_j. Here Charlie sees what Algorithms 1 and 2 need and no more: how many
-parties voted for what. The parties see w_p alone. See :mod:`masquerade_protocols.blocks.secure_sum` for steps 2 and 3.
+parties voted for each class. The parties see w_p alone. For steps 2 and 3 see
+:mod:`masquerade_protocols.blocks.secure_sum`.
 
 A vote is for one of C classes, so C - 1 counters are enough: the last class has what the others leave of M. C counters
 would take more ciphertexts, and they could contradict each other.
