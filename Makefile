@@ -23,7 +23,7 @@ test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system $(ARGS)
 
-audit: $(RUN) ## a few minutes of attacks: claims refuted, slips caught, proofs not reached
+audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached
 	$(BIN)/masquerade audit --quick
 
 compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-gd); needs docker

@@ -18,7 +18,8 @@ from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_protocols.entry import Protocol
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.voting import public, roles
 from masquerade_protocols.voting.entry import SOFT, VOTE
 from tests.paper_data import study_of
 from tests.sum_helpers import drawn
@@ -120,24 +121,12 @@ class Voted:
     @property
     def layout(self) -> Packing:
         """How the counters lie in plaintexts."""
-        return voting.layout(self.study)
+        return public.layout(self.study)
 
     @property
     def secret(self) -> SecretKey:
         """The lead's key xi, from its own journal."""
         return SecretKey(*drawn(self.table, self.study.lead, "key xi"))
-
-
-def vote_roles(
-    table: Table, study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str, Any]
-) -> dict[str, Any]:
-    """All roles of one run, not yet started."""
-    points = points_of(study)
-    made: dict[str, Any] = {
-        name: voting.party(table.seat(name), study, data[name], points, classifiers.get(name)) for name in study.names
-    }
-    made[CHARLIE] = voting.charlie(table.seat(CHARLIE), study, points)
-    return made
 
 
 def cast(
@@ -147,13 +136,15 @@ def cast(
     rngs: Mapping[str, Rng] | None = None,
 ) -> Voted:
     """Run vote or soft at the in-memory table; classifiers by name, or in the order of the roster."""
-    voting.check(study)
+    public.check(study)
     table = Table(study.names, rngs)
     chosen = classifiers if isinstance(classifiers, Mapping) else dict(zip(study.names, classifiers, strict=False))
-    results = table.run(vote_roles(table, study, data or vote_data(study), chosen))
+    results = run_in_memory(
+        roles, study, data or vote_data(study), table=table, classifiers=chosen, auxiliary=points_of(study)
+    )
     return Voted(study, table, results)
 
 
 def descriptor(study: Study) -> Protocol:
-    """What the catalogue says of a study's protocol."""
+    """The entry of a study's protocol."""
     return {"vote": VOTE, "soft": SOFT}[study.study.protocol]

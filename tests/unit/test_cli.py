@@ -21,7 +21,7 @@ from masquerade_core.study import Feature, Label, Study
 from masquerade_protocols import BASELINES, PROTOCOLS
 from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.dp_gd import roles as dp_gd
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.voting import public as voting
 from tests.face_helpers import Shell, records, small_study, write_csv
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -87,6 +88,20 @@ def test_extras_are_not_in_what_the_program_needs() -> None:
 def test_pins_tell_neither_where_nor_when_they_were_found(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert re.findall(r"://|upload|\d{4}-\d\d-\d\dT", text) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "installed"),
+    [
+        ("demo", ["requirements-run.txt"]),
+        ("audit", ["requirements-run.txt"]),
+        ("test", ["requirements-run.txt", "requirements.txt"]),
+    ],
+)
+def test_a_target_installs_what_it_needs_and_no_more(target: str, installed: list[str]) -> None:
+    command = ["make", "--dry-run", "--always-make", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.findall(r"--require-hashes -r (\S+)", done.stdout) == installed
 
 
 def test_each_python_of_the_classifiers_is_tried_with_the_wheel() -> None:

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.votes import minimiser_radius, sharp_sensitivity, votes_sensitivity
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.voting import counting, public
 from tests.vote_helpers import descriptor, points_of, unit_rows, vote_study
 
 VOTE_TWO, VOTE_THREE = (2 * math.sqrt(brentq(lambda v, C=C: v * math.exp(v + 1) - (C - 1), 0, 5) / 0.1) for C in (2, 3))
@@ -48,8 +48,8 @@ def test_how_far_a_partys_votes_move_the_minimiser_is_within_the_bounds(
         ends = []
         for cast_ in (votes, changed):
             counts = np.stack([(cast_ == k).sum(axis=0) for k in range(C)], axis=1)
-            targets = voting.fractions(counts) if soft else voting.majority(counts, positive=not study.multiclass)
-            ends.append(voting.minimiser(study, points_of(study).X, targets))
+            targets = counting.fractions(counts) if soft else counting.majority(counts, positive=not study.multiclass)
+            ends.append(counting.minimiser(study, points_of(study).X, targets))
         largest = max(largest, float(np.linalg.norm(ends[0] - ends[1])))
         longest = max(longest, *(float(np.linalg.norm(w)) for w in ends))
     assert sharp <= bound
@@ -128,5 +128,5 @@ def test_rounding_is_counted_against_the_same_noise() -> None:
     """Beta times (Delta + sqrt(d) 2^-F + 2 gamma/lambda), by hand."""
     study = vote_study("soft", K=20, Lambda=0.01, epsilon=3.0)
     beta = 20 * 0.01 * 3 / 2
-    by_hand = beta * (1 / (20 * 0.01) + math.sqrt(4) * 2.0**-voting.FRACTION_BITS + 2e-9 / 0.01)
+    by_hand = beta * (1 / (20 * 0.01) + math.sqrt(4) * 2.0**-public.FRACTION_BITS + 2e-9 / 0.01)
     assert descriptor(study).statement(study)[0].epsilon == pytest.approx(by_hand, rel=1e-13)

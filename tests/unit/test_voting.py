@@ -25,19 +25,21 @@ from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain
 from masquerade_protocols.blocks import secure_sum as ss
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.in_memory import roles_of, run_in_memory
+from masquerade_protocols.voting import counting, public, roles
+from masquerade_protocols.voting.noiseless import clean_votes
 from tests.helpers import RUN, primes
 from tests.sum_helpers import drawn, received, sent
-from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, points_of, vote_data, vote_roles, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, points_of, vote_data, vote_study
 
-F = 1 << voting.FRACTION_BITS
+F = 1 << public.FRACTION_BITS
 MIXED = ("tree(max_depth=3)", "forest(n_estimators=5)", "svm", "logistic", None)
 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise."""
-    monkeypatch.setattr(voting, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
+    monkeypatch.setattr(roles, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
 
 
 @pytest.fixture
@@ -50,13 +52,13 @@ def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What Charlie counts in each run."""
     seen: list[Any] = []
-    counts = voting._counts
+    counts = counting.exact_counts
 
     def watched(study: Study, counters: tuple[int, ...]) -> Any:
         seen.append(counts(study, counters))
         return seen[-1]
 
-    monkeypatch.setattr(voting, "_counts", watched)
+    monkeypatch.setattr(roles, "exact_counts", watched)
     return seen
 
 
@@ -158,16 +160,28 @@ def test_the_smoothed_hinge_is_minimised_as_well() -> None:
     assert np.linalg.norm(r.w) > 0.01
 
 
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("classes", [None, 2, 3])
+@pytest.mark.parametrize("protocol", ["vote", "soft"])
+def test_what_a_demonstration_compares_with_is_what_a_run_without_noise_releases(
+    protocol: str, classes: int | None
+) -> None:
+    study = vote_study(protocol, K=3, classes=classes, N=40)
+    data = vote_data(study)
+    clean = clean_votes(study, data, {}, points_of(study))
+    np.testing.assert_allclose(clean, cast(study, data).w, rtol=0, atol=1e-9)
+
+
 # --- Labels ----------------------------------------------------------------------------------------
 
 
 def test_a_tie_is_for_the_positive_label_as_in_equation_6_and_else_for_the_class_that_stands_first() -> None:
     counts = np.array([[2, 2], [3, 1], [1, 3]])
-    assert voting.majority(counts, positive=True).argmax(axis=1).tolist() == [1, 0, 1]
-    assert voting.majority(counts, positive=False).argmax(axis=1).tolist() == [0, 0, 1]
+    assert counting.majority(counts, positive=True).argmax(axis=1).tolist() == [1, 0, 1]
+    assert counting.majority(counts, positive=False).argmax(axis=1).tolist() == [0, 0, 1]
     several = np.array([[1, 2, 2], [2, 1, 2], [0, 0, 5], [2, 2, 1]])
-    assert voting.majority(several, positive=False).argmax(axis=1).tolist() == [1, 0, 2, 0]
-    np.testing.assert_array_equal(voting.fractions(several)[1], [0.4, 0.2, 0.4])
+    assert counting.majority(several, positive=False).argmax(axis=1).tolist() == [1, 0, 2, 0]
+    np.testing.assert_array_equal(counting.fractions(several)[1], [0.4, 0.2, 0.4])
 
 
 @pytest.mark.usefixtures("quiet")
@@ -188,13 +202,13 @@ def test_a_tie_in_a_run(classes: int | None) -> None:
 )
 def test_a_study_of_votes_that_can_be_tied_says_who_wins(K: int, classes: int | None, may: bool) -> None:
     study = vote_study("vote", K=K, classes=classes, section="")
-    voting.check(vote_study("vote", K=K, classes=classes))
-    voting.check(vote_study("soft", K=K, classes=classes))
+    public.check(vote_study("vote", K=K, classes=classes))
+    public.check(vote_study("soft", K=K, classes=classes))
     if not may:
-        voting.check(study)
+        public.check(study)
         return
     with pytest.raises(BadInput, match=rf"{K} parties that vote for {classes or 2} classes can be tied") as caught:
-        voting.check(study)
+        public.check(study)
     assert 'ties = "first"' in caught.value.hint
 
 
@@ -205,7 +219,7 @@ def _noise(study: Study, runs: int, monkeypatch: pytest.MonkeyPatch) -> Array:
     """What Charlie adds to the minimiser, run by run: shape (runs, outputs d)."""
     rng, seen = SimulationRng(7), []
     data, votes = vote_data(study), [Fixed(np.full(3, 0 if study.multiclass else 1))] * study.K
-    monkeypatch.setattr(voting, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))
+    monkeypatch.setattr(roles, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))
     # The same votes each time, so what differs is the noise; the sum is not what is tested here.
     monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     for _ in range(runs):
@@ -236,8 +250,8 @@ def test_the_noise_has_a_gamma_norm_at_the_papers_rate(
 ) -> None:
     section = f"private_auxiliary = {str(private).lower()}" + ('\nties = "first"' if protocol == "vote" else "")
     study = vote_study(protocol, K=2, d=48, N=3, classes=classes, section=section)
-    assert float(voting.beta(study)) == pytest.approx(beta, rel=1e-12)
-    assert voting.beta(study) <= (beta * (1 + 1e-12))
+    assert float(public.beta(study)) == pytest.approx(beta, rel=1e-12)
+    assert public.beta(study) <= (beta * (1 + 1e-12))
     runs = 20
     noise = _noise(study, runs, monkeypatch)
     dimensions = 48 * (classes or 1)
@@ -254,11 +268,11 @@ def test_the_noise_has_a_gamma_norm_at_the_papers_rate(
 def test_private_auxiliary_data_take_the_factor_of_section_4_5() -> None:
     for K, N in ((2, 30), (20, 30), (20, 1)):
         plain, private = (
-            voting.beta(vote_study("soft", K=K, N=N, section=f"private_auxiliary = {on}")) for on in ("false", "true")
+            public.beta(vote_study("soft", K=K, N=N, section=f"private_auxiliary = {on}")) for on in ("false", "true")
         )
         assert plain / private == Fraction(N + K - 1, N)
         sections = (f'ties = "first"\nprivate_auxiliary = {on}' for on in ("false", "true"))
-        assert len({voting.beta(vote_study("vote", K=K, N=N, section=s)) for s in sections}) == 1
+        assert len({public.beta(vote_study("vote", K=K, N=N, section=s)) for s in sections}) == 1
 
 
 # --- Private in form ---------------------------------------------------------------------------------
@@ -281,7 +295,7 @@ def test_a_partys_messages_contain_no_vote(classes: int | None, monkeypatch: pyt
                 opened = r.secret.decrypt_all(message.terms.read(key, r.layout.count, name))
                 parts += [v / key.n for v in opened]
                 with contextlib.suppress(RunFailed):
-                    bare += r.layout.unpack(opened, key.n, contributors=1) == tuple(voting._counters(study, votes))
+                    bare += r.layout.unpack(opened, key.n, contributors=1) == tuple(counting.counters_of(study, votes))
         return parts, bare
 
     parts, bare = shown()
@@ -325,7 +339,8 @@ def test_every_role_replays_byte_for_byte_and_trains_nothing_anew() -> None:
     study = vote_study("vote", K=3, classes=3)
     data, classifiers = vote_data(study), dict(zip(study.names, ("forest(n_estimators=3)", "tree", None), strict=True))
     r = cast(study, data, classifiers)
-    for name, role in vote_roles(r.table, study, data, classifiers).items():
+    chosen: dict[str, Any] = {"classifiers": classifiers, "auxiliary": points_of(study)}
+    for name, role in roles_of(roles, r.table, study, data, **chosen).items():
         journal = r.table.journal(name)
         again = replay(role, journal)
         assert again.result == r.results[name]
@@ -337,7 +352,7 @@ def test_every_role_replays_byte_for_byte_and_trains_nothing_anew() -> None:
         for e in r.table.journal("p1")
     ]
     with pytest.raises(LocalProtocolError, match="replay"):
-        replay(voting.party(r.table.seat("p1"), study, data["p1"], points_of(study), "tree"), changed)
+        replay(roles.party(r.table.seat("p1"), study, data["p1"], points_of(study), "tree"), changed)
 
 
 def test_seeded_runs_are_the_same_run() -> None:
@@ -362,22 +377,28 @@ def _edited(study: Study, **model: Any) -> Study:
     [
         ({"loss": "sigmoid"}, None, 'loss is "sigmoid", which is not convex'),
         ({"regularization": 0.0}, None, "regularization is 0"),
-        ({"loss": "smoothed-hinge"}, 3, "classes are told apart by the logistic loss of several classes"),
-        ({"regularization": 1e-160}, None, "the noise on a weight has up to"),
+        ({"loss": "smoothed-hinge"}, 3, "named classes are learned with the logistic loss only"),
+        (
+            {"regularization": 1e-160},
+            None,
+            r"a released weight has up to \d+ bits in this study, but at most 500 are possible",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_carried_out_is_refused(change: Any, classes: int | None, message: str) -> None:
     study = vote_study(classes=classes)
-    voting.check(study)
+    public.check(study)
     with pytest.raises(BadInput, match=message):
-        voting.check(_edited(study, **change))
+        public.check(_edited(study, **change))
 
 
 def test_more_parties_than_a_slot_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     study = vote_study()
     monkeypatch.setattr(Study, "K", 1 << 460)
-    with pytest.raises(BadInput, match="too many for a key of 512 bits"):
-        voting.check(study)
+    with pytest.raises(
+        BadInput, match=r"a count of [\d,]+ votes needs slots of \d+ bits, but a key of 512 bits has no room"
+    ):
+        public.check(study)
 
 
 @pytest.mark.parametrize(
@@ -402,8 +423,8 @@ def test_without_auxiliary_data_there_is_no_run() -> None:
         simulate(study, vote_data(study))
     others = Auxiliary.from_unit_ball(points_of(study).X[::-1])
     for role in (
-        voting.party(Seat("p1", study.names, RUN), study, vote_data(study)["p1"], others),
-        voting.charlie(Seat(CHARLIE, study.names, RUN), study, others),
+        roles.party(Seat("p1", study.names, RUN), study, vote_data(study)["p1"], others),
+        roles.charlie(Seat(CHARLIE, study.names, RUN), study, others),
     ):
         with pytest.raises(BadInput, match="the auxiliary records' sha256"):
             role.send(None)
@@ -418,8 +439,8 @@ def test_a_party_that_never_saw_a_class_refuses_unless_the_study_allows_it(class
     some = data["p1"].y != (1 if classes is None else 2)
     data["p1"] = Dataset(data["p1"].X[some], data["p1"].y[some], classes)
     table = Table(study.names)
-    with pytest.raises(BadInput, match="do not hold every class of the study") as caught:
-        table.run(vote_roles(table, study, data, {}))
+    with pytest.raises(BadInput, match="these records lack a class of the study") as caught:
+        run_in_memory(roles, study, data, table=table, auxiliary=points_of(study))
     assert 'unseen_classes = "allow"' in caught.value.hint
     assert not any(e for e in table.journal("p1"))
     allowing = vote_study(K=3, classes=classes, section='unseen_classes = "allow"')
@@ -445,7 +466,14 @@ def test_a_classifier_that_will_not_do_stops_its_party_before_anything_is_sent(c
     study = vote_study(K=2)
     table = Table(study.names)
     with pytest.raises(BadInput, match=message):
-        table.run(vote_roles(table, study, vote_data(study), {"p1": classifier}))
+        run_in_memory(
+            roles,
+            study,
+            vote_data(study),
+            table=table,
+            classifiers={"p1": classifier},
+            auxiliary=points_of(study),
+        )
     assert not table.passed
     assert not any(type(e.effect).__name__ in {"Join", "Send"} for e in table.journal("p1"))
 
@@ -454,25 +482,25 @@ def test_a_classifier_that_will_not_do_stops_its_party_before_anything_is_sent(c
 def test_totals_that_are_no_votes_end_the_run(counter: int) -> None:
     study = vote_study(K=3)
     with pytest.raises(RunFailed, match="not the votes of 3 parties"):
-        voting._counts(study, (counter,) * 30)
+        counting.exact_counts(study, (counter,) * 30)
     three = vote_study(K=3, classes=3)
-    voting._counts(three, (1, 2) * 30)
+    counting.exact_counts(three, (1, 2) * 30)
     with pytest.raises(RunFailed, match="not the votes of 3 parties"):
-        voting._counts(three, (2, 2) * 30)
+        counting.exact_counts(three, (2, 2) * 30)
 
 
 def test_noise_beyond_what_is_sent_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     study = vote_study(K=2)
-    most = voting._grid(study).bound
-    assert voting._grid(study).unpack(voting._grid(study).pack((most, -most, 0, 1))) == (most, -most, 0, 1)
-    monkeypatch.setattr(voting, "l2_laplace", lambda _rng, _beta, d, _unit: [2 * most] * d)
+    most = public.Grid.of(study).bound
+    assert public.Grid.of(study).unpack(public.Grid.of(study).pack((most, -most, 0, 1))) == (most, -most, 0, 1)
+    monkeypatch.setattr(roles, "l2_laplace", lambda _rng, _beta, d, _unit: [2 * most] * d)
     with pytest.raises(RunFailed, match="chance of 2\\^-60"):
         cast(study)
 
 
 def test_a_model_of_another_length_is_charlies_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    pack = voting._Grid.pack
-    monkeypatch.setattr(voting._Grid, "pack", lambda self, weights: pack(self, weights)[:-1])
+    pack = public.Grid.pack
+    monkeypatch.setattr(public.Grid, "pack", lambda self, weights: pack(self, weights)[:-1])
     with pytest.raises(ProtocolViolation) as caught:
         cast(vote_study(K=2))
     assert caught.value.peer == CHARLIE

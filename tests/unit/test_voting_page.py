@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,13 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise
 from masquerade_core.privacy.noise.votes import minimiser_radius, sharp_sensitivity, votes_sensitivity
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.voting import public, roles
+from tests.pages import Page, defined_tests
 from tests.vote_helpers import unit_rows
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/protocols/voting.md").read_text(encoding="utf-8")
-PRIVACY = (ROOT / "docs/privacy/voting.md").read_text(encoding="utf-8")
+PAGE = Page("docs/protocols/voting.md")
+PRIVACY = Page("docs/privacy/voting.md")
 POINTS = 1000
 AUXILIARY = Auxiliary.from_unit_ball(unit_rows(POINTS, 123, 0))
 LEAD, PARTY = "hospital-0", "hospital-1"
@@ -43,62 +43,47 @@ def table() -> MeteredTable:
 
 
 def _run(study: Study) -> MeteredTable:
-    voting.check(study)
+    public.check(study)
     table = MeteredTable(study.names)
     X = unit_rows(10, 123, 1)
     data = Dataset(X, np.where(np.arange(10) % 2, 1.0, -1.0))
-    roles = {name: voting.party(table.seat(name), study, data, AUXILIARY) for name in study.names}
-    table.run({**roles, CHARLIE: voting.charlie(table.seat(CHARLIE), study, AUXILIARY)})
+    run_in_memory(roles, study, dict.fromkeys(study.names, data), table=table, auxiliary=AUXILIARY)
     return table
 
 
-def _in_the_diagram(kind: str) -> list[int]:
-    """The numbers right of a message's lines, in order."""
-    (diagram,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
-    lines = [line for line in diagram.splitlines() if f" {kind}" in line]
-    tails = [re.split(r"\s{3,}", line.rpartition("|")[2].strip())[0] for line in lines]
-    return [int(n.replace(",", "")) for tail in tails for n in re.findall(r"\d[\d,]*", tail)]
-
-
 def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
-    assert [table.sent[LEAD, "SumKey"][0], table.sent[CHARLIE, "SumKey"][0]] == _in_the_diagram("SumKey")
-    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == _in_the_diagram("Commitment")
+    assert [table.sent[LEAD, "SumKey"][0], table.sent[CHARLIE, "SumKey"][0]] == PAGE.sizes("SumKey")
+    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == PAGE.sizes("Commitment")
     for kind, source in (
         ("Contribution", PARTY),
         ("BlindedTotal", CHARLIE),
         ("BlindedSum", LEAD),
         ("Released", CHARLIE),
     ):
-        assert sorted(set(table.sent[source, kind])) == _in_the_diagram(kind)
+        assert sorted(set(table.sent[source, kind])) == PAGE.sizes(kind)
     assert table.sent[LEAD, "Contribution"] == table.sent[PARTY, "Contribution"]
 
 
 def test_what_a_party_sends_is_right(table: MeteredTable) -> None:
-    assert f"An ordinary party sends {table.bytes_sent(PARTY):,} bytes in all" in PAGE
-    assert f"{voting.layout(_study()).count} ciphertexts" in PAGE
+    assert f"An ordinary party sends {table.bytes_sent(PARTY):,} bytes in all" in PAGE.text
+    assert f"{public.layout(_study()).count} ciphertexts" in PAGE.text
 
 
 def test_what_a_party_sends_of_noisy_counts_is_right() -> None:
     study = _study()
-    wish = study.privacy.model_copy(update={"calibration": "proven", "epsilon": 1.0, "delta": 1e-5})
-    proven = study.model_copy(update={"privacy": wish})
-    slots = voting.layout(proven)
+    target = study.privacy.model_copy(update={"calibration": "proven", "epsilon": 1.0, "delta": 1e-5})
+    proven = study.model_copy(update={"privacy": target})
+    slots = public.layout(proven)
     sizes = _run(proven).sent[PARTY, "Contribution"]
-    assert f"{slots.count} ciphertexts in place of {voting.layout(study).count}" in PAGE
-    assert f"a contribution has {sizes[0]:,} bytes" in PAGE
+    assert f"{slots.count} ciphertexts in place of {public.layout(study).count}" in PAGE.text
+    assert f"a contribution has {sizes[0]:,} bytes" in PAGE.text
 
 
 # --- The derivation --------------------------------------------------------------------------------------
 
 
-def _rows(page: str, least: int) -> list[list[str]]:
-    """The tables' rows that hold at least so many numbers, cell by cell."""
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
-    return [row for row in rows if sum(bool(re.fullmatch(r"[\d.]+", cell)) for cell in row) >= least]
-
-
 def test_the_noise_in_the_derivation_is_that_of_the_code() -> None:
-    shown = {tuple(row[0].split(", N = ")): row[1:] for row in _rows(PRIVACY, 3) if " N = " in row[0]}
+    shown = {tuple(row[0].split(", N = ")): row[1:] for row in PRIVACY.rows(3) if " N = " in row[0]}
     assert len(shown) == 4
     for (kind, N), cells in shown.items():
         for epsilon, cell in zip((1.0, 5.0, 10.0), cells, strict=True):
@@ -108,7 +93,7 @@ def test_the_noise_in_the_derivation_is_that_of_the_code() -> None:
 
 
 def test_the_epsilons_by_view_are_those_that_are_proved() -> None:
-    shown = [row for row in _rows(PRIVACY, 3) if " N = " not in row[0]]
+    shown = [row for row in PRIVACY.rows(3) if " N = " not in row[0]]
     assert len(shown) == 4
     for row, shares in zip(shown, (5, 4, 3, 1), strict=True):
         for t, cell in zip((0, 2, 4), row[2:], strict=True):
@@ -117,7 +102,7 @@ def test_the_epsilons_by_view_are_those_that_are_proved() -> None:
 
 
 def test_the_sharp_sensitivities_are_those_of_the_code() -> None:
-    said = {row[0]: row[1:3] for row in _rows(PRIVACY, 2) if row[-1].split(",")[0] in {"diameter", "labels"}}
+    said = {row[0]: row[1:3] for row in PRIVACY.rows(2) if row[-1].split(",")[0] in {"diameter", "labels"}}
     assert len(said) == 5
     for what, (paper, sharp) in said.items():
         soft, classes = what.startswith("`soft`"), 6 if "6 classes" in what else None
@@ -131,18 +116,18 @@ def test_the_sharp_sensitivities_are_those_of_the_code() -> None:
             found = sharp_sensitivity(soft=soft, loss="logistic", classes=classes, **shape)
         assert float(sharp) == pytest.approx(found, rel=5e-4)
     keeps = sharp_sensitivity(soft=False, loss="logistic", classes=None, Lambda=1e-4, M=1000) / 20_000
-    assert re.search(rf"keeps epsilon\s+= {keeps:.2g}\.".replace("0.0", r"\.0"), PRIVACY)
+    assert re.search(rf"keeps epsilon\s+=\s+{keeps:.2g}\.", PRIVACY.text)
     least = [math.ceil(epsilon / mu_of(epsilon, 1e-5)) for epsilon in (1, 5, 10)]
-    assert f"d >= {least[0]}, {least[1]}, {least[2]}" in " ".join(PRIVACY.split())
+    assert f"d >= {least[0]}, {least[1]}, {least[2]}" in " ".join(PRIVACY.text.split())
 
 
 @pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PRIVACY, 8)])
-def test_every_test_that_the_pages_name_exists(page: str, least: int) -> None:
-    defined = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
-    named = set(re.findall(r"`(test_\w+)`", page))
-    assert len(named) > least
-    assert not named - defined
+def test_every_test_that_the_pages_name_exists(page: Page, least: int) -> None:
+    assert len(page.tests) > least
+    assert not page.tests - defined_tests()
+
+
+@pytest.mark.parametrize("page", [PAGE, PRIVACY])
+def test_every_link_of_the_pages_leads_to_a_file(page: Page) -> None:
+    assert len(page.links) > 3
+    assert not page.broken_links

@@ -32,17 +32,18 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.in_memory import roles_of
+from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes
 from tests.sum_helpers import drawn, received
-from tests.vote_helpers import Array, Fixed, Voted, cast, points_of, unit_rows, vote_data, vote_roles, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, cast, points_of, unit_rows, vote_data, vote_study
 
 UNIT = 1 << COUNT_BITS
-WISH = {"epsilon": 1.0, "delta": 1e-5}
+TARGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def _proven(protocol: str = "soft", K: int = 5, **kw: Any) -> Study:
-    changes = {**WISH, "colluders": 0, **kw}
+    changes = {**TARGET, "colluders": 0, **kw}
     delta, colluders = changes.pop("delta"), changes.pop("colluders")
     study = vote_study(protocol, K, **changes)
     text, count = re.subn(r"^delta = .*$", f"delta = {delta}", study.to_toml(), flags=re.MULTILINE)
@@ -65,20 +66,20 @@ def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise."""
-    monkeypatch.setattr(voting, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
+    monkeypatch.setattr(roles, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Array]:
     """What Charlie opens in each run, point by point, in units of 2^-G votes."""
     seen: list[Array] = []
-    counts = voting._noisy_counts
+    counts = counting.noisy_counts
 
     def watched(study: Study, counters: tuple[int, ...]) -> Any:
         seen.append(np.array(counters, dtype=np.float64))
         return counts(study, counters)
 
-    monkeypatch.setattr(voting, "_noisy_counts", watched)
+    monkeypatch.setattr(roles, "noisy_counts", watched)
     return seen
 
 
@@ -166,17 +167,17 @@ def test_noisy_counts_are_never_negative_and_never_all_zero() -> None:
         (_proven(K=6, classes=3), (-4 * UNIT, -5 * UNIT, -6 * UNIT), [[3, 2, 1]]),
         (_proven(K=6, classes=3), (UNIT, UNIT, 40 * UNIT), [[0, 0, 28]]),
     ):
-        found = voting._noisy_counts(study, opened)
+        found = counting.noisy_counts(study, opened)
         np.testing.assert_array_equal(found, counts)
-        np.testing.assert_allclose(voting.fractions(found).sum(axis=1), 1)
-        voting.minimiser(study, unit_rows(len(found), 4, 0), voting.fractions(found))
+        np.testing.assert_allclose(counting.fractions(found).sum(axis=1), 1)
+        counting.minimiser(study, unit_rows(len(found), 4, 0), counting.fractions(found))
 
 
 def test_every_role_replays_byte_for_byte() -> None:
     study = _proven("vote", K=3, classes=3)
     data = vote_data(study)
     r = cast(study, data)
-    for name, role in vote_roles(r.table, study, data, {}).items():
+    for name, role in roles_of(roles, r.table, study, data, auxiliary=points_of(study)).items():
         again = replay(role, r.table.journal(name))
         assert again.result == r.results[name]
         assert again.sent == tuple(e.effect for e in r.table.journal(name) if isinstance(e.effect, Send))
@@ -195,7 +196,7 @@ def test_shares_are_drawn_before_the_join_and_charlie_draws_no_noise() -> None:
 def test_a_lead_that_adds_to_what_it_opens_is_not_noticed(opened: list[Array], monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page says is not covered: five votes more at every point, for a run that ends well."""
     study = _proven(K=3, N=20)
-    added = voting.layout(study).pack((5 * UNIT,) * 20)
+    added = public.layout(study).pack((5 * UNIT,) * 20)
     decrypt_all = SecretKey.decrypt_all
 
     def shifted(self: SecretKey, total: Any) -> tuple[int, ...]:
@@ -218,7 +219,7 @@ def test_no_two_ballots_are_farther_apart_than_delta_and_some_are_so_far(classes
     Delta = counts_sensitivity(1, C)
     farthest = 0
     for a, b in product(range(C), repeat=2):
-        pair = zip(voting._counters(study, (a,)), voting._counters(study, (b,)), strict=True)
+        pair = zip(counting.counters_of(study, (a,)), counting.counters_of(study, (b,)), strict=True)
         farthest = max(farthest, sum((UNIT * (x - y)) ** 2 for x, y in pair))
     assert farthest <= Delta**2 < farthest * (1 + Fraction(1, 10**9))
     assert counts_sensitivity(900, C) == pytest.approx(30 * Delta)
@@ -246,7 +247,7 @@ def test_the_accountant_agrees_with_an_independent_one(epsilon: float, delta: fl
 
 @pytest.mark.parametrize("t", range(5))
 def test_any_honest_parties_have_enough_noise(t: int) -> None:
-    noise, alone = (voting.noise_of(_proven(colluders=c)) for c in (t, 4))
+    noise, alone = (public.noise_of(_proven(colluders=c)) for c in (t, 4))
     assert noise.sigma == alone.sigma
     assert (5 - t) * noise.share**2 - 9 >= noise.sigma**2
     assert float(noise.share) == pytest.approx(float(alone.share) / math.sqrt(5 - t), rel=1e-5)
@@ -254,7 +255,7 @@ def test_any_honest_parties_have_enough_noise(t: int) -> None:
 
 
 def test_shares_of_very_many_parties_are_wide_enough_for_the_grid() -> None:
-    """A wish so weak that the grid's step would show: then a share is 4 units, and the lemma holds."""
+    """A privacy target so weak that the grid's step would show: then a share is 4 units, and the lemma holds."""
     noise = count_noise(N=1, classes=2, epsilon=50.0, delta=1e-6, honest=4096)
     assert noise.share == 4
     assert closeness_of_sum(noise.share, 4096, 10**6) < 2.0**-128
@@ -270,7 +271,7 @@ def _noise(study: Study, seen: list[Array], runs: int, times: float, monkeypatch
         return discrete_gaussian(rng, sigma * Fraction(times), size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(voting, "discrete_gaussian", scaled)
+        patch.setattr(roles, "discrete_gaussian", scaled)
         rest = []
         for _ in range(runs):
             r = cast(study, data, votes)
@@ -285,7 +286,7 @@ def _sd_accepted(noise: Array, sd: float) -> bool:
 
 
 MU = 0.268051
-"""mu(1, 1e-5): what Gaussian noise may have for the wish of these studies."""
+"""mu(1, 1e-5): what Gaussian noise may have for the privacy target of these studies."""
 
 
 @pytest.mark.usefixtures("one_key")
@@ -370,7 +371,7 @@ def test_a_delta_that_is_no_small_number_is_flagged() -> None:
         ({"protocol": "vote", "section": "", "K": 5, "classes": 2}, "noisy counts for 2 classes can be tied"),
     ],
 )
-def test_a_wish_that_no_noise_on_counts_keeps_is_refused(changes: dict[str, Any], sentence: str) -> None:
+def test_a_privacy_target_that_no_noise_on_counts_meets_is_refused(changes: dict[str, Any], sentence: str) -> None:
     study = _proven(**changes)
     with pytest.raises(BadInput) as caught:
         protocol_of(study)
@@ -381,8 +382,10 @@ def test_noise_that_fits_no_slot_is_refused() -> None:
     study = _proven(epsilon=1e-15, delta=1e-19)
     protocol_of(study)
     small = study.model_copy(update={"crypto": study.crypto.model_copy(update={"key_bits": 128})})
-    with pytest.raises(BadInput, match="no key of 128 bits has room"):
-        voting.check(small)
+    with pytest.raises(
+        BadInput, match=r"a count of votes with its noise needs slots of \d+ bits, but a key of 128 bits has no room"
+    ):
+        public.check(small)
 
 
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
@@ -408,11 +411,11 @@ def test_noise_on_the_counts_costs_the_model_less_than_noise_on_the_model() -> N
     votes = rng.binomial(M, np.where(X @ true > 0, 0.8, 0.2))
     sigma = math.sqrt(N) / MU
     wrong: dict[str, list[float]] = {"counts": [], "model": []}
-    clear = voting.minimiser(study, X, np.stack([M - votes, votes], axis=1) / M)
+    clear = counting.minimiser(study, X, np.stack([M - votes, votes], axis=1) / M)
     beta = 1 / Fraction(sharp_sensitivity(soft=True, loss="logistic", classes=None, Lambda=Lambda, M=M))
     for _ in range(10):
         noisy = np.clip(votes + sigma * rng.normal(size=N), 0, M)
-        w = voting.minimiser(study, X, np.stack([M - noisy, noisy], axis=1) / M)
+        w = counting.minimiser(study, X, np.stack([M - noisy, noisy], axis=1) / M)
         wrong["counts"].append(error_rate(test, labels, w))
         eta = np.array(l2_laplace(source, beta, d, Fraction(1 << 30)), dtype=np.float64) / (1 << 30)
         wrong["model"].append(error_rate(test, labels, clear + eta))
@@ -431,7 +434,7 @@ def test_noise_on_the_counts_moves_the_classifier_by_no_more_than_is_said() -> N
         for _ in range(20):
             noisy = votes + math.sqrt(N) / MU * rng.normal(size=N)
             assert 0 < noisy.min() <= noisy.max() < M
-            ends.append(voting.minimiser(study, points_of(study).X, np.stack([M - noisy, noisy], axis=1) / M))
-        clear = voting.minimiser(study, points_of(study).X, np.stack([M - votes, votes], axis=1) / M)
+            ends.append(counting.minimiser(study, points_of(study).X, np.stack([M - noisy, noisy], axis=1) / M))
+        clear = counting.minimiser(study, points_of(study).X, np.stack([M - votes, votes], axis=1) / M)
         rms = math.sqrt(float(np.mean([((w - clear) ** 2).sum() for w in ends])))
         assert 0.05 < rms * M * Lambda * MU <= 1

@@ -1,23 +1,21 @@
-"""The two protocols of Hamm, Cao and Belkin, for those who choose one; they differ in what becomes of the votes."""
+"""``vote`` and ``soft`` of Hamm, Cao and Belkin, for those who choose a protocol."""
 
 import math
 from typing import Any
 
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS
-from masquerade_core.privacy.noise.votes import sharp_sensitivity
-from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
+from masquerade_core.words import counted
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.voting import public, roles
 from masquerade_protocols.voting.noiseless import noiseless
-from masquerade_protocols.voting.proven_statement import proven_vote_statement
-from masquerade_protocols.voting.statement import vote_statement
+from masquerade_protocols.voting.statement import statement
 
 __all__ = ["SOFT", "VOTE"]
 
 _TIES = """\
-# Where classes have as many votes: the one that stands first wins, and of two values the positive one.
+# Who wins where several classes have as many votes? The class that stands first; of two values, the positive one.
 ties = "first"
 """
 _UNSEEN = """\
@@ -30,95 +28,62 @@ private_auxiliary = false
 """
 
 _LEAVES = """
-Your records stay on your machine. A classifier of whatever kind you choose is trained on them here, before you join. It
-does not leave, either.
+Your records stay on your machine. Before you join, your machine trains a classifier on them, of whatever kind you
+choose. The classifier does not leave, either.
 
-What leaves: how your classifier labels {N} auxiliary records, which everybody has. These votes {noise}are encrypted,
-and so masked that not even {lead}, who holds the key, can read yours alone.
+What leaves: your classifier's labels for {N} auxiliary records, which all parties have. These votes {noise}are
+encrypted and masked. So not even {lead}, who holds the decryption key, can read your votes alone.
 
-What Charlie sees: at each auxiliary record, how many of the {K} parties voted for what{precisely}. {use}
+What Charlie sees: how many of the {K} parties voted for each class, at each auxiliary record{precisely}. {use}
 
 What is published: that classifier{published}. You see no more than that.
 """
 _USE = {
-    "vote": "He trains a classifier on what the majority said.",
+    "vote": "He trains a classifier on the class that the majority chose.",
     "soft": "He trains a classifier on the fractions of votes.",
 }
 _COLLUSION = """
-Charlie has to be trusted with the counts: he sees them exactly, and he knows the noise. Where all vote alike he knows
-your vote, too. He must not hand the counts on.
+Charlie has to be trusted with the counts: he sees them exactly, and he knows the noise. Where all parties vote alike,
+he knows your vote as well. He must not hand the counts on.
 
-Charlie and any other party together take that party's votes off the counts. With all parties but you, they have yours.
-What your votes tell of your records, nothing hides from them.
+Charlie and another party together can take that party's votes off the counts. Charlie and all parties but you together
+know your votes. Nothing hides from them what your votes tell of your records.
 
-The other parties learn nothing but the model, {lead} included: the counts that {lead} opens for Charlie are hidden
-behind random numbers of his.
+The other parties learn nothing but the model. The same holds for {lead}: Charlie's random numbers hide the counts that
+{lead} decrypts for him.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run; a party
-that votes for what its classifier did not say is not caught, nor is {lead} if it adds to the counts that it opens.
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
+notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
 """
 _COST = """
-The paper claims that whoever sees the model learns of all your records together no more than epsilon = {epsilon:g}
-allows. What is proved is {proved}, for a party and so for each of its records. Against whom, stands in the
-privacy statement.{auxiliary}
+The paper claims that somebody who sees the model learns of all your records together no more than epsilon = {epsilon:g}
+allows. What is proved is {proved}, for a party and so for each of its records. The privacy statement says against whom
+this holds.{auxiliary}
 
 A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COLLUSION = """
-Nobody has to be trusted with the counts: each carries noise, of which every party draws a share that it tells nobody.
+Nobody has to be trusted with the counts. Each count carries noise, and every party draws a share of it that it tells
+nobody.
 
-The shares of any {honest} parties are enough for what is promised. Charlie may side with {colluders}; with more, the
-promise shrinks, and the privacy statement says to what. A party that draws no noise is missed like one more of those.
+The shares of any {honest} are enough to meet the privacy target. So it holds if Charlie colludes with {colluders}. Each
+further party on his side weakens the promise, and so does each party that draws no noise. The privacy statement says by
+how much.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run; a party
-that votes for what its classifier did not say is not caught, nor is {lead} if it adds to the counts that it opens.
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
+notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
 """
 _PROVEN_COST = """
-All your records together lose at most epsilon = {epsilon:g} of their privacy, but for a probability of delta =
-{delta:g}. That is proved, against everybody who sees the counts or the model.
+All your records together lose at most epsilon = {epsilon:g} of their privacy, except with a probability of delta =
+{delta:g}. That is proved against everybody who sees the counts or the model.
 
-What it costs: at each auxiliary record, the count of {K} votes has noise of standard deviation {deviation:.3g}. It does
-not grow with the number of parties, so it takes many of them. The fewer auxiliary records there are, the smaller it is.
+What it costs: at each auxiliary record, the count of {K} votes has noise of standard deviation {deviation:.3g}. This
+noise does not grow with the number of parties, so more parties make it matter less. With fewer auxiliary records there
+is less noise.
 
 A second run over the same records costs the same again: the costs add up.
 """
-_AUXILIARY = " Of each auxiliary sample together with a party: {sample}."
-
-
-def _statement(study: Study) -> tuple[Claim, ...]:
-    chosen = voting.SoftParameters.model_validate({k: v for k, v in study.protocol.items() if k != "ties"})
-    if study.proven:
-        reach = sharp_sensitivity(
-            soft=study.study.protocol == "soft",
-            loss=study.model.loss,
-            classes=study.classes,
-            Lambda=study.model.regularization,
-            M=study.K,
-        )
-        return proven_vote_statement(
-            voting.noise_of(study),
-            M=study.K,
-            N=chosen.auxiliary.records,
-            classes=study.classes or 2,
-            honest=study.honest,
-            epsilon=study.privacy.epsilon,
-            delta=study.privacy.delta,
-            on_the_model=(reach, study.outputs * study.d * reach / study.privacy.epsilon),
-        )
-    return vote_statement(
-        name=study.study.protocol,
-        M=study.K,
-        N=chosen.auxiliary.records,
-        dimensions=study.outputs * study.d,
-        loss=study.model.loss,
-        classes=study.classes,
-        beta=float(voting.beta(study)),
-        eps=study.privacy.epsilon,
-        Lambda=study.model.regularization,
-        fraction_bits=voting.FRACTION_BITS,
-        colluders=study.privacy.colluders,
-        private_auxiliary=chosen.private_auxiliary,
-    )
+_AUXILIARY = " For each auxiliary sample together with a party, it is {sample}."
 
 
 def _explain(study: Study) -> Explanation:
@@ -133,15 +98,15 @@ def _explain(study: Study) -> Explanation:
     if study.proven:
         t = study.privacy.colluders
         words |= {
-            "noise": "get your share of noise, ",
+            "noise": "get your share of noise, and they ",
             "precisely": ", with everybody's noise in it",
             "published": "",
-            "honest": study.honest,
-            "colluders": "nobody" if not t else "one party" if t == 1 else f"{t} parties",
-            "deviation": math.sqrt(study.K) * float(voting.noise_of(study).share) / (1 << COUNT_BITS),
+            "honest": counted(study.honest, "party", "parties"),
+            "colluders": f"at most {counted(t, 'party', 'parties')}" if t else "nobody",
+            "deviation": math.sqrt(study.K) * float(public.noise_of(study).share) / (1 << COUNT_BITS),
         }
         return _explained(_PROVEN_COLLUSION, _PROVEN_COST, words)
-    claims = _statement(study)
+    claims = statement(study)
     samples = [claim.provable for claim in claims if claim.unit == "auxiliary sample"]
     words |= {
         "noise": "",
@@ -158,20 +123,20 @@ def _explained(collusion: str, cost: str, words: dict[str, Any]) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    return price_of_sums(study, [voting.layout(study).count])
+    return price_of_sums(study, [public.layout(study).count])
 
 
-def _voting(name: str, parameters: type[voting.SoftParameters], ties: str = "") -> Protocol:
+def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") -> Protocol:
     return Protocol(
         name=name,
         paper="Hamm, Cao and Belkin 2016",
-        party=voting.party,
-        charlie=voting.charlie,
+        party=roles.party,
+        charlie=roles.charlie,
         parameters=parameters,
         section=ties + _UNSEEN + _SAMPLES,
         stages=("training", "keys", "votes", "model"),
-        check=voting.check,
-        statement=_statement,
+        check=public.check,
+        statement=statement,
         explain=_explain,
         noiseless=noiseless,
         cost=_cost,
@@ -184,6 +149,6 @@ def _voting(name: str, parameters: type[voting.SoftParameters], ties: str = "") 
     )
 
 
-VOTE = _voting("vote", voting.VoteParameters, _TIES)
+VOTE = _voting("vote", public.VoteParameters, _TIES)
 
-SOFT = _voting("soft", voting.SoftParameters)
+SOFT = _voting("soft", public.SoftParameters)

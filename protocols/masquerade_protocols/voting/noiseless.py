@@ -1,4 +1,4 @@
-"""What ``vote`` and ``soft`` would release without noise, worked out by somebody who may see all records."""
+"""What ``vote`` and ``soft`` would release without noise, computed by somebody who may see all records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,8 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import judged_by_distance
 from masquerade_protocols.entry import Noiseless, Weights
-from masquerade_protocols.voting.roles import fractions, majority, minimiser
+from masquerade_protocols.voting.counting import minimiser, targets_of
+from masquerade_protocols.voting.public import classes_of
 
 __all__ = ["clean_votes", "noiseless"]
 
@@ -22,7 +23,7 @@ _SEED = 2016
 def clean_votes(
     study: Study, data: Mapping[str, Dataset], classifiers: Mapping[str, str], auxiliary: Auxiliary
 ) -> Weights:
-    """Return w_s of ``vote`` or ``soft``; shape (d,).
+    """Return w_s of ``vote`` or ``soft``; shape (outputs d,), class by class.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ def clean_votes(
     data : mapping of str to Dataset
         Each party's records.
     classifiers : mapping of str to str
-        What a party votes with, by name; the study's own loss where a party has none.
+        The kind of classifier that a party votes with, by the party's name. A party without one minimises the study's
+        own loss.
     auxiliary : Auxiliary
         The public records that the study names.
     """
@@ -44,11 +46,8 @@ def clean_votes(
         )
         for name, records in data.items()
     ]
-    positive = np.sum(votes, axis=0)
-    counts = np.column_stack([len(votes) - positive, positive])
-    soft = study.study.protocol == "soft"
-    targets = fractions(counts) if soft else majority(counts, positive=True)
-    return minimiser(study, auxiliary.X, targets)
+    counts = np.stack([np.sum(np.array(votes) == k, axis=0) for k in range(classes_of(study))], axis=1)
+    return minimiser(study, auxiliary.X, targets_of(study, counts))
 
 
 def noiseless(
@@ -60,7 +59,7 @@ def noiseless(
     classifiers: Mapping[str, str],
     **_unused: Any,
 ) -> Noiseless:
-    """Judge by how far the noise moved the classifier."""
+    """Return the classifier learned from the same votes, and how far the noise moved the released one from it."""
     clean, what = clean_votes(study, data, classifiers, auxiliary), "learned from the same votes"
-    cure = f"many more parties: this noise hides all that a party has, and {study.K} are few"
+    cure = f"many more parties: this noise hides all records of a party, and {study.K} parties are few"
     return judged_by_distance(clean, what, released, study.privacy.epsilon, cure)

@@ -1,4 +1,4 @@
-"""What an audit is: a mechanism, two neighbouring data sets, somebody's view, and what its runs must show."""
+"""What an audit is: a mechanism, two neighbouring data sets, somebody's view, and what the runs must show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from masquerade.audit.source import Source
 __all__ = ["CONFIDENT", "ERROR", "SEED", "Audit", "Finding", "Gate", "Scores"]
 
 ERROR = 0.05
-"""Of a bound that refutes: it holds at 95 %."""
+"""How often a bound that refutes may be too large: it holds at 95 %."""
 
 CONFIDENT = 0.001
-"""Of all bounds together that must not exceed what is proved: each holds at 99.9 % and more."""
+"""How often any of the bounds on what is proved may be too large: all of them together hold at 99.9 %."""
 
 SEED = 20261122
-"""Of every audit. Canaries and numbers of runs were settled with other seeds; this one had no say in them."""
+"""The seed of every audit. Canaries and numbers of runs were chosen with other seeds, and not changed for this one."""
 
 Scores = Callable[[int, bool, Source, Fraction], NDArray[np.float64]]
 """(runs, moved, source, factor) -> one score a run, under D' if ``moved``; all noise is ``factor`` times as large.
@@ -30,16 +30,16 @@ A score is what the adversary computes from what it sees, and from all records b
 
 
 class Gate(Enum):
-    """What the bound must do."""
+    """What the lower bound on epsilon must do."""
 
     REFUTED = "refuted"
     """A paper's claim: the bound must exceed it."""
 
     CAUGHT = "caught"
-    """A known slip in our own code: the bound must exceed the wish."""
+    """A known bug in the noise, made on purpose: the bound must exceed the privacy target."""
 
     HOLDS = "holds"
-    """A proof: the bound must not exceed it; the same audit of less noise must."""
+    """A proof: the bound must not exceed it, and the same audit must exceed it with less noise."""
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,23 @@ class Audit:
     name, protocol : str
     gate : Gate
     adversary : str
-        Whose view the scores are computed from, in a few words.
+        Who computes the scores from what it sees, in a few words.
     canary : str
-        The record that differs.
+        The record that differs between the two data sets.
     epsilon, delta : float
-        What is claimed, wished or proved of the whole run.
+        What is claimed, targeted or proved for the whole run.
     scores : callable
         See :data:`Scores`.
     runs, quick : int
-        Of each data set; ``quick`` is 0 where the audit is too slow for a quick selection.
+        Runs of each data set, in full and in a quick selection; 0 where the audit is too slow for the latter.
     seed : int
         Of all randomness.
     proved : float, optional
-        The epsilon at this delta that is proved, or exactly true, of what was run; None where there is none.
+        The epsilon that is proved of the runs at this delta, or that is exactly true of them; None where there is none.
     control : Fraction
-        Of a gate ``HOLDS``: the part of the noise with which the same audit must exceed epsilon.
+        For the gate ``HOLDS``: the fraction of the noise with which the same audit must exceed epsilon.
     how : str
-        How the runs were made, where not by the protocol's own functions and samplers.
+        How the runs are made.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Audit:
     how: str = "own functions and samplers"
 
     def bound(self, runs: int, error: float, factor: Fraction = Fraction(1)) -> float:
-        """Return the lower bound on epsilon that so many runs of each data set show.
+        """Return the lower bound on epsilon that a number of runs of each data set shows.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Audit:
         error : float
             The chance that the bound is too large.
         factor : Fraction
-            Of the noise.
+            All noise is multiplied by it.
         """
         zeros, ones = (
             self.scores(runs, moved, Source(self.seed, f"{self.name} {'D-prime' if moved else 'D'} {factor}"), factor)
@@ -111,14 +111,15 @@ class Finding:
     ----------
     audit : Audit
     runs : int
-        Of each data set.
+        Runs of each data set.
     error : float
         The chance that the bound is too large.
     bound : float
-        On epsilon, from below.
+        The lower bound on epsilon.
     control : float, optional
-        The same with less noise, for a gate ``HOLDS``.
+        The same with less noise, for the gate ``HOLDS``.
     seconds : float
+        How long the audit took.
     """
 
     audit: Audit
@@ -130,14 +131,14 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether what is asked of the bound is so."""
+        """Whether the bound is what the gate asks for."""
         if self.audit.gate is Gate.HOLDS:
             return self.bound <= self.audit.epsilon and self.control is not None and self.control > self.audit.epsilon
         return self.bound > self.audit.epsilon
 
     @property
     def verdict(self) -> str:
-        """A word for people; capitals where it is not as it must be."""
+        """The outcome in a word or two; in capitals where the audit failed."""
         if self.audit.gate is not Gate.HOLDS:
             return self.audit.gate.value if self.holds else f"NOT {self.audit.gate.value.upper()}"
         if self.bound > self.audit.epsilon:

@@ -1,8 +1,8 @@
-"""How large epsilon must be, as counted: a rule fixed on one half of the runs, and its errors on the other half.
+"""A lower bound on epsilon from counts: one half of the runs chooses an event, and the other half counts it.
 
 A mechanism is (epsilon, delta)-private only if every event A has P'(A) <= exp(epsilon) P(A) + delta, whichever of two
 neighbouring data sets D and D' stands on which side. So an event with P'(A) >= p' and P(A) <= p shows that epsilon is
-at least log((p' - delta)/p). The event is chosen on runs that are not counted afterwards: else chance would choose.
+at least log((p' - delta)/p). The runs that choose the event are not counted, or chance alone would show an epsilon.
 
 References
 ----------
@@ -33,13 +33,13 @@ _Array = NDArray[np.float64]
 
 
 def probability_above(hits: _Array | int, runs: int, error: float) -> _Array:
-    """Bound a probability from above by how often it hit; it is above that with a chance of at most ``error``."""
+    """Bound a probability from above by the hits; the bound is too small with a chance of at most ``error``."""
     k = np.asarray(hits, dtype=np.float64)
     return np.where(k < runs, beta.ppf(1 - error, k + 1, np.maximum(runs - k, 1)), 1.0)
 
 
 def probability_below(hits: _Array | int, runs: int, error: float) -> _Array:
-    """Bound a probability from below by how often it hit; it is below that with a chance of at most ``error``."""
+    """Bound a probability from below by the hits; the bound is too large with a chance of at most ``error``."""
     k = np.asarray(hits, dtype=np.float64)
     return np.where(k > 0, beta.ppf(error, np.maximum(k, 1), runs - k + 1), 0.0)
 
@@ -52,9 +52,9 @@ class Rule:
     ----------
     threshold : float
     above : bool
-        Whether it is the scores above the threshold, or those below; a score equal to it is on neither side.
+        Whether the event is a score above the threshold, or one below it; an equal score is neither.
     moved : bool
-        Whether the event is to be likelier under D', or under D.
+        Whether the event should be likelier under D', or under D.
     """
 
     threshold: float
@@ -108,7 +108,7 @@ def _bounds(
 
 
 def count(rule: Rule, zeros: _Array, ones: _Array, delta: float, error: float) -> float:
-    """Return the lower bound on epsilon that an event shows on runs that had no say in choosing it."""
+    """Return the lower bound on epsilon that an event shows, from runs that did not choose it."""
     runs = (len(zeros), len(ones))
     hits = (rule.hits(zeros), rule.hits(ones))
     return float(_bounds(hits[rule.moved], hits[not rule.moved], runs, rule.moved, delta, error))
@@ -143,6 +143,6 @@ def epsilon_bound(zeros: _Array, ones: _Array, delta: float, error: float = 0.05
 
 
 def largest_bound(runs: int, delta: float, error: float = 0.05) -> float:
-    """Return the bound that so many runs show of what can always be told apart: no more runs, no larger bound."""
+    """Return the largest bound that so many runs can show: that of two data sets that are always told apart."""
     counted = runs - runs // 2
     return float(_bounds(counted, 0, (counted, counted), True, delta, error))

@@ -1,8 +1,8 @@
-"""Neighbouring data sets and studies for audits: small, public, and the same for ever.
+"""Neighbouring data sets and studies for audits: small, public, and the same in every version.
 
 All records but one lie where the last coordinate is 0. The canary is that coordinate's unit vector, labelled +1 in D
 and -1 in D'. With the logistic loss a gradient at w then moves by sigma(-m) + sigma(m) = 1 in the last coordinate,
-whatever w is: the most that two opposite records can do, and no other record is in the way.
+whatever w is. Two opposite records cannot move it more, and no other record has a gradient there.
 """
 
 import json
@@ -59,7 +59,7 @@ def study_of(
     Parameters
     ----------
     section : mapping
-        What the ``[protocol]`` section has in place of its defaults.
+        Values of the ``[protocol]`` section that take the place of its defaults.
     more
         Further fields of :class:`~masquerade.draft.Draft`.
     """

@@ -6,14 +6,14 @@ from functools import cache
 
 from masquerade.audit.audit import CONFIDENT, ERROR, Audit, Finding, Gate
 from masquerade.audit.claims import claims
+from masquerade.audit.known_bugs import known_bugs
 from masquerade.audit.proofs import proofs
-from masquerade.audit.slips import slips
 from masquerade_core.errors import BadInput
 
 __all__ = ["audits", "confident", "run"]
 
 Progress = Callable[[int, int, str], None]
-"""(audits done, of how many, which is next)."""
+"""(audits done, audits in all, the name of the next)."""
 
 
 @cache
@@ -23,18 +23,18 @@ def audits(protocol: str | None = None) -> tuple[Audit, ...]:
     Raises
     ------
     BadInput
-        There is none of that protocol.
+        No audit is of that protocol.
     """
-    everything = (*claims(), *slips(), *proofs())
+    everything = (*claims(), *known_bugs(), *proofs())
     found = tuple(a for a in everything if protocol in {None, a.protocol})
     if not found:
         known = ", ".join(dict.fromkeys(a.protocol for a in everything))
-        raise BadInput(f"there is no audit of {protocol!r}", f"choose one of {known}")
+        raise BadInput(f"there is no audit of a protocol called {protocol!r}", f"choose one of {known}")
     return found
 
 
 def confident() -> float:
-    """Return the error of one bound on what is proved: all of these audits share ``CONFIDENT``."""
+    """Return the chance that one bound on what is proved is too large: all such audits share ``CONFIDENT``."""
     return CONFIDENT / sum(a.gate is Gate.HOLDS for a in audits())
 
 
@@ -45,8 +45,9 @@ def run(chosen: Sequence[Audit], *, quick: bool = False, progress: Progress = la
     ----------
     chosen : sequence of Audit
     quick : bool
-        With fewer runs, and without those that are slow.
+        With fewer runs, and without the slow audits.
     progress : callable
+        Called before each audit; see :data:`Progress`.
     """
     todo = [a for a in chosen if a.quick or not quick]
     findings = []

@@ -41,13 +41,13 @@ _LOGISTIC = loss_of("logistic")
 
 def _claim(name: str, study: Study, scores: Scores, *, adversary: str, **more: object) -> Audit:
     """Return the audit of a study's epsilon and delta, which its paper claims."""
-    wish = {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta, "canary": FLAT}
-    fields = {"name": name, "protocol": study.study.protocol, "gate": Gate.REFUTED} | wish | more
+    target = {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta, "canary": FLAT}
+    fields = {"name": name, "protocol": study.study.protocol, "gate": Gate.REFUTED} | target | more
     return Audit(scores=scores, adversary=adversary, **fields)  # type: ignore[arg-type]
 
 
 def _stated(study: Study, view: str) -> float | None:
-    """Return the epsilon that the study's own statement proves of a view."""
+    """Return the epsilon that the study's own statement proves for a record in a view."""
     (row,) = (claim for claim in protocol_of(study).statement(study) if claim.view == view and claim.unit == "record")
     return row.epsilon
 
@@ -90,7 +90,7 @@ _FAR = 1000.0  # |w|: one of the two records has no gradient, the other its long
 
 
 def _active(epsilon: float, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Ask for gradients at two points by turns; eta, the same in every round, is not in the difference."""
+    """Ask for gradients at two points by turns: their difference is free of eta, which is the same in every round."""
     study, N = _psgd(epsilon), 1000
     schedule = psgd_schedule.psgd(study, N)
     canary, bits = np.zeros((1, _D)), psgd_schedule.FRACTION_BITS
@@ -158,8 +158,8 @@ def _weighted() -> Study:
     )
 
 
-def _smallest_walk(runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Look at the last coordinate of the walk of a party with 200 records."""
+def _smallest_descent(runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Look at the last coordinate of the local descent of a party with 200 records."""
     descent, records = weighted_dp.plan(_weighted(), _RECORDS), flat(200, _D, moved=moved)
     return np.array(
         [
@@ -171,8 +171,8 @@ def _smallest_walk(runs: int, moved: bool, source: Source, factor: Fraction) -> 
     )
 
 
-def _even_walk(runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Walk along the last coordinate alone, where no other of the party's records has a gradient."""
+def _even_descent(runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
+    """Descend along the last coordinate alone, where no other of the party's records has a gradient."""
     descent, n = weighted_dp.plan(_weighted(), _RECORDS), _RECORDS // 32
     theta, y = np.zeros(runs), -1.0 if moved else 1.0
     for _ in range(descent.T):
@@ -182,7 +182,7 @@ def _even_walk(runs: int, moved: bool, source: Source, factor: Fraction) -> _Arr
     return theta
 
 
-def _walk_proved(n: int) -> float:
+def _descent_proved(n: int) -> float:
     sigma = float(weighted_dp.plan(_weighted(), _RECORDS).sigma)
     return epsilon_of(2 * math.sqrt(1000) / (n * sigma), 1e-3)
 
@@ -250,20 +250,20 @@ def claims() -> tuple[Audit, ...]:
         _claim(
             "weighted-dp, smallest party",
             _weighted(),
-            _smallest_walk,
+            _smallest_descent,
             adversary="the paper's server, who sees theta_T of a party with 200 of 45,222 records",
             runs=300,
             quick=60,
-            proved=_walk_proved(200),
+            proved=_descent_proved(200),
         ),
         _claim(
             "weighted-dp, even split",
             _weighted(),
-            _even_walk,
+            _even_descent,
             adversary="the paper's server, who sees theta_T of one of 32 parties of equal size",
             runs=20000,
             quick=10000,
-            proved=_walk_proved(_RECORDS // 32),
+            proved=_descent_proved(_RECORDS // 32),
             how="own plan and loss, along the one coordinate that the canary moves; noise by the fast law",
         ),
         _claim(

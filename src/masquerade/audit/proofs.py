@@ -1,4 +1,4 @@
-"""Audits of what is proved: they must not exceed it, and must do so once there is less noise.
+"""Audits of what is proved: no bound may exceed it, and each audit must exceed it with less noise.
 
 To add one, write down how a run's noise meets a canary, with the protocol's own functions, and what the adversary
 computes from it; then say what is proved. ``factor`` multiplies all noise.
@@ -36,7 +36,7 @@ from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.psgd import schedule as psgd_schedule
-from masquerade_protocols.voting import roles as voting
+from masquerade_protocols.voting import public as voting
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 
 __all__ = ["descent_scores", "proofs"]
@@ -45,7 +45,7 @@ _Array = NDArray[np.float64]
 
 
 def _proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: object) -> Audit:
-    """Return the audit of a study's wish, which its calibration proves."""
+    """Return the audit of a study's privacy target, which its calibration proves."""
     fields = {"canary": FLAT, "runs": 4000, "quick": 2000} | more
     return Audit(
         name=name,
@@ -66,15 +66,15 @@ def _proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: o
 def descent_scores(
     study: Study, noise: SharedNoise, shares: int, runs: int, moved: bool, source: Source, factor: Fraction
 ) -> _Array:
-    """Run ``dp-gd``, and add up what the sums show along the last coordinate.
+    """Run ``dp-gd``, and add up the opened sums' last coordinates.
 
     Parameters
     ----------
     study : Study
     noise : SharedNoise
-        What every party draws its share by.
+        What every party draws its share from.
     shares : int
-        Shares of the noise that the adversary does not know.
+        How many shares of the noise the adversary does not know.
     """
     records, drawn = flat(20, study.d, moved=moved), replace(noise, share=noise.share * factor)
     scores = np.zeros(runs)
@@ -93,7 +93,7 @@ def descent_scores(
 
 
 def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Look at one noisy copy and one label a run: everything else is made of them."""
+    """Look at one noisy copy and one label in each run: everything else is made of them."""
     chosen = input_noise.Parameters.model_validate(study.protocol)
     alpha, epsilon_y = as_fraction(input_noise.alpha_of(study)) / factor, as_fraction(chosen.epsilon_y or 0.0)
     sign = -1.0 if moved else 1.0
@@ -113,7 +113,7 @@ def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: F
 
 
 def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Look at the canary's party's classifier under its own noise alone: the other 4 know theirs."""
+    """Look at the classifier of the canary's party with that party's noise: the other 4 know their own noise."""
     noise, n = local_aggregation.joint_noise_of(study), study.study.min_records
     records = flat(n, study.d, moved=moved)
     w = fit(records.X, records.y, study.model.regularization).tolist()
@@ -141,7 +141,7 @@ def _steered(study: Study, runs: int, moved: bool, source: Source, factor: Fract
 
 
 def _wide(degrees: float, *, moved: bool) -> Dataset:
-    """Return one record, so many degrees to one side of the first axis or to the other, labelled +1."""
+    """Return one record labelled +1, at this angle to the first axis, on one side of it or on the other."""
     angle = math.radians(degrees) * (1 if moved else -1)
     return Dataset.from_unit_ball(np.array([[math.cos(angle), math.sin(angle)]]), np.ones(1))
 
@@ -152,24 +152,26 @@ def _wide(degrees: float, *, moved: bool) -> Dataset:
 _LED = 400  # records that one party holds, or all
 
 
-def _walk_scores(study: Study, sigma: Fraction, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Look at a walk; the other records lead it where both of the canary's gradients are long."""
+def _descent_of_a_party(
+    study: Study, sigma: Fraction, runs: int, moved: bool, source: Source, factor: Fraction
+) -> _Array:
+    """Look at a local descent; the other records lead it where both of the canary's gradients are long."""
     X, y = np.zeros((_LED, 2)), np.full(_LED, -1.0)
     X[:, 0] = 1.0
     X[-1], y[-1] = _wide(60, moved=moved).X[0], 1.0
     records, chosen = Dataset.from_unit_ball(X, y), local_descent.DescentParameters.model_validate(study.protocol)
-    walks = (
+    ends = (
         local_descent.local_descent(study, chosen.rounds, chosen.learning_rate, sigma * factor, records, source.rng)
         for _ in range(runs)
     )
-    return np.array([walk[-1] for walk in walks])
+    return np.array([end[-1] for end in ends])
 
 
 # --- gop ------------------------------------------------------------------------------------------
 
 
 def _objective(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
-    """Release the minimiser; from it, the adversary works out how long an eta it takes under D and under D'."""
+    """Release the minimiser, from which the adversary computes the length of eta under D and under D'."""
     N, Lambda, loss = 20, study.model.regularization, loss_of(study.model.loss)
     pair = [flat(N, study.d, moved=m) for m in (False, True)]
     noise = perturbation(
@@ -300,12 +302,12 @@ def _votes(protocol: str, **more: Any) -> Audit:
     )
 
 
-def _walk(protocol: str, adversary: str, quick: int, sigma: Callable[[Study], Fraction]) -> Audit:
+def _local_descent(protocol: str, adversary: str, quick: int, sigma: Callable[[Study], Fraction]) -> Audit:
     study = _proven(protocol, rounds=10, regularization=0.0, section={"learning_rate": 7.5})
     return _proof(
         protocol,
         study,
-        partial(_walk_scores, study, sigma(study)),
+        partial(_descent_of_a_party, study, sigma(study)),
         adversary=adversary,
         canary="one of two unit vectors 120 degrees apart",
         quick=quick,
@@ -341,6 +343,8 @@ def proofs() -> tuple[Audit, ...]:
         _gop(),
         _votes("vote"),
         _votes("soft", label=Label(name="class", classes=("a", "b", "c"))),
-        _walk("weighted-dp", "everybody but the record's party: its walk, alone", 3000, _own_sigma),
-        _walk("central-dp", "whoever sees the released model", 0, _central_sigma),
+        _local_descent(
+            "weighted-dp", "everybody but the record's party: the local descent of that party alone", 3000, _own_sigma
+        ),
+        _local_descent("central-dp", "whoever sees the released model", 0, _central_sigma),
     )

@@ -1,9 +1,9 @@
-"""An audit of somebody's own study: its whole code path, with canaries in place of records.
+"""An audit of somebody's own study: it runs the whole protocol, with made-up records.
 
-The study's protocol is run hundreds of times at the in-memory table, at the study's parameters: from training to what
-everybody is sent, through encryption and sums. All records are made up, so nobody's privacy is spent. The
-adversary sees what is released and no more; few runs show little. So this finds noise that is missing or far too small,
-somewhere between the study's file and the released model, and no more than that.
+The study's protocol runs hundreds of times in memory with the study's parameters, encryption included. All records are
+made up, so nobody's privacy is spent. The adversary sees the released model alone, and a few hundred runs show little.
+So this audit finds noise that is missing or far too small, somewhere between the study's file and the released model.
+It finds no more than that.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,9 +25,9 @@ from masquerade_protocols import BASELINES, entry_of, protocol_of
 __all__ = ["ERROR", "StudyFinding", "audit_study"]
 
 ERROR = 0.01
-"""The bound holds at 99 %: a study that keeps its wish exactly is blamed once in a hundred times at most."""
+"""The bound holds at 99 %: a study that just meets its privacy target is blamed once in a hundred times at most."""
 
-_KEY_BITS = (512, 768, 1024)  # keys hide nothing here, where one process plays everybody
+_KEY_BITS = (512, 768, 1024)  # keys hide nothing here, where one process runs all roles
 _RIDGE = 0.1
 
 _Array = NDArray[np.float64]
@@ -43,13 +43,13 @@ class StudyFinding:
     unit, canary : str
         What differs between the two data sets.
     proved : float or None
-        What the study's statement proves of whoever sees the released model.
-    runs : int
-        Of each data set.
+        The epsilon that the study's statement proves against whoever sees the released model.
+    runs, seed : int
+        Runs of each data set; what all randomness follows from.
     key_bits : int
-        Of the keys that were used.
+        The length of the keys that were used.
     bound, most : float
-        On epsilon, from below; the largest bound that so many runs could have shown.
+        The lower bound on epsilon; the largest bound that so many runs could have shown.
     """
 
     study: Study
@@ -64,7 +64,7 @@ class StudyFinding:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the study's wish is refuted."""
+        """Whether the bound refutes the study's privacy target."""
         return self.bound > self.study.privacy.epsilon
 
     def to_json(self) -> dict[str, object]:
@@ -98,7 +98,7 @@ def audit_study(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> StudyFinding:
-    """Bound the epsilon of a study's released model from below, by runs of the study with made-up records.
+    """Return a lower bound on the epsilon of a study's released model, from runs with made-up records.
 
     Parameters
     ----------
@@ -106,23 +106,23 @@ def audit_study(
     auxiliary : Auxiliary, optional
         The public records that the study names, where it names any.
     runs : int
-        Of each data set.
+        Runs of each data set.
     seed : int
     progress : callable
-        (runs done, of how many).
+        Called with (runs done, runs in all).
 
     Raises
     ------
     BadInput
-        The study cannot be run, or so few runs can show nothing of its wish.
+        The study cannot be run, or so few runs cannot refute its privacy target.
     """
     privacy = study.privacy
     most = largest_bound(runs, privacy.delta, ERROR)
     if most <= privacy.epsilon:
         raise BadInput(
-            f"{runs} runs of each data set show at most epsilon = {most:.2f}, but the study's is {privacy.epsilon:g}: "
-            "whatever they show, it would not be exceeded",
-            "ask for more --runs; the number needed grows as exp(epsilon)",
+            f"{runs} runs of each data set can show at most epsilon = {most:.2f}, but the study's privacy target is "
+            f"epsilon = {privacy.epsilon:g}, so they cannot refute it",
+            "choose a larger --runs; the number of runs that is needed grows as exp(epsilon)",
         )
     small = _small_keys(study)
     row = _statement(small)
@@ -139,7 +139,7 @@ def audit_study(
     return StudyFinding(
         study,
         "party" if whole else "record",
-        "all labels of a party, turned round" if whole else FLAT,
+        "all labels of a party, reversed" if whole else FLAT,
         None if row is None else row.epsilon,
         runs,
         seed,
@@ -150,7 +150,7 @@ def audit_study(
 
 
 def _small_keys(study: Study) -> Study:
-    """Return the study with the shortest keys that its numbers fit."""
+    """Return the study with the shortest keys that are long enough for its numbers."""
     for bits in _KEY_BITS:
         if bits >= study.crypto.key_bits:
             break
@@ -164,7 +164,7 @@ def _small_keys(study: Study) -> Study:
 
 
 def _statement(study: Study) -> Claim | None:
-    """Return what is stated of the released model; None where nothing is.
+    """Return the statement's first row about the released model; None where there is none.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _statement(study: Study) -> Claim | None:
 
 
 def _data(study: Study, *, whole: bool, moved: bool) -> Mapping[str, Dataset]:
-    """Return everybody's made-up records; the last party has the canary, or is it."""
+    """Return everybody's made-up records; the last party holds the canary, or is the canary as a whole."""
     n, d, canary = study.study.min_records, study.d, study.names[-1]
     data = {}
     for k, name in enumerate(study.names):
@@ -193,7 +193,7 @@ def _data(study: Study, *, whole: bool, moved: bool) -> Mapping[str, Dataset]:
 
 
 def _classes(y: _Array, study: Study) -> _Array:
-    """Turn labels -1 and +1 into the first two classes, with one record of each other."""
+    """Turn labels -1 and +1 into the first two classes, and give each other class one record."""
     if study.classes is None:
         return y
     indices = (y < 0).astype(np.float64)
@@ -202,7 +202,7 @@ def _classes(y: _Array, study: Study) -> _Array:
 
 
 def _direction(zeros: _Array, ones: _Array) -> _Array:
-    """Return Fisher's discriminant, with a ridge: few runs say little of a covariance."""
+    """Return Fisher's discriminant, with a ridge, since few runs say little of a covariance."""
     centred = np.concatenate([zeros - zeros.mean(axis=0), ones - ones.mean(axis=0)])
     spread = centred.T @ centred / len(centred)
     spread += (_RIDGE * np.trace(spread) / len(spread) + 1e-300) * np.eye(len(spread))

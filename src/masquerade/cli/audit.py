@@ -1,4 +1,4 @@
-"""``masquerade audit``: lower bounds on epsilon from thousands of runs, beside what is claimed and proved."""
+"""``masquerade audit``: lower bounds on epsilon from thousands of runs, beside what is claimed or proved."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,26 +24,26 @@ def audit(
     study: Annotated[
         Path | None,
         typer.Argument(
-            help="Your own study, to be run with made-up records. This program's own audits if not given.",
+            help="Your own study, to be run with made-up records. Without one, this program's own audits are run.",
             show_default=False,
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and no slow audits.")] = False,
     protocol: Annotated[str | None, typer.Option(help="Only the audits of this protocol.", show_default=False)] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="An SVG file for a picture of claims, proofs and audits.", show_default=False)
+        Path | None, typer.Option(help="Draw claims, proofs and bounds into this SVG file.", show_default=False)
     ] = None,
     runs: Annotated[
         int | None,
         typer.Option(
             min=20,
-            help=f"How often your study is run with each of two data sets; {_RUNS} if not given.",
+            help=f"How often your study is run with each of two data sets; {_RUNS} by default.",
             show_default=False,
         ),
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Attack many runs, which bounds epsilon from below. The exit code is 1 if an audit fails."""
+    """Attack thousands of runs, and print how large epsilon must be at least. The exit code is 1 if an audit fails."""
     from masquerade.console import progress_bar
     from masquerade_core.errors import BadInput
 
@@ -96,8 +96,8 @@ def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
     privacy = found.study.privacy
     target = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g}"
     seen = (
-        f"{runs} runs with each of two data sets that differ in one {found.unit} show epsilon >= {found.bound:.3f} of "
-        "the released model, at 99 %"
+        f"{runs} runs with each of two data sets that differ in one {found.unit} show that the released model has "
+        f"epsilon >= {found.bound:.3f}, at 99 % confidence"
     )
     if found.exceeded:
         return Outcome(
@@ -108,8 +108,8 @@ def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
             exit_code=1,
         )
     return Outcome(
-        f"{seen}. The study's privacy target is {target}. The runs neither refute nor prove it: so many could show "
-        f"at most epsilon = {found.most:.2f}",
+        f"{seen}. The study's privacy target is {target}. The runs do not refute it, and they do not prove it. This "
+        f"number of runs can show at most epsilon = {found.most:.2f}",
         found.to_json(),
     )
 
@@ -133,9 +133,9 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
     from masquerade.audit import Gate
 
     heads = {
-        Gate.REFUTED: "Claims of papers: the bound, at 95 %, must exceed the claim",
-        Gate.CAUGHT: "Known bugs in the noise: the bound, at 95 %, must exceed the privacy target",
-        Gate.HOLDS: "Proofs: no bound, at 99.9 % for all, may exceed what is proved; with less noise each must",
+        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (95 % confidence)",
+        Gate.CAUGHT: "Known bugs, made on purpose: each bound must exceed the privacy target (95 % confidence)",
+        Gate.HOLDS: "Proofs: no bound may exceed what is proved, and with less noise each must (all at 99.9 %)",
     }
     parts: list[RenderableType] = []
     for gate, head in heads.items():
@@ -152,9 +152,11 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    proof = findings[0].control is not None
-    headings = ["runs", "delta"] + (["proved"] if proof else ["claimed", "proved"]) + ["at least"]
-    headings += ["less noise"] * proof
+    from masquerade.audit import Gate
+
+    gate = findings[0].audit.gate
+    said = {Gate.REFUTED: ["claimed", "proved"], Gate.CAUGHT: ["target", "proved"], Gate.HOLDS: ["proved"]}[gate]
+    headings = ["runs", "delta", *said, "at least"] + ["less noise"] * (gate is Gate.HOLDS)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=18)
     for heading in headings:
@@ -166,7 +168,7 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
 
 
 def cells(finding: "Finding") -> list[str]:
-    """Return a finding's row without its verdict, as it is printed here and stands in the documentation."""
+    """Return a finding's row without its verdict, as the command prints it and the documentation shows it."""
     a, proof = finding.audit, finding.control is not None
     row = [a.name, f"{finding.runs:,}", f"{a.delta:g}"]
     row += [] if proof else [f"{a.epsilon:g}"]

@@ -1,12 +1,13 @@
-"""The noise that ``vote`` and ``soft`` need on the counts of votes, from all parties; see ``docs/privacy/voting.md``.
+"""How much noise on counts of votes meets a privacy target; ``docs/privacy/voting.md`` derives it.
 
-Charlie opens q + x: q the counts of votes, x the parties' shares of noise. A party that votes otherwise at every one of
-N points moves q by at most Delta in L2 norm (:func:`votes_sensitivity`); votes are whole numbers, and nothing is
-rounded. Any h shares of x hide as well as a continuous normal of standard deviation Delta/mu (Balle and Wang 2018,
-Theorem 8; :func:`~masquerade_core.privacy.noise.shares.gaussian_share_sigma`). The labels, the classifier and its release
-are computed from q + x, and cost nothing more.
+Released is q + x: q are the counts of votes, and x is the sum of all parties' shares of noise. A party that votes
+otherwise at every one of N points moves q by at most Delta in L2 norm (:func:`counts_sensitivity`). Votes are whole
+numbers, so nothing is rounded. The sum of any h shares hides as well as a continuous normal of standard deviation
+Delta/mu (Balle and Wang 2018, Theorem 8; :func:`~masquerade_core.privacy.noise.shares.gaussian_share_sigma`). What is
+computed from q + x costs no more privacy.
 
-Slots follow from the noise, so it is worked out in fractions and correctly rounded arithmetic: the same at everybody.
+Slots of plaintexts follow from the noise. So it is worked out in fractions and correctly rounded arithmetic, and is the
+same number on every machine.
 """
 
 import math
@@ -18,20 +19,21 @@ from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 __all__ = ["COUNT_BITS", "LEAST_SHARE", "count_noise", "counters_at_a_point", "counts_sensitivity"]
 
 COUNT_BITS = 10
-"""G: noisy counts are integers in units of 2^-G votes. On whole votes, 1,000 shares of sigma 3 would be 95 votes."""
+"""G: noisy counts are integers in units of 2^-G votes. In whole votes, 1,000 shares of sigma 3 would be noise of 95."""
 
 LEAST_SHARE = 4
-"""Units, the least sigma of a share: in total variation a count's noise is then within 2^-200 of a rounded normal. The
-sum of 1,024 such shares has a sigma of an eighth of a vote."""
+"""The least sigma of a share, in units of 2^-G votes. In total variation, a count's noise is then within 2^-200 of a
+rounded normal. The sum of 1,024 such shares has a sigma of an eighth of a vote."""
 
 _TWO = 2
 _ROOT_BITS = 32
 
 
 def counters_at_a_point(classes: int) -> int:
-    """Return how many counts are opened at each auxiliary point: one for two classes, else one for each.
+    """Return how many counts are released at each auxiliary point: 1 for two classes, else one for each class.
 
-    Of two classes the second has what is left of M. Of more, what is left would carry all other counts' noise.
+    The second of two classes has what the first leaves of M. Of more classes, the one without a count would carry the
+    noise of all others.
     """
     return 1 if classes == _TWO else classes
 
@@ -53,9 +55,9 @@ def count_noise(*, N: int, classes: int, epsilon: float, delta: float, honest: i
     N, classes : int
         Auxiliary points; C.
     epsilon, delta : float
-        The wish.
+        The privacy target.
     honest : int
-        h, the parties whose shares must be enough: at least 1.
+        h, the number of shares that meet the target: at least 1.
 
     Raises
     ------

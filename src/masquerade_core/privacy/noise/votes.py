@@ -1,19 +1,17 @@
-"""The noise and the privacy statement of ``vote`` and ``soft``: what Hamm, Cao and Belkin claim, and what is provable.
+"""How far one party's votes move a classifier that is learned from them, and the noise that Hamm, Cao and Belkin add.
 
-A row's unit is one party with all its records. A party's data reach the model through its votes alone, and those are
-bounded whatever the records are and however many; so what is proved of a party's data covers their number, too, and
-every single record of theirs.
-
-In formulas M is the number of parties and N that of auxiliary points, as in the paper. Votes of one party move the
-minimiser by at most Delta in L2 norm (Theorems 1 and 3; equations (53) and (60))::
+A party's data reach the classifier through its votes alone: one class at each of N auxiliary points. In formulas M is
+the number of parties, as in the paper. The votes of one party move the minimiser by at most Delta in L2 norm
+(Theorems 1 and 3; equations (53) and (60))::
 
                       vote              soft
     labels -1, +1     2/lambda          2/(M lambda)
     softmax           sqrt2/lambda      sqrt2/(M lambda)
 
-For each point the gradients of two labels differ by at most 2, or sqrt2 for softmax; by an M-th of it if only one of M
-votes differs; and lambda-strong convexity turns that into a distance. These are what the paper's noise is drawn for.
-They are not sharp (:func:`sharp_sensitivity`), and the statement quotes what is proved with the sharper ones.
+At each point the gradients of two labels differ by at most 2, or sqrt2 for softmax. Where only one of M votes differs,
+fractions of votes differ by an M-th of that. The objective is lambda-strongly convex, which turns a difference of
+gradients into a distance of minimisers. The paper's noise has the scale of these bounds (:func:`output_rate`). They are
+right, and not sharp; :func:`sharp_sensitivity` has smaller ones.
 """
 
 import math
@@ -35,8 +33,19 @@ def output_rate(
 ) -> Fraction:
     """Return beta of the output noise's density exp(-beta ||eta||_2).
 
-    vote: lambda eps/2; soft: M lambda eps/2; for softmax lambda eps/sqrt2 and M lambda eps/sqrt2, rounded down by a
-    part in 2^64. Private auxiliary data take soft's noise times (N + M - 1)/N.
+    vote: lambda eps/2; soft: M lambda eps/2. For softmax: lambda eps/sqrt2 and M lambda eps/sqrt2, rounded down by a
+    part in 2^64. With private auxiliary data, soft's noise is (N + M - 1)/N times as large.
+
+    Parameters
+    ----------
+    soft, softmax : bool
+        Whether labels are fractions of votes; whether classes are named.
+    eps, Lambda : Fraction
+        The study's epsilon; the paper's lambda.
+    M, N : int
+        Parties; auxiliary points.
+    private_auxiliary : bool
+        Whether each auxiliary point is to be protected as well.
 
     References
     ----------
@@ -54,9 +63,11 @@ def votes_sensitivity(*, soft: bool, softmax: bool, Lambda: float, M: int, N: in
 
     Parameters
     ----------
+    soft, softmax, Lambda, M
+        As in :func:`output_rate`.
     N : int, optional
-        If given, one of N auxiliary samples may change as well. Its gradients then differ by up to 2, as before in vote
-        with two classes; by up to 2 sqrt2 for softmax, where the norm of a gradient is at most sqrt2 (equation (47)).
+        If given, one of N auxiliary samples may change as well. Its gradients then differ by up to 2 with two classes.
+        For softmax they differ by up to 2 sqrt2, since a gradient has a norm of at most sqrt2 (equation (47)).
 
     References
     ----------
@@ -70,7 +81,7 @@ def votes_sensitivity(*, soft: bool, softmax: bool, Lambda: float, M: int, N: in
 
 
 def minimiser_radius(*, loss: str, classes: int | None, Lambda: float) -> float:
-    """Return R with ||w_s||_2 <= R for the minimiser over whatever points in the unit ball, labels and fractions.
+    """Return R with ||w_s||_2 <= R for the minimiser w_s over any points in the unit ball, any labels and fractions.
 
     Parameters
     ----------
@@ -83,11 +94,14 @@ def minimiser_radius(*, loss: str, classes: int | None, Lambda: float) -> float:
 
     Notes
     -----
-    *Softmax*: at the minimiser lambda ||W||^2 is the mean of sum_y alpha_y f_y, f_y = s_y - sum_k p_k s_k, s the scores
-    and p their softmax. With u_k = s_y - s_k, f_y = sum_{k != y} u_k exp(-u_k)/(1 + sum_{k != y} exp(-u_k)). That is
-    at most V = W((C - 1)/e), as sum_k (u_k - V) exp(-u_k) <= (C - 1) exp(-1 - V) = V. So ||W|| <= sqrt(V/lambda).
-    *Logistic loss of two labels*: the same with C = 2, or less
-    (:func:`~masquerade_core.privacy.noise.output_perturbation.classifier_norm_bound`, whose proof allows fractions of labels).
+    *Softmax*: let s be the scores and p their softmax. At the minimiser lambda ||W||^2 is the mean of sum_y alpha_y f_y
+    with f_y = s_y - sum_k p_k s_k. With u_k = s_y - s_k, f_y = sum_{k != y} u_k exp(-u_k)/(1 + sum_{k != y} exp(-u_k)).
+    That is at most V = W((C - 1)/e), as sum_k (u_k - V) exp(-u_k) <= (C - 1) exp(-1 - V) = V. So ||W|| is at most
+    sqrt(V/lambda).
+
+    *Logistic loss of two labels*: the same with C = 2, or less. The proof of
+    :func:`~masquerade_core.privacy.noise.output_perturbation.classifier_norm_bound` allows fractions of labels.
+
     *Other losses*: (lambda/2) ||w||^2 is at most the risk at 0.
     """
     if classes is not None:
@@ -102,12 +116,14 @@ def sharp_sensitivity(
 ) -> float:
     """Return how far one party's votes move the exact minimiser: the smaller of two bounds.
 
-    * As in :func:`votes_sensitivity`, but for the logistic loss phi: as phi'(m) + phi'(-m) = -1 for every m, the gradients of
-      the two labels differ by at most 1, not 2.
-    * No two minimisers are farther apart than 2R (:func:`minimiser_radius`), whatever differs, auxiliary data included.
+    * The bound of :func:`votes_sensitivity`, halved for the logistic loss phi of two labels. As phi'(m) + phi'(-m) = -1
+      for every m, the gradients of the two labels differ by at most 1, not 2.
+    * Twice R of :func:`minimiser_radius`: no two minimisers are farther apart, even with other auxiliary data.
 
     Parameters
     ----------
+    soft, M
+        As in :func:`output_rate`.
     loss, classes, Lambda
         As in :func:`minimiser_radius`.
     N : int, optional

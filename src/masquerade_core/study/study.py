@@ -22,9 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from masquerade_core._study_sections import (
+from masquerade_core.errors import BadInput
+from masquerade_core.identity import PublicKeys
+from masquerade_core.study.sections import (
     CHARLIE,
-    AuxiliaryFile,
     Crypto,
     Curator,
     Feature,
@@ -35,27 +36,9 @@ from masquerade_core._study_sections import (
     Section,
     StudySection,
 )
-from masquerade_core._study_text import explain, to_toml
-from masquerade_core.errors import BadInput
-from masquerade_core.identity import PublicKeys
+from masquerade_core.study.text import explain, to_toml
 
-__all__ = [
-    "CHARLIE",
-    "INTERCEPT",
-    "AuxiliaryFile",
-    "Crypto",
-    "Curator",
-    "Feature",
-    "Label",
-    "Model",
-    "Party",
-    "Privacy",
-    "PublicKeys",
-    "Study",
-    "StudySection",
-    "as_fraction",
-    "check_section",
-]
+__all__ = ["INTERCEPT", "Study", "as_fraction", "check_section"]
 
 INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""

@@ -1,4 +1,7 @@
-"""Slips that are easily made and that no error rate shows, each with the noise that it would leave: must be caught."""
+"""Known bugs in the noise, made on purpose: each leaves too little noise, and an audit must catch it.
+
+These are bugs that are easily made and that no error rate of a classifier shows, since less noise makes it better.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -13,7 +16,7 @@ from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.dp_gd import roles as dp_gd
 
-__all__ = ["slips"]
+__all__ = ["known_bugs"]
 
 
 @cache
@@ -31,8 +34,8 @@ def _study() -> Study:
     )
 
 
-def _slip(name: str, share: Fraction) -> Audit:
-    """Return the audit of a ``dp-gd`` whose parties draw with another sigma than they must."""
+def _bug(name: str, share: Fraction) -> Audit:
+    """Return the audit of a ``dp-gd`` whose parties draw their noise with another sigma than they must."""
     study = _study()
     noise = replace(dp_gd.noise_of(study), share=share)
     return Audit(
@@ -47,12 +50,12 @@ def _slip(name: str, share: Fraction) -> Audit:
         runs=4000,
         quick=1500,
         proved=epsilon_of(noise.mu(study.honest), study.privacy.delta),
-        how="own descent and sampler, with the slip's sigma",
+        how="own descent and sampler, with the bug's sigma",
     )
 
 
 def _one_clip() -> Fraction:
-    """Take a record's gradient for what a replaced one moves: C in place of 2 C."""
+    """Return the sigma of noise for C, the length of a record's gradient; a replaced record moves a sum by 2 C."""
     study, noise = _study(), dp_gd.noise_of(_study())
     clip = as_fraction(dp_gd.Parameters.model_validate(study.protocol).clip)
     Delta = sensitivity(clip / 2, study.d, dp_gd.FRACTION_BITS)
@@ -61,13 +64,13 @@ def _one_clip() -> Fraction:
 
 
 def _all_honest() -> Fraction:
-    """Size shares as if all K parties' counted, where only h do."""
+    """Return the sigma of shares of which K make up the noise, where the adversary knows all but h."""
     return gaussian_share_sigma(dp_gd.noise_of(_study()).sigma, _study().K)
 
 
-def slips() -> tuple[Audit, ...]:
-    """Return the audits of slips."""
+def known_bugs() -> tuple[Audit, ...]:
+    """Return the audits of known bugs."""
     return (
-        _slip("dp-gd, sensitivity C for 2 C", _one_clip()),
-        _slip("dp-gd, shares for K in place of h", _all_honest()),
+        _bug("dp-gd, sensitivity C for 2 C", _one_clip()),
+        _bug("dp-gd, shares for K in place of h", _all_honest()),
     )

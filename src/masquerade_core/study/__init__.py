@@ -1,0 +1,34 @@
+"""The study: everything that changes the result or its privacy, in one file that everybody signs."""
+
+from masquerade_core.identity import PublicKeys
+from masquerade_core.study.sections import (
+    CHARLIE,
+    AuxiliaryFile,
+    Crypto,
+    Curator,
+    Feature,
+    Label,
+    Model,
+    Party,
+    Privacy,
+    StudySection,
+)
+from masquerade_core.study.study import INTERCEPT, Study, as_fraction, check_section
+
+__all__ = [
+    "CHARLIE",
+    "INTERCEPT",
+    "AuxiliaryFile",
+    "Crypto",
+    "Curator",
+    "Feature",
+    "Label",
+    "Model",
+    "Party",
+    "Privacy",
+    "PublicKeys",
+    "Study",
+    "StudySection",
+    "as_fraction",
+    "check_section",
+]
