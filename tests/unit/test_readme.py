@@ -151,6 +151,23 @@ def test_a_page_s_links_lead_somewhere(page: str) -> None:
     assert Page(page).broken_links == []
 
 
+def anchors(page: str) -> set[str]:
+    """The names of a page's headings in an address: lower case, no marks, hyphens for blanks."""
+    heads = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_into_a_page_leads_to_a_heading(page: str) -> None:
+    here = (ROOT / page).parent
+    lost = []
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", Page(page).text):
+        target = (here / link).resolve() if link else ROOT / page
+        if "://" not in link and anchor not in anchors(str(target.relative_to(ROOT))):
+            lost.append(f"{link}#{anchor}")
+    assert lost == []
+
+
 def test_the_index_names_every_page() -> None:
     index = Page("docs/README.md")
     reached = {str((ROOT / "docs" / link).resolve().relative_to(ROOT)) for link in index.links}
