@@ -37,7 +37,7 @@ from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.voting import roles as voting
-from masquerade_protocols.weighted_dp import roles as weighted_dp
+from masquerade_protocols.weighted_dp import public as weighted_dp
 
 __all__ = ["descent_scores", "proofs"]
 
