@@ -1,4 +1,4 @@
-"""gop with noise that a proof needs: its one number, the worst two records, and what floating point leaves open."""
+"""gop with noise that a proof sizes: the worst two records, its one number, and the errors of floating point."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def _angle_delta(epsilon: float, sigma: float, angle: float, points: int = 700) 
     return float(density @ np.maximum(-np.expm1(epsilon - M), 0) @ density)
 
 
-WISHES = [(0.1, 0.05), (0.2, 0.05), (1.0, 0.05), (0.1, 1e-3), (1.0, 1e-5), (3.0, 1e-2)]
+TARGETS = [(0.1, 0.05), (0.2, 0.05), (1.0, 0.05), (0.1, 1e-3), (1.0, 1e-5), (3.0, 1e-2)]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), WISHES)
+@pytest.mark.parametrize(("epsilon", "delta"), TARGETS)
 def test_two_opposite_records_are_the_worst(epsilon: float, delta: float) -> None:
     sigma = gop_sigma(epsilon, delta)
     assert sigma**2 * epsilon >= 1
@@ -214,7 +214,7 @@ def test_the_statements() -> None:
 
 
 @pytest.mark.parametrize("kw", [{"epsilon": 60.0}, {"epsilon": 1e3}])
-def test_a_wish_without_noise_is_refused(kw: dict[str, Any]) -> None:
+def test_a_privacy_target_without_noise_is_refused(kw: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="delta"):
         entry_of(_proven(**kw))
 
