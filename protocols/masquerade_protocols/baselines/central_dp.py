@@ -70,7 +70,7 @@ def central_dp(study: Study, records: Dataset, rng: Rng) -> NDArray[np.float64]:
         sigma = proven_noise(study, chosen.rounds).share / (n * UNIT)
     else:
         raise BadInput(
-            f"there are more records in all than the {MOST_ROUNDED_RECORDS:,} for which the proof counts rounding errors",
+            f"there are more records than the {MOST_ROUNDED_RECORDS:,} for which the proof counts rounding errors",
             'give fewer records, or set calibration = "paper"',
         )
     return local_descent(study, chosen.rounds, chosen.learning_rate, sigma, records, rng)

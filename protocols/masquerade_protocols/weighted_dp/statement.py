@@ -104,13 +104,13 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
 
 
 def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:
+    refusal: tuple[str, ...] = ()
     if by_size:
         sizes = "n, the number of all records, is published as it is; sizes are not covered by epsilon"
         least = shown(smallest_part(study))
         refusal = (f"the party that holds the record refuses if it has less than {least} of all records",)
     else:
         sizes = f"each party has at least {study.study.min_records:,} records; no sum of sizes is opened"
-        refusal = ()
     return (
         "everybody follows the protocol",
         "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",

@@ -95,7 +95,7 @@ def proven_alpha(*, law: str, epsilon: float, epsilon_y: float, delta: float, se
     """
     if not 0 < epsilon_y < epsilon:
         raise BadInput(
-            f"[protocol] epsilon_y is {epsilon_y:g} and [privacy] epsilon {epsilon:g}: nothing is left of epsilon "
+            f"[protocol] epsilon_y is {epsilon_y:g} and [privacy] epsilon {epsilon:g}: nothing of epsilon is left "
             "for a record's features",
             "choose an epsilon_y less than epsilon, such as a third of it",
         )
