@@ -18,12 +18,12 @@ from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from tests.helpers import primes
+from tests.local_descent_helpers import local_descent_study
 from tests.protocol_helpers import SMALL_BITS, make_data, make_study
 from tests.sum_helpers import multiplying, sums_of
 from tests.unit.test_dp_gd import _study as dp_gd_study
 from tests.unit.test_psgd_proven import _study as psgd_study
 from tests.vote_helpers import points_of, vote_data, vote_study
-from tests.local_descent_helpers import local_descent_study
 
 # --- What the masks of a secure sum are bound to ----------------------------------------------------
 
