@@ -342,6 +342,12 @@ def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights:
     assert ("number of your records" in text) == (weights == "sizes")
 
 
+def test_a_steward_is_told_where_nothing_is_proved() -> None:
+    told = WEIGHTED_DP.explain(local_descent_study("c = 1.0", K=32, epsilon=50.0)).cost[0]
+    assert "That is not proved: nothing is proved, as there is too little noise." in told
+    assert "at least 1/128" not in told
+
+
 # --- The central baseline ----------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ learning_rate = 0.05
 
 
 _LEAVES = """
-Your records stay on your machine. {noise} Your program trains a classifier on the noisy copies here, before it joins.
+Your records stay on your machine. {noise} It trains a classifier on the noisy copies here, before it joins.
 """
 _SUMMED = """
 What leaves: your classifier times the number of your records, and that number, encrypted, and masked so that not even

@@ -57,12 +57,16 @@ records are few, your noise hides most of what they could teach, and your classi
 A second run over the same records costs the same again: the costs add up.
 """
 _BY_SIZE = """
-{found}, if you have at least {part} of all records. The noise is sized for everybody's records together, and your
-classifier is made from yours alone. So the smaller your part of all records is, the less privacy yours have. If you
-have less than that part, your program stops once it knows how many records there are in all, and everybody sees that it
-stops.
+what is proved is {found}, if you have at least {part} of all records. The noise is sized for everybody's records
+together, and your classifier is made from yours alone. So the smaller your part of all records is, the less privacy
+yours have.
 """
-_UNIFORM = "{found}, for every party that has at least {least:,} records, as all must."
+_UNIFORM = "what is proved is {found}, for every party that has at least {least:,} records, as all must."
+_NOTHING = "nothing is proved, as there is too little noise."
+_STOPS = """
+ If you have less than {part} of all records, your program stops once it knows how many there are in all, and everybody
+sees that it stops.
+"""
 
 
 def _explain(study: Study) -> Explanation:
@@ -90,14 +94,14 @@ def _explain(study: Study) -> Explanation:
 
 
 def _proved(study: Study, *, by_size: bool) -> str:
-    model = statement(study)[0]
-    proved = f"epsilon = {digits(model.epsilon)}, delta = {model.delta:.1e}" if model.epsilon is not None else "nothing"
-    words = {
-        "found": f"what is proved is {proved}",
-        "part": shown(smallest_part(study)),
-        "least": study.study.min_records,
-    }
-    return " ".join((_BY_SIZE if by_size else _UNIFORM).split()).format(**words)
+    model, found, text = statement(study)[0], "", _NOTHING
+    if model.epsilon is not None:
+        found = f"epsilon = {digits(model.epsilon)}, delta = {model.delta:.1e}"
+        text = _BY_SIZE if by_size else _UNIFORM
+    if by_size:
+        text += _STOPS
+    words = {"found": found, "part": shown(smallest_part(study)), "least": study.study.min_records}
+    return " ".join(text.split()).format(**words)
 
 
 _SECTION = """\
