@@ -20,6 +20,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.baselines import gop
+from tests.pages import Page, defined_tests
 from tests.paper_data import N, simulated, study_of
 
 _Array = NDArray[np.float64]
@@ -234,3 +235,11 @@ def test_a_record_is_hidden_in_practice() -> None:
     loss = (2 * eta @ v + v @ v) / (2 * sigma**2)
     lost = np.maximum(-np.expm1(epsilon - loss), 0)
     assert lost.mean() == pytest.approx(delta, abs=5 * lost.std() / math.sqrt(len(lost)))
+
+
+@pytest.mark.parametrize("name", ["gop", "sigma-star"])
+def test_every_test_and_file_that_the_pages_name_exists(name: str) -> None:
+    page = Page(f"docs/privacy/{name}.md")
+    assert len(page.links) > 2
+    assert not page.tests - defined_tests()
+    assert page.broken_links == []

@@ -78,9 +78,10 @@ def test_the_derivation_s_table_is_what_is_derived() -> None:
 
 
 @pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PRIVACY, 5)])
-def test_every_test_that_the_pages_name_exists(page: Page, least: int) -> None:
+def test_every_test_and_file_that_the_pages_name_exists(page: Page, least: int) -> None:
     assert len(page.tests) > least
     assert not page.tests - defined_tests()
+    assert page.broken_links == []
 
 
 def test_the_parameters_on_the_page_are_the_protocol_s() -> None:

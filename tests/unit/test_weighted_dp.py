@@ -344,7 +344,7 @@ def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights:
 
 def test_a_steward_is_told_where_nothing_is_proved() -> None:
     told = WEIGHTED_DP.explain(local_descent_study("c = 1.0", K=32, epsilon=50.0)).cost[0]
-    assert "That is not proved: nothing is proved, as there is too little noise." in told
+    assert "That is not proved. With so little noise nothing can be proved." in told
     assert "at least 1/128" not in told
 
 

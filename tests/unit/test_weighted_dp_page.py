@@ -63,6 +63,7 @@ def test_the_page_s_defaults_are_the_parameters() -> None:
     assert f"F = {local_descent.FRACTION_BITS}" in PAGE.text
 
 
-def test_every_test_that_the_page_names_exists() -> None:
+def test_every_test_and_file_that_the_page_names_exists() -> None:
     assert len(PAGE.tests) > 12
     assert not PAGE.tests - defined_tests("test_weighted_*.py")
+    assert PAGE.broken_links == []

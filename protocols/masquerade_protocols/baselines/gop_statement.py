@@ -1,7 +1,7 @@
 """The statement of ``gop``, Gaussian objective perturbation; ``docs/privacy/gop.md`` derives it.
 
 The paper's sigma* is far more than the proof there needs, so more is proved than the paper claims. With ``calibration =
-"proven"`` the noise is the smaller one, and the privacy target is what is proved.
+"proven"`` the noise is smaller, and keeps the privacy target.
 """
 
 from dataclasses import replace

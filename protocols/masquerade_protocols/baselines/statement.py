@@ -1,4 +1,4 @@
-"""What every baseline with noise says of itself: one person holds all records, and only the release hides a record."""
+"""Rows that the statements of all baselines with noise share; one person holds all records in each of them."""
 
 from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits
 

@@ -1,4 +1,4 @@
-"""What follows from public numbers alone: the parameters of ``input-noise``, its noise, its cost and its slots."""
+"""The public numbers of ``input-noise``: its parameters, and the noise, cost and slots that follow from them."""
 
 from typing import Annotated, Literal, Self
 
@@ -37,7 +37,9 @@ class Parameters(BaseModel):
     noise: Literal["gaussian", "l2"] = "gaussian"
     once: bool = True
     labels: Literal["as they are", "randomised-response"] = "as they are"
-    epsilon_y: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="what a label loses")] = None
+    epsilon_y: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, description="the cost of a label's randomised response")
+    ] = None
     batch: Annotated[int, Field(ge=1, le=1_000_000, description="b, examples in a step")] = 1
     epochs: Annotated[int, Field(ge=1, le=10_000, description="how often each record is used")] = 1
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False, description="t, the same at every step")] = 0.05
@@ -46,13 +48,13 @@ class Parameters(BaseModel):
     def _labels_and_their_cost(self) -> Self:
         if self.labels == "randomised-response" and self.epsilon_y is None:
             raise ValueError(
-                '[protocol] epsilon_y is missing: with labels = "randomised-response" it says what a label loses, and '
-                "a label is kept with probability e^epsilon_y/(1 + e^epsilon_y)"
+                '[protocol] epsilon_y is missing, but labels = "randomised-response" keeps a label with probability '
+                "e^epsilon_y/(1 + e^epsilon_y); set epsilon_y, such as 1.0"
             )
         if self.labels == "as they are" and self.epsilon_y is not None:
             raise ValueError(
                 f"[protocol] epsilon_y is {self.epsilon_y:g}, but labels are used as they are; "
-                'write labels = "randomised-response", or leave epsilon_y out'
+                'set labels = "randomised-response", or leave epsilon_y out'
             )
         return self
 

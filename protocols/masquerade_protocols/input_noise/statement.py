@@ -77,8 +77,8 @@ def input_noise_statement(
     fraction_bits : int
         F of the grid 2^-F that records are rounded to.
     proven : bool
-        Whether alpha is that of :func:`~masquerade_core.privacy.noise.noisy_copies.proven_alpha`. The target is then
-        what is proved.
+        Whether alpha is that of :func:`~masquerade_core.privacy.noise.noisy_copies.proven_alpha`. It then keeps the
+        target.
     """
     apart = access_sensitivity(d, fraction_bits)
     features = copies_epsilon(law=law, alpha=alpha, copies=copies, delta=delta, sensitivity=apart)
@@ -90,8 +90,8 @@ def input_noise_statement(
     often = "once" if copies == 1 else counted(copies, "time")
     unperturbed = epsilon_y is None
     rows = Rows(
-        source=f"our derivation: {_PRICE[law]} of a record perturbed {often}; what is computed from noisy copies costs "
-        "nothing more",
+        source=f"our derivation: {_PRICE[law]} of a record perturbed {often}; whatever is computed from noisy copies "
+        "costs nothing more",
         assumptions=_ASSUMPTIONS,
         neighbours=_FEATURES if unperturbed else REPLACE_RECORD,
     )

@@ -45,7 +45,7 @@ _RELIES_ON_NOBODY = (
 )
 _COST = """
 The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all. That is not
-proved: {proved} The privacy statement says what holds against whom.
+proved. {proved} The privacy statement says what holds against whom.
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -57,12 +57,12 @@ records are few, your noise hides most of what they could teach, and your classi
 A second run over the same records costs the same again: the costs add up.
 """
 _BY_SIZE = """
-what is proved is {found}, if you have at least {part} of all records. The noise is sized for everybody's records
+We can prove {found}, if you have at least {part} of all records. The noise is sized for everybody's records
 together, and your classifier is made from yours alone. So the smaller your part of all records is, the less privacy
 yours have.
 """
-_UNIFORM = "what is proved is {found}, for every party that has at least {least:,} records, as all must."
-_NOTHING = "nothing is proved, as there is too little noise."
+_UNIFORM = "We can prove {found}, for every party that has at least {least:,} records, as all must."
+_NOTHING = "With so little noise nothing can be proved."
 _STOPS = """
  If you have less than {part} of all records, your program stops once it knows how many there are in all, and everybody
 sees that it stops.

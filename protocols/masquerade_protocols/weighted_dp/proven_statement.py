@@ -74,7 +74,7 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         ),
         row(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
-            f"They take their own classifiers off the sum. What is left is {rest}.",
+            f"They take their own classifiers off the sum. That leaves {rest}.",
         ),
         PARTY_UNIT,
     )

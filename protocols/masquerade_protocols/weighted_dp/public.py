@@ -1,4 +1,4 @@
-"""What follows from public numbers alone: the parameters of ``weighted-dp``, its noise, its weights and its slots.
+"""The public numbers of ``weighted-dp``: its parameters, and the noise, weights and slots that follow from them.
 
 Every participant works these out for itself, from the study and, with the paper's noise, from n: the number of all
 records, which the first secure sum opens.

@@ -134,7 +134,7 @@ def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_V
         _View(
             "released model",
             "The model is an average of the parties' noisy local descents. The paper adds up their privacy as if they "
-            "had made one descent together. What is proved is the privacy of one party's descent alone." + reach,
+            "had made one descent together. The proof covers one party's descent alone." + reach,
             claimed,
             (),
         ),
@@ -163,8 +163,8 @@ def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_V
         ),
         _View(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
-            f"They take their own classifiers off the sum. What is left is {rest}. One party's noise is enough for "
-            "this bound.",
+            f"They take their own classifiers off the sum. That leaves {rest}. One party's noise is enough for this "
+            "bound.",
             _NO_COLLUSION,
             ("at least one party is honest",),
         ),

@@ -126,7 +126,7 @@ def exact_mu(*, c: float, epsilon: float, delta: float, part: float, rounding: f
 def rounding_part(d: int, fraction_bits: int, G: Fraction) -> float:
     """Bound how much further apart rounding moves two neighbours' gradient sums, as a part of 2 G.
 
-    Rounding to the grid of 2^-F moves each sum by at most sqrt(d)/2 units. ``ROUNDING`` adds what floating point does.
+    Rounding to the grid of 2^-F moves each sum by at most sqrt(d)/2 units. ``ROUNDING`` is floating point's part.
     """
     return math.sqrt(d) * 2.0**-fraction_bits / (2 * float(G)) + float(ROUNDING)
 
