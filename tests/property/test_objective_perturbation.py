@@ -1,4 +1,4 @@
-"""The slack, for every wish: what is spent never adds up to more than epsilon, and little is wasted."""
+"""The slack, for every privacy target: all spending together stays within epsilon, and little is wasted."""
 
 import math
 from fractions import Fraction

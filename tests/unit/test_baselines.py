@@ -1,4 +1,4 @@
-"""The central references: their noise, their exactness, and the error rates of Rajkumar and Agarwal's figure 1."""
+"""The baselines: their noise, their exactness, and the error rates of Rajkumar and Agarwal's figure 1."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -23,6 +23,7 @@ from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.baselines.exact import best_single_party
 from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from masquerade_protocols.entry import Weights
+from masquerade_protocols.registry import entry_named
 from tests.paper_data import D, N, simulated, split, study_of
 
 EVEN = (0.2,) * 5
@@ -278,8 +279,8 @@ def test_baselines_are_found_by_name() -> None:
         assert baseline.name == name
     for name in ("gop", "pooled", "individual", "batch", "average"):
         assert entry_of(study_of(name)) is BASELINES[name]
-    with pytest.raises(BadInput, match=r"the baselines are gop, .*pooled, individual, batch, average"):
-        entry_of(study_of("local-aggregation", section='noise = "l2"'))
+    with pytest.raises(BadInput, match=r"the baselines are gop, .*pooled, individual, batch and average"):
+        entry_named("local-agregation")
 
 
 @pytest.mark.parametrize("name", ["gop", "pooled", "individual", "batch", "average"])

@@ -1,4 +1,4 @@
-"""What is claimed and proved of the baselines with noise, and central-dp with noise that keeps the wish."""
+"""Statements of the baselines with noise; and central-dp with noise that keeps the privacy target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from masquerade_core.study import Feature, Label, Study
 from masquerade_protocols import BASELINES, entry_of, statement_of
 from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.baselines.central_dp import central_dp
-from masquerade_protocols.weighted_dp import roles as weighted_dp
+from masquerade_protocols.blocks import local_descent
 from tests.protocol_helpers import make_data
 
 
@@ -49,29 +49,29 @@ def test_central_dp_s_claim_is_true_by_far_where_c_is_16() -> None:
         assert exact < (model.epsilon or 0) < exact * (1 + 1e-3)  # what floats and the grid add is counted
         assert (model.epsilon or 0) < epsilon or c < 16
         assert ("needs c >= 16" in model.claimed) == (c < 16)
-        # With the c that is named, rounded up to four digits, the wish is what is proved.
+        # With the c that the row names, rounded up to four digits, the privacy target is what is proved.
         named = float(model.holds_at.removeprefix("c = "))
         (model, *_) = statement_of(_study("central-dp", epsilon=epsilon, parameters=(("c", named),)))
         assert epsilon * (1 - 2e-3) < (model.epsilon or 0) <= epsilon
         assert computes.epsilon is None
 
 
-def test_proven_central_dp_draws_what_the_wish_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proven_central_dp_draws_the_noise_of_its_privacy_target(monkeypatch: pytest.MonkeyPatch) -> None:
     study = _study("central-dp", d=8, calibration="proven", rounds=60)
     assert not any(line.startswith("c = ") for line in study.to_toml().splitlines())
     (model, *_) = statement_of(study)
     assert (model.epsilon, model.delta) == (1.0, 1e-5)
-    # Where gradients are 0, the walk is the noise's own sum.
-    monkeypatch.setattr(weighted_dp, "gradient_sum", lambda X, _y, _w, _loss: np.zeros(X.shape[1]))
+    # Where gradients are 0, the descent is the sum of the noise.
+    monkeypatch.setattr(local_descent, "gradient_sum", lambda X, _y, _w, _loss: np.zeros(X.shape[1]))
     data = make_data(study, (40, 50, 60))
     study = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.0})})
     rate = float(study.protocol.get("learning_rate", 0.5))
-    walks = np.array([central_dp(study, pool(study, data), SimulationRng(s)) for s in range(40)])
+    descents = np.array([central_dp(study, pool(study, data), SimulationRng(s)) for s in range(40)])
     mu = optimize.brentq(lambda m: _epsilon(m, 1e-5) - 1.0, 0.05, 3)
     spread = rate * math.sqrt(60) * 2 * float(loss_of(study.model.loss).L) * math.sqrt(60) / (mu * 150)
-    law = stats.chi2(walks.size)
+    law = stats.chi2(descents.size)
     for factor, ends in ((1.0, True), (0.7, False), (1.3, False)):
-        assert (1e-6 < law.cdf(factor**2 * float(((walks / spread) ** 2).sum())) < 1 - 1e-6) == ends
+        assert (1e-6 < law.cdf(factor**2 * float(((descents / spread) ** 2).sum())) < 1 - 1e-6) == ends
 
 
 def test_average_is_better_than_its_claim_where_lambda_is_small() -> None:

@@ -1,4 +1,4 @@
-"""gop with noise that a proof needs: its one number, the worst two records, and what floating point leaves open."""
+"""gop with noise that a proof sizes: the worst two records, its one number, and the errors of floating point."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.baselines import gop
+from tests.pages import Page, defined_tests
 from tests.paper_data import N, simulated, study_of
 
 _Array = NDArray[np.float64]
@@ -50,10 +51,10 @@ def _angle_delta(epsilon: float, sigma: float, angle: float, points: int = 700) 
     return float(density @ np.maximum(-np.expm1(epsilon - M), 0) @ density)
 
 
-WISHES = [(0.1, 0.05), (0.2, 0.05), (1.0, 0.05), (0.1, 1e-3), (1.0, 1e-5), (3.0, 1e-2)]
+TARGETS = [(0.1, 0.05), (0.2, 0.05), (1.0, 0.05), (0.1, 1e-3), (1.0, 1e-5), (3.0, 1e-2)]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), WISHES)
+@pytest.mark.parametrize(("epsilon", "delta"), TARGETS)
 def test_two_opposite_records_are_the_worst(epsilon: float, delta: float) -> None:
     sigma = gop_sigma(epsilon, delta)
     assert sigma**2 * epsilon >= 1
@@ -214,7 +215,7 @@ def test_the_statements() -> None:
 
 
 @pytest.mark.parametrize("kw", [{"epsilon": 60.0}, {"epsilon": 1e3}])
-def test_a_wish_without_noise_is_refused(kw: dict[str, Any]) -> None:
+def test_a_privacy_target_without_noise_is_refused(kw: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="delta"):
         entry_of(_proven(**kw))
 
@@ -234,3 +235,11 @@ def test_a_record_is_hidden_in_practice() -> None:
     loss = (2 * eta @ v + v @ v) / (2 * sigma**2)
     lost = np.maximum(-np.expm1(epsilon - loss), 0)
     assert lost.mean() == pytest.approx(delta, abs=5 * lost.std() / math.sqrt(len(lost)))
+
+
+@pytest.mark.parametrize("name", ["gop", "sigma-star"])
+def test_every_test_and_file_that_the_pages_name_exists(name: str) -> None:
+    page = Page(f"docs/privacy/{name}.md")
+    assert len(page.links) > 2
+    assert not page.tests - defined_tests()
+    assert page.broken_links == []

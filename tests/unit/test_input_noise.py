@@ -24,6 +24,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
 from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.input_noise import public
 from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.input_noise.statement import input_noise_statement
@@ -46,8 +47,8 @@ def _study(K: int = 3, d: int = 4, section: str = "alpha = 1.0", **kw: Any) -> S
 
 
 def _checked(study: Study) -> Study:
-    check_section(input_noise.Parameters, study.protocol, "protocol")
-    input_noise.check(study)
+    check_section(public.Parameters, study.protocol, "protocol")
+    public.check(study)
     return study
 
 
@@ -306,7 +307,7 @@ def test_what_is_too_large_for_a_slot_is_scaled_and_what_is_no_number_dropped() 
     w = np.array([2.0**33, -(2.0**40), 1.0])
     assert input_noise._on_the_grid(w) == tuple(round(v * 2**28) for v in (w * 2.0**-8).tolist())
     assert input_noise._on_the_grid(np.array([1.0, np.nan])) == (0, 0)
-    slots = input_noise.layout(study := _study(K=3))
+    slots = public.layout(study := _study(K=3))
     most = study.max_records * (1 << 60)
     assert slots.unpack(slots.pack([most] * 5), 1 << 511) == (most,) * 5
     assert 3 * most <= slots.bound
@@ -399,7 +400,7 @@ def test_epsilon_grows_with_the_number_of_accesses(
 
 
 @pytest.mark.parametrize("law", _Laws)
-def test_the_alpha_that_a_wish_allows_costs_the_wish(law: str) -> None:
+def test_the_largest_alpha_for_an_epsilon_costs_that_epsilon(law: str) -> None:
     alpha = largest_alpha(law=law, epsilon=0.7, delta=1e-5, copies=9)
     assert copies_epsilon(law=law, alpha=alpha, copies=9, delta=1e-5) == pytest.approx(0.7, rel=1e-9)
 
@@ -434,9 +435,9 @@ def test_randomised_labels_add_their_epsilon_and_accesses_count_unless_copies_ar
     kept = _statement(f'alpha = 0.1\nnoise = "l2"\n{labels}')[0]
     fresh = _statement(f'alpha = 0.1\nnoise = "l2"\nonce = false\n{labels}')[0]
     assert (kept.epsilon, fresh.epsilon) == (pytest.approx(0.35), pytest.approx(1.25))
-    assert input_noise.cost(_study(section=f'alpha = 0.1\nnoise = "l2"\n{labels}')) == (kept.epsilon, kept.delta)
+    assert public.cost(_study(section=f'alpha = 0.1\nnoise = "l2"\n{labels}')) == (kept.epsilon, kept.delta)
     assert kept.neighbours == "replace one record, all sizes fixed"
-    assert "wish is not proved" in fresh.text
+    assert "privacy target is not proved" in fresh.text
     assert fresh.holds_at == "no alpha: the labels alone cost more than the study's epsilon"
     assert (
         "alpha = 0.075 or less"
@@ -457,13 +458,13 @@ def test_the_sampler_s_distance_and_the_grid_are_counted() -> None:
     assert rows[1].delta == pytest.approx(2.0**-60 * (1 + math.exp(1 + 100 * 2.0**-11)))
 
 
-# --- Proven: alpha follows from the wish ---------------------------------------------------------------
+# --- Proven: alpha follows from the privacy target ----------------------------------------------------
 
 
 def _proven(section: str = "", **kw: Any) -> Study:
     section = section or 'labels = "randomised-response"\nepsilon_y = 0.3'
-    wish = {"epsilon": 1.0, "delta": 1e-5, **kw}
-    text = _study(section=section, **wish).to_toml()
+    target = {"epsilon": 1.0, "delta": 1e-5, **kw}
+    text = _study(section=section, **target).to_toml()
     assert text.count('calibration = "paper"') == 1
     return Study.parse(text.replace('calibration = "paper"', 'calibration = "proven"'), in_memory=True)
 
@@ -472,23 +473,25 @@ _LABELS = 'labels = "randomised-response"\n'
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "epsilon_y", "d"), [(1.0, 1e-5, 0.3, 10), (0.2, 0.05, 0.1, 123)])
-def test_a_proven_alpha_keeps_the_wish_and_hardly_more(epsilon: float, delta: float, epsilon_y: float, d: int) -> None:
+def test_a_proven_alpha_keeps_the_privacy_target_and_hardly_more(
+    epsilon: float, delta: float, epsilon_y: float, d: int
+) -> None:
     """Against scipy's normal and the ratio of densities, with two records at opposite ends of the ball."""
-    wish = {"epsilon": epsilon, "delta": delta, "d": d}
-    study = _checked(_proven(f"{_LABELS}epsilon_y = {epsilon_y}", **wish))
-    mu = (2 + math.sqrt(d) * 2.0**-28) * input_noise.alpha_of(study)
+    target = {"epsilon": epsilon, "delta": delta, "d": d}
+    study = _checked(_proven(f"{_LABELS}epsilon_y = {epsilon_y}", **target))
+    mu = (2 + math.sqrt(d) * 2.0**-28) * public.alpha_of(study)
     left, norm = epsilon - epsilon_y, stats.norm
     lost = norm.sf(left / mu - mu / 2) - math.exp(left) * norm.sf(left / mu + mu / 2)
     assert lost + (1 + math.exp(epsilon)) * 2.0**-60 <= delta
     assert lost == pytest.approx(delta, rel=1e-5)
-    pure = _checked(_proven(f'{_LABELS}epsilon_y = {epsilon_y}\nnoise = "l2"', **wish))
-    assert 1 - 1e-6 < input_noise.alpha_of(pure) * (mu / input_noise.alpha_of(study)) / 2 / left <= 1
+    pure = _checked(_proven(f'{_LABELS}epsilon_y = {epsilon_y}\nnoise = "l2"', **target))
+    assert 1 - 1e-6 < public.alpha_of(pure) * (mu / public.alpha_of(study)) / 2 / left <= 1
 
 
-def test_a_label_and_its_features_keep_the_wish_together() -> None:
+def test_a_label_and_its_features_keep_the_privacy_target_together() -> None:
     """The exact delta of a record that changes in both, from scipy: it is what the features may lose, times p."""
     study, norm = _checked(_proven()), stats.norm
-    mu = (2 + math.sqrt(study.d) * 2.0**-28) * input_noise.alpha_of(study)
+    mu = (2 + math.sqrt(study.d) * 2.0**-28) * public.alpha_of(study)
     p = math.exp(0.3) / (1 + math.exp(0.3))
 
     def gaussian(e: float) -> float:
@@ -496,7 +499,7 @@ def test_a_label_and_its_features_keep_the_wish_together() -> None:
 
     together = p * gaussian(1 - 0.3) + (1 - p) * gaussian(1 + 0.3)
     assert together == pytest.approx(p * 1e-5, rel=1e-2)
-    # The test can fail: features that have all of epsilon break the wish.
+    # The test can fail: features that have all of epsilon break the privacy target.
     mu = mu_of(1.0, 1e-5)
     assert p * gaussian(1 - 0.3) + (1 - p) * gaussian(1 + 0.3) > 1e-5
 
@@ -511,20 +514,20 @@ def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.M
 
     monkeypatch.setattr(learning, "gaussian", noted)
     input_noise.train(_rng(), study, make_data(study, (5, 5, 5))["p0"])
-    assert sigmas == pytest.approx([1 / input_noise.alpha_of(study)] * 5)
+    assert sigmas == pytest.approx([1 / public.alpha_of(study)] * 5)
     assert sigmas[0] > 2 / 0.2681  # mu of (1, 1e-5); the label took a part
 
 
 @pytest.mark.parametrize(
-    ("section", "wish", "sentence"),
+    ("section", "target", "sentence"),
     [
         (f"alpha = 1.0\n{_LABELS}epsilon_y = 0.3", {}, "alpha is 1, but with calibration"),
-        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "every further access to new noise costs again"),
-        ("epochs = 2", {}, "they have no guarantee"),
+        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "new noise at every further access costs again"),
+        ("epochs = 2", {}, "a label without noise has no guarantee"),
         (f"{_LABELS}epsilon_y = 1.0", {}, "left for a record's features"),
         (f'noise = "l2"\n{_LABELS}epsilon_y = 0.3', {"delta": 0.0}, "takes 3.2e-18 of it"),
-        (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "the noise's arithmetic alone takes 0.2"),
-        (f"{_LABELS}epsilon_y = 1e-30", {"epsilon": 2e-30, "delta": 1e-25}, "arithmetic alone takes"),
+        (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "the arithmetic of drawing noise alone takes 0.2"),
+        (f"{_LABELS}epsilon_y = 1e-30", {"epsilon": 2e-30, "delta": 1e-25}, "arithmetic of drawing noise alone takes"),
         (
             f'noise = "l2"\n{_LABELS}epsilon_y = 1e-30',
             {"epsilon": 2e-30, "delta": 1e-16},
@@ -532,25 +535,25 @@ def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.M
         ),
     ],
 )
-def test_what_no_alpha_covers_is_refused_with_the_reason(section: str, wish: dict[str, float], sentence: str) -> None:
+def test_what_no_alpha_covers_is_refused_with_the_reason(section: str, target: dict[str, float], sentence: str) -> None:
     with pytest.raises(BadInput) as caught:
-        _checked(_proven(section, **wish))
+        _checked(_proven(section, **target))
     assert sentence in f"{caught.value.message} {caught.value.hint}"
 
 
 @pytest.mark.parametrize("law", _Laws)
 @pytest.mark.parametrize("K", [1, 3])
-def test_a_proven_statement_is_the_wish_in_every_view(law: str, K: int) -> None:
+def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int) -> None:
     study = _checked(_proven(f'noise = "{law}"\n{_LABELS}epsilon_y = 0.3', K=K))
     *views, party = INPUT_NOISE.statement(study)
     assert len(views) == (4 if K > 1 else 2)
     for row in views:
         assert (row.epsilon, row.neighbours, row.holds_at) == (1.0, "replace one record, all sizes fixed", "this noise")
         assert row.delta == (1e-5 if law == "gaussian" else pytest.approx(2.0**-60 * (1 + math.e)))
-    assert "the wish holds" in views[0].text
+    assert "the privacy target holds" in views[0].text
     assert "epsilon = 0.7 for its features" in views[0].text
     assert party.unit == "party"
-    assert input_noise.cost(study) == (views[0].epsilon, views[0].delta)
+    assert public.cost(study) == (views[0].epsilon, views[0].delta)
     cost = " ".join(INPUT_NOISE.explain(study).cost)
     assert "its label included, loses at most epsilon = 1" in cost
     assert "0.3 of epsilon" in cost
@@ -570,11 +573,11 @@ def test_it_is_explained_in_words(section: str, K: int) -> None:
     assert ("7 times" in text) == ("false" in section and "epochs = 7" in section)
     assert ("nothing is proved" in text) == ("randomised" not in section)
     assert ("encrypted" in text) == (K > 1)
-    assert f"epsilon = {input_noise.cost(study)[0]:.4g}" in text
+    assert f"epsilon = {public.cost(study)[0]:.4g}" in text
 
 
 def test_a_new_study_has_the_corrections() -> None:
     study = _checked(_study(section=INPUT_NOISE.section))
-    chosen = input_noise.Parameters.model_validate(study.protocol)
+    chosen = public.Parameters.model_validate(study.protocol)
     assert (chosen.once, chosen.labels, chosen.copies) == (True, "randomised-response", 1)
     assert "The paper's own way" in INPUT_NOISE.section

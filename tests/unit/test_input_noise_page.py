@@ -12,6 +12,7 @@ from benchmarks.meter import MeteredTable
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_epsilon, proven_alpha
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.input_noise import public
 from masquerade_protocols.input_noise import roles as input_noise
 from tests.pages import Page, defined_tests
 
@@ -28,7 +29,7 @@ def table() -> MeteredTable:
     assert study.d == 123
     table, data = MeteredTable(study.names), make_data(study)
     run_in_memory(input_noise, study, data, table=table)
-    assert input_noise.layout(study).count == 6
+    assert public.layout(study).count == 6
     return table
 
 
@@ -59,31 +60,32 @@ def test_the_table_of_epsilons_is_right_and_rounded_up() -> None:
             assert found * (1 - 1e-12) <= said <= found * 1.001
 
 
-def test_the_alphas_of_a_wish_are_those_that_are_derived() -> None:
+def test_the_alphas_of_a_privacy_target_are_those_that_are_derived() -> None:
     said = re.findall(r"alpha is ([\d.]+) \(gaussian\) or ([\d.]+) \(l2\)", PAGE.text)
-    wish = {"epsilon": 1.0, "epsilon_y": 0.3, "delta": 1e-5, "sensitivity": access_sensitivity(10, 28)}
-    assert said == [tuple(f"{proven_alpha(law=law, **wish):.4g}" for law in ("gaussian", "l2"))]
+    target = {"epsilon": 1.0, "epsilon_y": 0.3, "delta": 1e-5, "sensitivity": access_sensitivity(10, 28)}
+    assert said == [tuple(f"{proven_alpha(law=law, **target):.4g}" for law in ("gaussian", "l2"))]
 
 
 def test_the_derivation_s_table_is_what_is_derived() -> None:
-    wish = {"epsilon": 1.0, "epsilon_y": 0.3, "sensitivity": access_sensitivity(10, 28)}
+    target = {"epsilon": 1.0, "epsilon_y": 0.3, "sensitivity": access_sensitivity(10, 28)}
     rows = re.findall(r'^\| "(\w+)"(?:, delta = (\S+))? \| ([\d.]+) \| ([\d.]+) \|$', PRIVACY.text, flags=re.MULTILINE)
     assert [row[:2] for row in rows] == [("gaussian", "1e-5"), ("gaussian", "0.05"), ("l2", "")]
     for law, delta, alpha, sd in rows:
-        found = proven_alpha(law=law, delta=float(delta or 1e-5), **wish)
+        found = proven_alpha(law=law, delta=float(delta or 1e-5), **target)
         assert alpha == f"{found:.4g}"
         # A vector whose norm is Gamma(d) of rate alpha/2 has E|n|^2 = d (d + 1) 4/alpha^2.
         assert sd == f"{(1 / found if law == 'gaussian' else 2 * math.sqrt(11) / found):.4g}"
 
 
 @pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PRIVACY, 5)])
-def test_every_test_that_the_pages_name_exists(page: Page, least: int) -> None:
+def test_every_test_and_file_that_the_pages_name_exists(page: Page, least: int) -> None:
     assert len(page.tests) > least
     assert not page.tests - defined_tests()
+    assert page.broken_links == []
 
 
 def test_the_parameters_on_the_page_are_the_protocol_s() -> None:
     shown = set(re.findall(r"^\| `([a-z_]+)`", PAGE.text, flags=re.MULTILINE)) | {"epochs", "learning_rate"}
-    assert shown == set(input_noise.Parameters.model_fields)
-    chosen = input_noise.Parameters(alpha=1.0)
+    assert shown == set(public.Parameters.model_fields)
+    chosen = public.Parameters(alpha=1.0)
     assert f"| {chosen.batch}, {chosen.epochs}, {chosen.learning_rate} |" in PAGE.text

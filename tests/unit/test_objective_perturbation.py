@@ -95,8 +95,8 @@ def test_the_chi_square_tail_is_scipy_s(d: int) -> None:
 
 
 def test_less_epsilon_less_delta_and_more_coordinates_take_more_noise() -> None:
-    wishes = [(10, 0.2, 0.05), (10, 0.1, 0.05), (10, 0.1, 0.01), (11, 0.1, 0.01)]
-    sigmas = [noise_sigma(*wish) for wish in wishes]
+    targets = [(10, 0.2, 0.05), (10, 0.1, 0.05), (10, 0.1, 0.01), (11, 0.1, 0.01)]
+    sigmas = [noise_sigma(*target) for target in targets]
     assert sigmas == sorted(set(sigmas))
 
 
@@ -137,7 +137,7 @@ def test_shares_add_up_to_sigma_and_not_to_much_more() -> None:
         (10, math.nan, 0.05, "epsilon is nan"),
     ],
 )
-def test_a_wish_that_no_noise_fulfils_is_refused(d: int, eps: float, delta: float, said: str) -> None:
+def test_a_privacy_target_that_no_noise_keeps_is_refused(d: int, eps: float, delta: float, said: str) -> None:
     for of in (sigma_star, noise_sigma):
         with pytest.raises(BadInput, match=said):
             of(d, eps, delta)

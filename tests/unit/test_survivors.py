@@ -18,12 +18,12 @@ from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from tests.helpers import primes
+from tests.local_descent_helpers import local_descent_study
 from tests.protocol_helpers import SMALL_BITS, make_data, make_study
 from tests.sum_helpers import multiplying, sums_of
 from tests.unit.test_dp_gd import _study as dp_gd_study
 from tests.unit.test_psgd_proven import _study as psgd_study
 from tests.vote_helpers import points_of, vote_data, vote_study
-from tests.walk_helpers import walk_study
 
 # --- What the masks of a secure sum are bound to ----------------------------------------------------
 
@@ -166,7 +166,7 @@ def test_a_party_that_votes_debits_the_wish_before_its_votes(calibration: str) -
 STUDIES: dict[str, Callable[[], Study]] = {
     "dp-gd": lambda: dp_gd_study(3, 4, "rounds = 2"),
     "psgd": lambda: psgd_study(K=3, d=4, section="rounds = 2"),
-    "weighted-dp": lambda: walk_study("c = 16.0\nrounds = 2"),
+    "weighted-dp": lambda: local_descent_study("c = 16.0\nrounds = 2"),
 }
 
 

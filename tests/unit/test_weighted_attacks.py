@@ -17,21 +17,23 @@ from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts
+from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.secure_sum import CharlieSums
 from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
+from tests.local_descent_helpers import local_descent_study
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import EVEN_OR_SKEWED, product, sent
-from tests.walk_helpers import walk_study
 
 SIZES = (40, 60, 50)
 
 
 def _study(section: str = "c = 16.0\nrounds = 30", *, proven: bool = False, K: int = 3) -> Study:
-    return walk_study(section, K, proven=proven, epsilon=0.5)
+    return local_descent_study(section, K, proven=proven, epsilon=0.5)
 
 
 def _shifting(by: int) -> Any:
@@ -49,8 +51,8 @@ def _shifting(by: int) -> Any:
         answer = await seat.receive(ss.RoundSum, study.lead)
         await seat.broadcast(ss.Opened(round=0, sums=answer.sums, receipt=paid))
         (n,) = layout.unpack([int.from_bytes(answer.sums, "big")], key.n, contributors=study.K)
-        descent = wd.plan(study, n)
-        return wd._released(descent, await CharlieSums(seat, study, key, 1).open_sum(wd.layout(study, descent)))
+        descent = public.plan(study, n)
+        return wd._released(descent, await CharlieSums(seat, study, key, 1).open_sum(public.layout(study, descent)))
 
     return charlie
 
@@ -60,7 +62,7 @@ def _claiming(monkeypatch: pytest.MonkeyPatch, liar: str, records: int) -> None:
     open_sum = ss.PartySums.open_sum
 
     async def false(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
-        lies = self.seat.me == liar and bound_to == b"n"
+        lies = self.seat.me == liar and bound_to == b"N"
         return await open_sum(self, layout, [records] if lies else vector, bound_to)
 
     monkeypatch.setattr(ss.PartySums, "open_sum", false)
@@ -104,7 +106,7 @@ def test_a_charlie_who_adds_to_the_number_of_all_records_finds_nobody_there(by: 
 
 
 def test_the_attack_is_one_and_what_it_can_reach_is_what_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the refusal the walks have next to no noise; with it none has less than the statement counts on."""
+    """Without the refusal the noise all but vanishes; with it no party has less than the statement counts on."""
     study, by = _study(), 10**6
     data = make_data(study, SIZES)
     n = sum(SIZES)
@@ -112,7 +114,7 @@ def test_the_attack_is_one_and_what_it_can_reach_is_what_is_stated(monkeypatch: 
     assert stated is not None
 
     def true_epsilon(counted: int) -> float:
-        return epsilon_of(2 * 30**0.5 / float(40 * wd.plan(study, counted).sigma), 1e-3)
+        return epsilon_of(2 * 30**0.5 / float(40 * public.plan(study, counted).sigma), 1e-3)
 
     assert true_epsilon(n) == pytest.approx(0.9035, abs=1e-4)
     assert stated == pytest.approx(3.70, abs=0.005)
@@ -133,7 +135,7 @@ def test_a_party_that_claims_a_million_records_is_left_alone(monkeypatch: pytest
     table, ends = _ends(study, make_data(study, SIZES))
     for name in ("p0", "p1"):
         assert isinstance(ends[name], RefusedLocally)
-        assert "walk" not in _said_after_n(table, name)
+        assert "local descent" not in _said_after_n(table, name)
         assert len(sent(table, name, ss.Contribution)) == 1
 
 
@@ -143,7 +145,7 @@ def test_a_number_that_there_cannot_be_ends_the_run() -> None:
     for by in (-120, 1 << 32):  # of all, thirty are left: fewer than anybody's own
         _, ends = _ends(study, data, _shifting(by))
         assert all(isinstance(end, RunFailed) for end in ends.values())
-        assert "none that there can be" in str(ends["p1"])
+        assert "number of all records cannot be" in str(ends["p1"])
 
 
 def test_proven_noise_follows_from_no_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,14 +158,14 @@ def test_proven_noise_follows_from_no_number_of_records(monkeypatch: pytest.Monk
         seen.append((sigma, size))
         return [0] * size
 
-    monkeypatch.setattr(wd, "discrete_gaussian", noted)
+    monkeypatch.setattr(local_descent, "discrete_gaussian", noted)
     for by in (0, 10**6):
         _ends(study, data, _shifting(by))
     _claiming(monkeypatch, "p2", 1 << 20)
     _, ends = _ends(study, data)
     assert not any(isinstance(end, Exception) for end in ends.values())
     assert len(seen) == 9
-    assert set(seen) == {(wd.noise_of(study).share, 30 * 4)}
+    assert set(seen) == {(public.noise_of(study).share, 30 * 4)}
 
 
 @pytest.mark.parametrize("named", [False, True])

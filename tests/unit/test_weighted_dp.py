@@ -1,4 +1,4 @@
-"""Noisy local descent: it is gradient descent at every party, its noise is the paper's, and sizes stay hidden."""
+"""Noisy local descent: gradient descent at every party, with the paper's noise and hidden sizes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from masquerade_protocols.baselines import central_dp
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
+from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
+from tests.local_descent_helpers import averaged, descended, local_descent_study, run_local_descents
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import descent_study, drawn, sent
-from tests.walk_helpers import averaged, descended, run_walks, walk_study
 
 F = 1 << local_descent.FRACTION_BITS
 
@@ -41,7 +42,7 @@ UNEVEN = {2: (3, 197), 5: (11, 50, 24, 75, 40), 20: (5, 15, *(10,) * 16, 2, 18)}
 
 
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wd, "gaussian", lambda _rng, _sigma, size, _unit: [0] * size)
+    monkeypatch.setattr(local_descent, "gaussian", lambda _rng, _sigma, size, _unit: [0] * size)
 
 
 # --- Right -----------------------------------------------------------------------------------------
@@ -53,10 +54,10 @@ def test_without_noise_it_is_the_average_by_size_of_local_descents(
     K: int, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _quiet(monkeypatch)
-    study = walk_study("c = 16.0\nrounds = 40\nsmallest_part = 0.01", K=K, loss=loss, Lambda=0.0)
-    wd.check(study)
+    study = local_descent_study("c = 16.0\nrounds = 40\nsmallest_part = 0.01", K=K, loss=loss, Lambda=0.0)
+    public.check(study)
     data = make_data(study, UNEVEN[K])
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     assert len({model.weights for model in r.results.values()}) == 1
     expected = averaged(study, data, 40)
     np.testing.assert_allclose(r.w, expected, rtol=0, atol=2.0**-20)
@@ -67,9 +68,9 @@ def test_without_noise_it_is_the_average_by_size_of_local_descents(
 
 def test_a_regulariser_is_in_every_step_and_weights_may_be_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     _quiet(monkeypatch)
-    study = walk_study('c = 16.0\nrounds = 30\nweights = "uniform"', Lambda=0.2)
+    study = local_descent_study('c = 16.0\nrounds = 30\nweights = "uniform"', Lambda=0.2)
     data = make_data(study, (11, 70, 29))
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     np.testing.assert_allclose(r.w, averaged(study, data, 30, by_size=False), rtol=0, atol=2.0**-20)
     assert np.abs(r.w - averaged(study, data, 30)).max() > 2.0**-12
     # No sum of sizes is opened.
@@ -77,7 +78,7 @@ def test_a_regulariser_is_in_every_step_and_weights_may_be_uniform(monkeypatch: 
 
 
 def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, seen = walk_study(), []
+    study, seen = local_descent_study(), []
     sds: list[Fraction] = []
 
     def noted(rng: Rng, sigma: Fraction, size: int, unit: Fraction) -> list[int]:
@@ -85,20 +86,20 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch:
         seen.append(gaussian(rng, sigma, size, unit))
         return seen[-1]
 
-    monkeypatch.setattr(wd, "gaussian", noted)
-    monkeypatch.setattr(wd, "_NORMALS", 28)  # seven rounds of four coordinates at a time
+    monkeypatch.setattr(local_descent, "gaussian", noted)
+    monkeypatch.setattr(local_descent, "_NORMALS", 28)  # seven rounds of four coordinates at a time
     sizes = (20, 100, 40)
     data = make_data(study, sizes)
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     assert len(seen) == 3 * local_descent.draws(30, 4) == 15
     # On a sum of n_j gradients it is n_j sigma, and sigma is sized for all 160 records.
     sigma = math.sqrt(16 * 30 * math.log(1000)) / (160 * 5)
     assert [float(sd) for sd in sds[::5]] == pytest.approx([n * sigma for n in sizes], rel=1e-12)
-    walks = [
+    descents = [
         descended(study, data[name], 30, noise=np.concatenate(seen[5 * j : 5 * j + 5]).reshape(30, 4) / F / sizes[j])
         for j, name in enumerate(study.names)
     ]
-    np.testing.assert_allclose(r.w, np.average(walks, axis=0, weights=sizes), rtol=0, atol=2.0**-20)
+    np.testing.assert_allclose(r.w, np.average(descents, axis=0, weights=sizes), rtol=0, atol=2.0**-20)
 
 
 # --- The noise is the noise ------------------------------------------------------------------------
@@ -108,9 +109,9 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn(monkeypatch:
 def test_a_step_s_noise_is_equation_3_s_and_30_per_cent_more_or_less_is_not(weights: str, records: int) -> None:
     """One round, no gradient: theta_1 = -eta z_0. For "uniform", n is m times the public min_records, 10."""
     K, d, epsilon, delta, c = 3, 3000, 0.5, 1e-3, 7.0
-    study = walk_study(f'c = {c}\nrounds = 1\nweights = "{weights}"', K=K, d=d, epsilon=epsilon, delta=delta)
+    study = local_descent_study(f'c = {c}\nrounds = 1\nweights = "{weights}"', K=K, d=d, epsilon=epsilon, delta=delta)
     data = Dataset(np.zeros((17, d)), np.ones(17))
-    plan = wd.plan(study, 900)
+    plan = public.plan(study, 900)
     theta = local_descent.local_descent(
         study, plan.T, float(plan.eta), plan.sigma_at(17), data, SimulationRng(3, "law")
     )
@@ -130,9 +131,9 @@ def test_noise_is_new_in_every_round_and_at_every_party(monkeypatch: pytest.Monk
         seen.extend(values)
         return values
 
-    monkeypatch.setattr(wd, "gaussian", noted)
-    study = walk_study()
-    run_walks(study, make_data(study, (20, 30, 40)))
+    monkeypatch.setattr(local_descent, "gaussian", noted)
+    study = local_descent_study()
+    run_local_descents(study, make_data(study, (20, 30, 40)))
     assert len(seen) == len(set(seen)) == 3 * 30 * 4
 
 
@@ -149,13 +150,13 @@ def test_sigma_is_equation_3_rounded_up_and_the_same_for_every_n_times_n() -> No
 
 def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the test can fail: without the masks the lead's key opens what a party put in."""
-    study = walk_study("c = 16.0\nrounds = 3\nsmallest_part = 1e-3")
+    study = local_descent_study("c = 16.0\nrounds = 3\nsmallest_part = 1e-3")
     forms: set[Any] = set()
     for masked in (True, True, False):
         sizes = (1009, 2003, 3001) if len(forms) == 0 else (10, 11, 5992)
         if not masked:
             monkeypatch.setattr(ss, "mask", lambda _key, _label, _n, count: [0] * count)
-        r = run_walks(study, make_data(study, sizes))
+        r = run_local_descents(study, make_data(study, sizes))
         if masked:
             forms.add(tuple(r.table.passed))
         secret = SecretKey(*drawn(r.table, study.lead, "key xi"))
@@ -163,8 +164,8 @@ def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(mo
         for name, size in zip(study.names, sizes, strict=True):
             count, model = (c.terms for c in sent(r.table, name, ss.Contribution))
             assert (_bare(layout, secret, count) == (size,)) == (not masked)
-            slots = wd.layout(study, wd.plan(study, sum(sizes)))
-            assert (_bare(slots, secret, model) == drawn(r.table, name, "walk")) == (not masked)
+            slots = public.layout(study, public.plan(study, sum(sizes)))
+            assert (_bare(slots, secret, model) == drawn(r.table, name, "local descent")) == (not masked)
             said = {v for kind in r.table.journal(name) for v in _numbers_said(kind)}
             assert not said & set(sizes)
     assert len(forms) == 1
@@ -186,9 +187,9 @@ def _numbers_said(entry: Entry) -> set[int]:
 
 
 def test_every_role_repeats_from_its_journal() -> None:
-    study = walk_study("c = 16.0\nrounds = 5")
+    study = local_descent_study("c = 16.0\nrounds = 5")
     data = make_data(study, (20, 30, 40))
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     for name in study.names:
         again = replay(wd.party(r.table.seat(name), study, data[name]), r.table.journal(name))
         assert again.result == r.results[name]
@@ -196,16 +197,18 @@ def test_every_role_repeats_from_its_journal() -> None:
     assert [name for name, _ in r.table.releases] == list(study.names)
 
 
-def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layout_holds_the_longest_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     """All records alike and noise at its bound, always down: each theta_T is as far out as it can be, or further."""
-    study = walk_study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0, epsilon=0.05)
+    study = local_descent_study("c = 16.0\nrounds = 20", K=2, d=1, Lambda=0.0, epsilon=0.05)
     data = {name: Dataset(np.ones((50, 1)), np.ones(50)) for name in study.names}
-    reach = 50 * gaussian_tail_bound(wd.plan(study, 100).sigma, 20, Fraction(F))
+    reach = 50 * gaussian_tail_bound(public.plan(study, 100).sigma, 20, Fraction(F))
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
         far = -factor * reach
-        monkeypatch.setattr(wd, "gaussian", lambda _rng, _s, size, _u, far=far: [far] * size)
-        walks = [descended(study, part, 20, noise=np.full((20, 1), far / F / 50)) for part in data.values()]
-        assert (run_walks(study, data).w == pytest.approx(np.mean(walks, axis=0), rel=1e-9)) == (factor == 1)
+        monkeypatch.setattr(local_descent, "gaussian", lambda _rng, _s, size, _u, far=far: [far] * size)
+        descents = [descended(study, part, 20, noise=np.full((20, 1), far / F / 50)) for part in data.values()]
+        assert (run_local_descents(study, data).w == pytest.approx(np.mean(descents, axis=0), rel=1e-9)) == (
+            factor == 1
+        )
 
 
 # --- Bad input ---------------------------------------------------------------------------------------
@@ -234,29 +237,29 @@ def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        _checked(walk_study(section, **kw))
+        _checked(local_descent_study(section, **kw))
 
 
 def _checked(study: Study) -> None:
-    check_section(wd.Parameters, study.protocol, "protocol")
-    wd.check(study)
+    check_section(public.Parameters, study.protocol, "protocol")
+    public.check(study)
 
 
 def test_a_sum_that_fits_no_plaintext_is_refused_and_what_is_let_pass_has_room() -> None:
     def at(bits: int, **kw: Any) -> Study:
-        text = walk_study("c = 16.0", K=3, d=2, **kw).to_toml()
+        text = local_descent_study("c = 16.0", K=3, d=2, **kw).to_toml()
         return Study.parse(text.replace(f"key_bits = {SMALL_BITS}", f"key_bits = {bits}"), in_memory=True)
 
     _checked(at(512, epsilon=1e-12))
-    crowded = wd.Plan(10_000, Fraction(10) ** 130, Fraction(1), True, True, 100)
+    crowded = public.Plan(10_000, Fraction(10) ** 130, Fraction(1), True, True, 100)
     with pytest.raises(BadInput, match="no room"):
-        wd.layout(at(512), crowded)
+        public.layout(at(512), crowded)
     with pytest.raises(BadInput, match="at most 500"):
-        wd.layout(at(2048), wd.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, True, 100))
+        public.layout(at(2048), public.Plan(10_000, Fraction(10) ** 140, Fraction(1), True, True, 100))
 
 
 def test_the_new_study_s_section_is_one_that_works() -> None:
-    _checked(walk_study(WEIGHTED_DP.section))
+    _checked(local_descent_study(WEIGHTED_DP.section))
     assert "c = 16.0" in WEIGHTED_DP.section
 
 
@@ -281,7 +284,7 @@ def test_with_a_sum_in_every_round_an_even_split_would_have_216_thousandths() ->
 
 
 def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> None:
-    study = walk_study("c = 16.0\nsmallest_part = 0.03125", K=32, d=10, epsilon=0.1)
+    study = local_descent_study("c = 16.0\nsmallest_part = 0.03125", K=32, d=10, epsilon=0.1)
     rows = WEIGHTED_DP.statement(study)
     views = [row.view for row in rows]
     assert views == [
@@ -300,15 +303,15 @@ def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> No
     assert "epsilon = 0.1" in rows[0].claimed
     assert "the smallest with 1/32 of all records" in rows[0].text
     assert rows[-1].epsilon is None
-    small = WEIGHTED_DP.statement(walk_study("c = 2.0\nsmallest_part = 0.03125", K=32, epsilon=0.1))
+    small = WEIGHTED_DP.statement(local_descent_study("c = 2.0\nsmallest_part = 0.03125", K=32, epsilon=0.1))
     assert "proof needs c >= 16, and c is 2" in small[0].claimed
     assert small[0].epsilon is not None
     assert rows[0].epsilon is not None
     assert small[0].epsilon > rows[0].epsilon
-    uniform = WEIGHTED_DP.statement(walk_study('c = 16.0\nweights = "uniform"', K=32, d=10, epsilon=0.1))
+    uniform = WEIGHTED_DP.statement(local_descent_study('c = 16.0\nweights = "uniform"', K=32, d=10, epsilon=0.1))
     assert uniform[0].epsilon == rows[0].epsilon
     assert "min_records" in uniform[0].text
-    none = WEIGHTED_DP.statement(walk_study("c = 1.0", K=32, epsilon=50.0))
+    none = WEIGHTED_DP.statement(local_descent_study("c = 1.0", K=32, epsilon=50.0))
     assert none[0].provable == "none"
     assert none[0].epsilon is None
 
@@ -317,19 +320,19 @@ def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> No
 def test_what_is_stated_is_the_smallest_allowed_part_s_at_every_n(part: float | None) -> None:
     """From sigma and the records themselves, with no formula of the statement's."""
     named = "" if part is None else f"\nsmallest_part = {part}"
-    study = walk_study(f"c = 16.0\nrounds = 900{named}", K=5, epsilon=0.1)
-    smallest = wd.smallest_part(study)
+    study = local_descent_study(f"c = 16.0\nrounds = 900{named}", K=5, epsilon=0.1)
+    smallest = public.smallest_part(study)
     assert smallest == (Fraction(1, 20) if part is None else Fraction(str(part)))
     stated = WEIGHTED_DP.statement(study)[0].epsilon
     assert stated is not None
     for n in (100, 45_222, 10**9):
-        mu = 2 * math.sqrt(900) / float(smallest * n * wd.plan(study, n).sigma)
+        mu = 2 * math.sqrt(900) / float(smallest * n * public.plan(study, n).sigma)
         assert epsilon_of(mu, 1e-3) == pytest.approx(stated, rel=1e-3)
 
 
 @pytest.mark.parametrize("weights", ["sizes", "uniform"])
 def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights: str) -> None:
-    study = walk_study(f'c = 16.0\nrounds = 70\nweights = "{weights}"', K=4)
+    study = local_descent_study(f'c = 16.0\nrounds = 70\nweights = "{weights}"', K=4)
     told = WEIGHTED_DP.explain(study)
     text = " ".join((*told.leaves, *told.collusion, *told.cost))
     assert "70 steps" in text
@@ -339,10 +342,16 @@ def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights:
     assert ("number of your records" in text) == (weights == "sizes")
 
 
+def test_a_steward_is_told_where_nothing_is_proved() -> None:
+    told = WEIGHTED_DP.explain(local_descent_study("c = 1.0", K=32, epsilon=50.0)).cost[0]
+    assert "That is not proved. With so little noise nothing can be proved." in told
+    assert "at least 1/128" not in told
+
+
 # --- The central baseline ----------------------------------------------------------------------------
 
 
-def test_central_dp_is_one_walk_down_everybody_s_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_central_dp_is_one_descent_over_everybody_s_records(monkeypatch: pytest.MonkeyPatch) -> None:
     study = descent_study("central-dp", K=3, d=4, section="c = 16.0\nrounds = 25", Lambda=0.0, delta=1e-3)
     data = make_data(study, (20, 30, 50))
     pooled = pool(study, data)
@@ -352,7 +361,7 @@ def test_central_dp_is_one_walk_down_everybody_s_records(monkeypatch: pytest.Mon
         seen.append((sigma, gaussian(rng, sigma, size, unit)))
         return seen[-1][1]
 
-    monkeypatch.setattr(wd, "gaussian", noted)
+    monkeypatch.setattr(local_descent, "gaussian", noted)
     w = entry_of(study).central(study, data, SimulationRng(1, "central"))
     ((sd, noise),) = seen
     assert float(sd) == pytest.approx(math.sqrt(16 * 25 * math.log(1000)) / study.privacy.epsilon, rel=1e-12)

@@ -14,6 +14,7 @@ from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, exact_mu
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.pages import Page, defined_tests
 
@@ -28,7 +29,7 @@ def table() -> MeteredTable:
     study = made.model_copy(update={"study": rules, "protocol": {"c": 16.0, "rounds": 1000}})
     table, data = MeteredTable(study.names), make_data(study)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighted_dp, "walk", lambda *_: np.zeros(study.d))  # no frame's length depends on it
+        patch.setattr(weighted_dp, "local_descent", lambda *_: np.zeros(study.d))  # no frame's length depends on it
         run_in_memory(weighted_dp, study, data, table=table)
     return table
 
@@ -50,18 +51,19 @@ def test_what_the_page_says_is_proved_is_what_is_computed() -> None:
 
 
 def test_the_page_s_defaults_are_the_parameters() -> None:
-    fields = weighted_dp.Parameters.model_fields
+    fields = public.Parameters.model_fields
     for name in ("rounds", "learning_rate"):
         assert f"| `{name}` | {fields[name].default} |" in PAGE.text
     assert fields["c"].default is None
     assert "| `c` | none |" in PAGE.text
     assert fields["smallest_part"].default is None
-    assert weighted_dp.smallest_part(make_study(5)) == Fraction(1, 20)
+    assert public.smallest_part(make_study(5)) == Fraction(1, 20)
     assert "| `smallest_part` | 1/(4m) |" in PAGE.text
     assert f"needs c >= {C_OF_THE_PROOF}" in PAGE.text
     assert f"F = {local_descent.FRACTION_BITS}" in PAGE.text
 
 
-def test_every_test_that_the_page_names_exists() -> None:
+def test_every_test_and_file_that_the_page_names_exists() -> None:
     assert len(PAGE.tests) > 12
     assert not PAGE.tests - defined_tests("test_weighted_*.py")
+    assert PAGE.broken_links == []

@@ -1,4 +1,4 @@
-"""Weighted DP with proven noise: the wish is what is proved of every walk alone, and nothing else in it has changed."""
+"""Weighted DP with proven noise: each local descent alone keeps the privacy target, and nothing else has changed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import replay
 from masquerade_protocols import registry
 from masquerade_protocols.blocks import local_descent
+from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
+from tests.local_descent_helpers import averaged, descended, local_descent_study, run_local_descents
 from tests.protocol_helpers import make_data
-from tests.walk_helpers import averaged, descended, run_walks, walk_study
 
 F = 1 << local_descent.FRACTION_BITS
 
@@ -38,7 +39,7 @@ GATE = {0.01: 5939, 0.05: 1898, 0.1: 1101, 0.25: 520}
 
 
 def _study(section: str = "rounds = 30", K: int = 3, d: int = 4, **kw: Any) -> Study:
-    return walk_study(section, K, d, proven=True, **kw)
+    return local_descent_study(section, K, d, proven=True, **kw)
 
 
 # --- Right -----------------------------------------------------------------------------------------
@@ -49,11 +50,11 @@ def _study(section: str = "rounds = 30", K: int = 3, d: int = 4, **kw: Any) -> S
 def test_without_noise_it_is_still_the_average_by_size_of_local_descents(
     sizes: tuple[int, ...], loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wd, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
+    monkeypatch.setattr(local_descent, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
     study = _study("rounds = 40", K=len(sizes), loss=loss, Lambda=0.0)
-    wd.check(study)
+    public.check(study)
     data = make_data(study, sizes)
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     assert len({model.weights for model in r.results.values()}) == 1
     expected = averaged(study, data, 40)
     np.testing.assert_allclose(r.w, expected, rtol=0, atol=2.0**-20)
@@ -64,51 +65,51 @@ def test_with_noise_it_is_the_descent_with_the_noise_that_was_drawn_for_sums(mon
     study, seen = _study(), []
 
     def noted(rng: Rng, sigma: Fraction, size: int) -> list[int]:
-        assert sigma == wd.noise_of(study).share
+        assert sigma == public.noise_of(study).share
         seen.append(discrete_gaussian(rng, sigma, size))
         return seen[-1]
 
-    monkeypatch.setattr(wd, "discrete_gaussian", noted)
-    monkeypatch.setattr(wd, "_NORMALS", 28)  # seven rounds of four coordinates at a time
+    monkeypatch.setattr(local_descent, "discrete_gaussian", noted)
+    monkeypatch.setattr(local_descent, "_NORMALS", 28)  # seven rounds of four coordinates at a time
     sizes = (20, 100, 40)
     data = make_data(study, sizes)
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     assert len(seen) == 3 * local_descent.draws(30, 4) == 15
     flat = [v for draw in seen for v in draw]
     assert len(flat) == len(set(flat))
-    walks = [
+    descents = [
         descended(study, data[name], 30, noise=np.concatenate(seen[5 * j : 5 * j + 5]).reshape(30, 4) / F / sizes[j])
         for j, name in enumerate(study.names)
     ]
-    np.testing.assert_allclose(r.w, np.average(walks, axis=0, weights=sizes), rtol=0, atol=2.0**-20)
+    np.testing.assert_allclose(r.w, np.average(descents, axis=0, weights=sizes), rtol=0, atol=2.0**-20)
 
 
-def test_a_party_walks_before_it_joins_and_repeats_from_its_journal() -> None:
+def test_a_party_descends_before_it_joins_and_repeats_from_its_journal() -> None:
     study = _study("rounds = 5")
     data = make_data(study, (20, 30, 40))
-    r = run_walks(study, data)
+    r = run_local_descents(study, data)
     for name in study.names:
         effects = [entry.effect for entry in r.table.journal(name)]
-        (walk,) = (i for i, e in enumerate(effects) if isinstance(e, Once) and e.label == "walk")
+        (descent,) = (i for i, e in enumerate(effects) if isinstance(e, Once) and e.label == "local descent")
         (join,) = (i for i, e in enumerate(effects) if isinstance(e, Join))
-        assert walk < join
+        assert descent < join
         again = replay(wd.party(r.table.seat(name), study, data[name]), r.table.journal(name))
         assert again.result == r.results[name]
     assert replay(wd.charlie(r.table.seat(CHARLIE), study), r.table.journal(CHARLIE)).result == r.results[CHARLIE]
     assert [stage for who, stage in r.table.stages if who == "p1"] == ["training", "keys", "sum"]
 
 
-def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layout_holds_the_longest_descent_of_uneven_parties(monkeypatch: pytest.MonkeyPatch) -> None:
     study, sizes = _study("rounds = 20", K=5, d=1, Lambda=0.0), (50, 3, 4, 5, 6)
     data = {name: Dataset(np.ones((n, 1)), np.ones(n)) for name, n in zip(study.names, sizes, strict=True)}
-    reach = discrete_gaussian_tail_bound(wd.noise_of(study).share, 20)
+    reach = discrete_gaussian_tail_bound(public.noise_of(study).share, 20)
     for factor in (1, 1000):  # the second: noise beyond its bound is cut off, and the run goes on
         far = -factor * reach
-        monkeypatch.setattr(wd, "discrete_gaussian", lambda _rng, _s, size, far=far: [far] * size)
+        monkeypatch.setattr(local_descent, "discrete_gaussian", lambda _rng, _s, size, far=far: [far] * size)
         noise = {name: np.full((20, 1), far / F / len(part.y)) for name, part in data.items()}
-        walks = [descended(study, part, 20, noise=noise[name]) for name, part in data.items()]
-        whole = np.average(walks, axis=0, weights=sizes)
-        assert (run_walks(study, data).w == pytest.approx(whole, rel=1e-9)) == (factor == 1)
+        descents = [descended(study, part, 20, noise=noise[name]) for name, part in data.items()]
+        whole = np.average(descents, axis=0, weights=sizes)
+        assert (run_local_descents(study, data).w == pytest.approx(whole, rel=1e-9)) == (factor == 1)
 
 
 # --- One record moves a sum by Delta at most -------------------------------------------------------
@@ -117,7 +118,7 @@ def test_the_layout_holds_the_longest_walk(monkeypatch: pytest.MonkeyPatch) -> N
 def _sum_on_the_grid(study: Study, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The integers of one step, before noise: theta_1 = -eta sum/(n 2^F)."""
     with monkeypatch.context() as patch:
-        patch.setattr(wd, "discrete_gaussian", lambda _rng, _s, size: [0] * size)
+        patch.setattr(local_descent, "discrete_gaussian", lambda _rng, _s, size: [0] * size)
         theta = local_descent.local_descent(study, 1, 1.0, Fraction(1), data, SimulationRng(1))
     return [round(Fraction(v) * len(data.y) * F) for v in (-theta).tolist()]
 
@@ -130,7 +131,7 @@ def test_a_replaced_record_moves_a_sum_by_less_than_delta_and_some_come_close(
     study, rng = _study("rounds = 1", d=d, Lambda=0.0), np.random.default_rng(4)
     X = rng.normal(size=(others, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    Delta = wd.noise_of(study).Delta
+    Delta = public.noise_of(study).Delta
     furthest = 0
     for _ in range(3):
         x = rng.normal(size=d)
@@ -151,17 +152,17 @@ def test_a_replaced_record_moves_a_sum_by_less_than_delta_and_some_come_close(
 @pytest.mark.parametrize("epsilon", GATE)
 def test_the_noise_on_a_sum_is_that_of_two_gradients_in_t_rounds(epsilon: float) -> None:
     study = _study("rounds = 1000", d=10, epsilon=epsilon)
-    noise = wd.noise_of(study)
+    noise = public.noise_of(study)
     assert float(noise.share / (1 + ROUNDING)) / F == pytest.approx(GATE[epsilon], abs=0.51)
     for n in (1, 200, 45_222):
-        assert wd.plan(study, n).sigma_at(n) * n * F == noise.share
+        assert public.plan(study, n).sigma_at(n) * n * F == noise.share
     # The slip of G for 2 G, which no error rate shows.
     half = local_descent_noise(G=Fraction(1, 2), d=10, rounds=1000, epsilon=epsilon, delta=1e-3, fraction_bits=28)
     assert epsilon_of(float(noise.Delta / half.share) * math.sqrt(1000), 1e-3) > 1.9 * epsilon
 
 
 def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
-    short, long = (wd.noise_of(_study(loss=loss)) for loss in ("sigmoid", "logistic"))
+    short, long = (public.noise_of(_study(loss=loss)) for loss in ("sigmoid", "logistic"))
     assert float(long.share / short.share) == pytest.approx(4, rel=1e-6)
 
 
@@ -178,7 +179,7 @@ def test_an_independent_accountant_agrees_to_four_digits(epsilon: float, delta: 
 def test_a_step_s_noise_has_the_law_that_the_proof_asks_for_and_30_per_cent_more_or_less_is_not() -> None:
     d, n, epsilon = 3000, 17, 0.1
     study = _study("rounds = 1000", d=d, epsilon=epsilon)
-    plan, data = wd.plan(study, 900), Dataset(np.zeros((n, d)), np.ones(n))
+    plan, data = public.plan(study, 900), Dataset(np.zeros((n, d)), np.ones(n))
     theta = local_descent.local_descent(study, 1, float(plan.eta), plan.sigma_at(n), data, SimulationRng(3, "law"))
     unit = -theta / 0.5 * n / GATE[epsilon]
     assert stats.kstest(unit, stats.norm.cdf).pvalue > 1e-6
@@ -194,12 +195,12 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
     """And the test can fail: noise sized for a floor of ten records does tell."""
     d, T = 600, 4
     study = _study(f"rounds = {T}", K=5, d=d, Lambda=0.0)
-    share = wd.noise_of(study).share
+    share = public.noise_of(study).share
     if floor:
-        monkeypatch.setattr(wd.Plan, "sigma_at", lambda self, _n: self.sigma / 10)
+        monkeypatch.setattr(public.Plan, "sigma_at", lambda self, _n: self.sigma / 10)
     alike = []
     for sizes in ((40,) * 5, (10, 10, 10, 10, 160)):
-        plan, total = wd.plan(study, 200), np.zeros(d)
+        plan, total = public.plan(study, 200), np.zeros(d)
         for j, n in enumerate(sizes):
             part = Dataset(np.zeros((n, d)), np.ones(n))
             total += np.array(wd._contribution(study, plan, part, SimulationRng(5, f"{j} of {sizes}")), dtype=float)
@@ -225,9 +226,9 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
 )
 def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: str) -> None:
     study = _study(section, **kw)
-    check_section(wd.Parameters, study.protocol, "protocol")
+    check_section(public.Parameters, study.protocol, "protocol")
     with pytest.raises(BadInput, match=said):
-        wd.check(study)
+        public.check(study)
 
 
 def test_more_records_than_rounding_is_counted_for_are_refused() -> None:
@@ -236,7 +237,7 @@ def test_more_records_than_rounding_is_counted_for_are_refused() -> None:
     n = MOST_ROUNDED_RECORDS + 1
     data["p1"] = Dataset(np.ones((n, 1)), np.ones(n))
     with pytest.raises(RefusedLocally, match="more records than the 1,048,576"):
-        run_walks(study, data)
+        run_local_descents(study, data)
 
 
 def test_the_new_study_s_section_is_one_that_works() -> None:
@@ -248,7 +249,7 @@ def test_the_new_study_s_section_is_one_that_works() -> None:
 # --- What is said ------------------------------------------------------------------------------------
 
 
-def test_every_view_is_promised_the_wish() -> None:
+def test_every_view_is_promised_the_privacy_target() -> None:
     for colluders in (0, 3):
         text = _study(K=5, epsilon=1.0, delta=1e-6).to_toml().replace("colluders = 0", f"colluders = {colluders}")
         study = Study.parse(text, in_memory=True)
@@ -271,7 +272,7 @@ def test_every_view_is_promised_the_wish() -> None:
     assert "not less than 1/50" in warned
 
 
-def test_a_steward_is_told_that_the_wish_is_proved_and_rests_on_nobody_else() -> None:
+def test_a_steward_is_told_that_the_privacy_target_is_proved_and_rests_on_nobody_else() -> None:
     told = WEIGHTED_DP.explain(_study("rounds = 70", K=4))
     text = " ".join((*told.leaves, *told.collusion, *told.cost))
     assert "70 steps" in text

@@ -1,1 +1,1 @@
-"""Baselines: somebody holds all records, and nobody sends anything."""
+"""Baselines: one person holds all parties' records, and nobody sends anything."""

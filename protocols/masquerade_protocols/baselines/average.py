@@ -8,24 +8,24 @@ import numpy as np
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
-from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.baselines.exact import individual
-from masquerade_protocols.baselines.statement import average_statement
 from masquerade_protocols.entry import Weights
 
-__all__ = ["FRACTION_BITS", "average", "average_rate", "statement"]
+__all__ = ["FRACTION_BITS", "average", "average_rate"]
 
-FRACTION_BITS = 32  # F: noise is an integer vector in units of 2^-F
+FRACTION_BITS = 32
+"""F: noise is an integer vector in units of 2^-F."""
+
 _ROOT_BITS = 64
 
 
 def average_rate(study: Study) -> Fraction:
     """Return beta = eps/Delta of ``average``'s noise, with Delta = 2/(M lambda), or 2 sqrt2/(M lambda) for softmax.
 
-    All records of one of M parties may change. They move its own classifier by at most 2/lambda (2 sqrt2/lambda), as
-    one record of n would by an n-th of it, and the average by an M-th. sqrt2 is rounded up by a part in 2^64.
+    All records of one of M parties may change. That moves the party's own classifier by at most 2/lambda (2
+    sqrt2/lambda for softmax), and the average by an M-th of it. sqrt2 is rounded up by a part in 2^64.
 
     References
     ----------
@@ -39,21 +39,19 @@ def average_rate(study: Study) -> Fraction:
 
 
 def average(study: Study, data: Mapping[str, Dataset], rng: Rng) -> Weights:
-    """Add up what a trusted entity gets, and noise with density exp(-beta ||eta||_2), both in units of 2^-F."""
+    """Return the mean of the parties' classifiers under noise with density exp(-beta ||eta||_2).
+
+    Mean and noise are integers in units of 2^-F.
+
+    Parameters
+    ----------
+    study : Study
+    data : mapping of str to Dataset
+        Each party's records.
+    rng : Rng
+        The only source of randomness.
+    """
     mean = np.mean(list(individual(study, data, rng).values()), axis=0)
     unit = 1 << FRACTION_BITS
     eta = l2_laplace(rng, average_rate(study), len(mean), Fraction(unit))
     return np.array([(round(value * unit) + noise) / unit for value, noise in zip(mean.tolist(), eta, strict=True)])
-
-
-def statement(study: Study) -> tuple[Claim, ...]:
-    return average_statement(
-        M=study.K,
-        d=study.d * study.outputs,
-        eps=study.privacy.epsilon,
-        Lambda=study.model.regularization,
-        loss=study.model.loss,
-        classes=study.classes,
-        Delta=float(as_fraction(study.privacy.epsilon) / average_rate(study)),
-        fraction_bits=FRACTION_BITS,
-    )

@@ -1,9 +1,15 @@
-"""Baselines, for those who choose one: what somebody could learn who held everybody's records.
+"""The baselines: each is computed by one person who holds all parties' records, and nobody sends anything.
 
-They say what a protocol's privacy and its cryptography cost. They use the same losses, the same minimiser and the same
-data as the protocols do. ``gop`` is what ``psgd`` approaches; ``pooled``, or ``batch``, is that without privacy;
-``individual`` is what each party has without the others; ``average`` is what ``vote`` and ``soft`` want to surpass. All
-but ``gop`` and ``central-dp`` take named classes, by softmax regression.
+They show what a protocol's privacy and cryptography cost. They use the same losses, the same minimiser and the same
+data as the protocols do:
+
+* ``gop``: noise in the objective. ``psgd`` approaches it.
+* ``central-dp``: noise in every step. ``weighted-dp`` does the same at each party.
+* ``pooled``, and ``batch`` under another paper's name: one classifier for all records, without privacy.
+* ``individual``: one classifier for each party's own records, without privacy.
+* ``average``: noise on the mean of these. ``vote`` and ``soft`` try to be better.
+
+All but ``gop`` and ``central-dp`` also learn several named classes, by softmax regression.
 """
 
 from collections.abc import Mapping
@@ -15,7 +21,15 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
-from masquerade_protocols.baselines import average, central_dp, exact, gop
+from masquerade_protocols.baselines import (
+    average,
+    average_statement,
+    central_dp,
+    central_dp_statement,
+    exact,
+    gop,
+    gop_statement,
+)
 from masquerade_protocols.blocks.local_descent import DESCENT_SECTION, STEPS_SECTION
 from masquerade_protocols.entry import Protocol, Weights
 
@@ -23,7 +37,7 @@ __all__ = ["AVERAGE", "BATCH", "CENTRAL_DP", "GOP", "INDIVIDUAL", "POOLED", "NoP
 
 
 class NoParameters(BaseModel):
-    """An empty ``[protocol]`` section: epsilon, delta, Lambda and the loss stand elsewhere in the study."""
+    """An empty ``[protocol]`` section; epsilon, delta, Lambda and the loss stand elsewhere in the study."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -44,8 +58,8 @@ GOP = Protocol(
     name="gop",
     paper="Rajkumar and Agarwal 2012, Algorithm 4",
     parameters=NoParameters,
-    check=gop.check_gop,
-    statement=gop.statement,
+    check=gop.check,
+    statement=gop_statement.statement,
     central=_gop,
     calibrations=("paper", "proven"),
     regularization_note="the larger, the less the noise moves the model, and the simpler the model",
@@ -56,7 +70,7 @@ CENTRAL_DP = Protocol(
     paper="Kang, Liu and Wang, Theorem 1",
     parameters=central_dp.Parameters,
     check=central_dp.check,
-    statement=central_dp.statement,
+    statement=central_dp_statement.statement,
     central=_central,
     section=DESCENT_SECTION,
     proven_section=STEPS_SECTION,
@@ -99,7 +113,7 @@ AVERAGE = Protocol(
     paper="Hamm, Cao and Belkin 2016, Appendix B.4",
     parameters=NoParameters,
     check=exact.check_minimiser,
-    statement=average.statement,
+    statement=average_statement.statement,
     central=average.average,
     regularization_note="the larger, the less noise, and the simpler the model",
 )

@@ -1,14 +1,14 @@
-"""Gaussian objective perturbation, which ``psgd`` approaches: a baseline, no protocol.
+"""``gop``: Gaussian objective perturbation by somebody whom all parties trust with their records.
 
 Rajkumar and Agarwal 2012, Algorithm 4: the minimiser of J(w) + eta.w/N + (Delta/2) ||w||^2, eta ~ N(0, sigma*^2 I).
-With ``calibration = "proven"`` sigma does not depend on d, and a little noise on the minimiser covers what the proof of
-Theorem 4.1 leaves to real numbers (``docs/privacy/gop.md``).
+``psgd`` approaches this minimiser. With ``calibration = "proven"`` sigma does not depend on d. A little noise on the
+minimiser then covers the errors of floating point, of which the proof of Theorem 4.1 knows nothing
+(``docs/privacy/gop.md``).
 """
 
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -17,29 +17,27 @@ from masquerade_core.learning.losses import loss_of, require_convex
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.privacy.noise.proven_objective import Perturbation, perturbation
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
-from masquerade_protocols.baselines.gop_statement import gop_statement, proven_statement
+from masquerade_protocols.entry import Weights
 
-__all__ = ["FRACTION_BITS", "check_gop", "gop", "gop_minimiser", "gop_noise", "statement"]
+__all__ = ["FRACTION_BITS", "check", "gop", "gop_minimiser", "gop_noise"]
 
-FRACTION_BITS = 32  # F: noise is an integer vector in units of 2^-F
+FRACTION_BITS = 32
+"""F: noise is an integer vector in units of 2^-F."""
 
-_Weights = NDArray[np.float64]
 
-
-def _noise(rng: Rng, sigma: Fraction, d: int) -> _Weights:
+def _noise(rng: Rng, sigma: Fraction, d: int) -> Weights:
     return np.array([value / 2**FRACTION_BITS for value in gaussian(rng, sigma, d, Fraction(1 << FRACTION_BITS))])
 
 
-def gop_noise(rng: Rng, study: Study, N: int) -> _Weights:
+def gop_noise(rng: Rng, study: Study, N: int) -> Weights:
     """Draw eta with components from N(0, sigma*^2), rounded to multiples of 2^-F; shape (d,).
 
     Parameters
     ----------
     N : int
-        Records of all parties.
+        Number of all parties' records.
 
     References
     ----------
@@ -50,7 +48,7 @@ def gop_noise(rng: Rng, study: Study, N: int) -> _Weights:
     return _noise(rng, noise_sigma(study.d, slack.epsilon, privacy.delta), study.d)
 
 
-def gop_minimiser(study: Study, records: Dataset, eta: _Weights) -> _Weights:
+def gop_minimiser(study: Study, records: Dataset, eta: Weights) -> Weights:
     """Return argmin_w J(w) + eta.w/N + (Delta/2) ||w||^2 for a given eta, such as the sum of the parties' eta^k.
 
     References
@@ -63,9 +61,9 @@ def gop_minimiser(study: Study, records: Dataset, eta: _Weights) -> _Weights:
     return _minimiser(study, records, eta, slack.Delta)
 
 
-def _minimiser(study: Study, records: Dataset, eta: _Weights, Delta: Fraction) -> _Weights:
+def _minimiser(study: Study, records: Dataset, eta: Weights, Delta: Fraction) -> Weights:
     model = study.model
-    # Delta is a multiple of 2^-40: the float is Delta itself.
+    # Delta is a multiple of 2^-40, so its float is exact.
     linear = eta / len(records.y)
     return fit(records.X, records.y, model.regularization, model.loss, linear=linear, extra=float(Delta))
 
@@ -83,14 +81,14 @@ def _perturbation(study: Study, N: int) -> Perturbation:
     )
 
 
-def gop(study: Study, records: Dataset, rng: Rng) -> _Weights:
-    """Return the classifier that is released, shape (d,).
+def gop(study: Study, records: Dataset, rng: Rng) -> Weights:
+    """Return the released classifier, shape (d,).
 
     Parameters
     ----------
     study : Study
     records : Dataset
-        Everybody's.
+        All parties' records, pooled.
     rng : Rng
         The only source of randomness.
     """
@@ -104,13 +102,15 @@ def gop(study: Study, records: Dataset, rng: Rng) -> _Weights:
     return np.array([(round(value * unit) + x) / unit for value, x in zip(w.tolist(), off, strict=True)])
 
 
-def check_gop(study: Study) -> None:
-    """Refuse a wish without noise, at the fewest records there may be, where least of epsilon is left.
+def check(study: Study) -> None:
+    """Refuse a study that is known to fail.
+
+    The noise is worked out for the fewest records that the study allows, where the least of epsilon is left for it.
 
     Raises
     ------
     BadInput
-        There is none; or the objective is not convex, or has more classes than two.
+        No noise keeps the privacy target, the objective is not convex, or there are more than two classes.
     """
     require_convex(study.model)
     if study.multiclass:
@@ -121,15 +121,3 @@ def check_gop(study: Study) -> None:
         return
     slack = compute_slack(study.privacy.epsilon, study.model.regularization, fewest, loss_of(study.model.loss).c)
     noise_sigma(study.d, slack.epsilon, study.privacy.delta)
-
-
-def statement(study: Study) -> tuple[Claim, ...]:
-    """Return what is claimed and proved of a run, whatever N is."""
-    epsilon, delta = study.privacy.epsilon, study.privacy.delta
-    if study.proven:
-        return proven_statement(epsilon=epsilon, delta=delta)
-    Lambda, c = study.model.regularization, loss_of(study.model.loss).c
-    fewest = compute_slack(epsilon, Lambda, study.K * study.study.min_records, c)
-    # Where Delta is 0, twice the slack is what eps~ lacks; where it is not, it may be nearly epsilon at another N.
-    slack = (epsilon - float(fewest.epsilon)) / 2 if fewest.Delta == 0 else epsilon / 2
-    return gop_statement(epsilon=epsilon, delta=delta, slack=slack, sigma=float(noise_sigma(study.d, epsilon, delta)))

@@ -1,56 +1,53 @@
-"""Gaussian objective perturbation: how much noise a proof needs, and what is provable; ``docs/privacy/gop.md``.
+"""The statement of ``gop``, Gaussian objective perturbation; ``docs/privacy/gop.md`` derives it.
 
-Rajkumar and Agarwal's sigma* bounds eta by its norm in all d coordinates. But a record, replaced, moves the gradient
-within the plane of two vectors that are known beforehand; and where phi' has one sign, the worst two records lie
-opposite each other, so that one number in R decides: N(0, 1) against N(2/sigma, 1). The noise that follows from that
-does not depend on d.
+The paper's sigma* is far more than the proof there needs, so more is proved than the paper claims. With ``calibration =
+"proven"`` the noise is smaller, and keeps the privacy target.
 """
 
+from dataclasses import replace
+
+from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.privacy.statement import Claim, digits
-from masquerade_protocols.baselines.statement import ASSUMPTIONS, record_statement, wish
+from masquerade_core.study import Study
+from masquerade_protocols.baselines.statement import ASSUMPTIONS, ROWS, record_statement, target_claim
 
-__all__ = ["gop_statement", "proven_statement"]
+__all__ = ["statement"]
 
+_VIEW = "released model"
 _EXACT = (
     "the exact minimiser of an objective with continuous noise: a gradient norm of 1e-9 and the rounding of floats are "
     "not covered here"
 )
-_SOURCE = "docs/privacy/gop.md; Balle and Wang 2018, Theorem 8"
+_PROVEN = replace(ROWS, source="docs/privacy/gop.md; Balle and Wang 2018, Theorem 8", assumptions=ASSUMPTIONS)
+_PAPER = replace(_PROVEN, assumptions=(*ASSUMPTIONS, _EXACT))
 
 
-def gop_statement(*, epsilon: float, delta: float, slack: float, sigma: float) -> tuple[Claim, ...]:
-    """Return the statement for ``gop`` with the paper's sigma*.
+def statement(study: Study) -> tuple[Claim, ...]:
+    """Return the privacy statement, for the study's calibration; it holds for every N that the study allows."""
+    epsilon, delta = study.privacy.epsilon, study.privacy.delta
+    if study.proven:
+        text = "There is noise in the objective, and a little on its minimiser for the errors of floating point."
+        claimed = target_claim(epsilon, delta)
+        return record_statement(_PROVEN, _VIEW, text, claimed=claimed, epsilon=epsilon, delta=delta)
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The wish.
-    slack : float
-        Bound on s = log(1 + c/(N (Lambda + Delta))) for every N that there may be.
-    sigma : float
-        The smallest sigma* for such an N.
-    """
-    proved = slack + max(epsilon_of(2 / sigma, delta), 1 / sigma**2)
+    # sigma* is smallest where nothing of epsilon pays for determinants: for N without bound.
+    slack, sigma = _largest_slack(study), float(noise_sigma(study.d, epsilon, delta))
     return record_statement(
-        "released model",
+        _PAPER,
+        _VIEW,
+        f"The noise is as large as {digits(sigma)} records' gradients, and hides one record better than is claimed.",
         claimed=f"probabilistic, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 4.1)",
-        epsilon=proved,
+        epsilon=slack + max(epsilon_of(2 / sigma, delta), 1 / sigma**2),
         delta=delta,
         holds_at='calibration = "proven", with far less noise',
-        source=_SOURCE,
-        assumptions=(*ASSUMPTIONS, _EXACT),
-        text=f"Noise in {digits(sigma)} records' gradients hides one of them better than is claimed.",
     )
 
 
-def proven_statement(*, epsilon: float, delta: float) -> tuple[Claim, ...]:
-    """Return the statement for ``gop`` with ``calibration = "proven"``."""
-    return record_statement(
-        "released model",
-        claimed=wish(epsilon, delta),
-        epsilon=epsilon,
-        delta=delta,
-        source=_SOURCE,
-        text="Noise in the objective, and a little on its minimiser, for what floating point leaves open.",
-    )
+def _largest_slack(study: Study) -> float:
+    """Bound s = log(1 + c/(N (Lambda + Delta))), the cost of the determinants, for every N that the study allows."""
+    epsilon, Lambda, c = study.privacy.epsilon, study.model.regularization, loss_of(study.model.loss).c
+    fewest = compute_slack(epsilon, Lambda, study.K * study.study.min_records, c)
+    # Where Delta is 0, eps~ is epsilon - 2 s, and s falls as N grows. Else 2 s may be nearly epsilon at another N.
+    return (epsilon - float(fewest.epsilon)) / 2 if fewest.Delta == 0 else epsilon / 2

@@ -1,6 +1,8 @@
 """Noisy gradient descent on one set of records: Kang, Liu and Wang's Algorithm 1, lines 3 to 6.
 
-``weighted-dp`` runs it at every party, the baseline ``central-dp`` on everybody's records.
+``weighted-dp`` runs it at every party, the baseline ``central-dp`` on everybody's records. This module has the descent
+itself, the part of ``[protocol]`` that both share, and the two ways to size the noise: the paper's equation (3), or
+the noise that a proof asks for.
 """
 
 from fractions import Fraction
@@ -15,11 +17,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
-from masquerade_core.privacy.noise.local_descent import (
-    C_OF_THE_PROOF,
-    descent_sigma,
-    local_descent_noise,
-)
+from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, descent_sigma, local_descent_noise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng
@@ -29,6 +27,7 @@ __all__ = [
     "DESCENT_SECTION",
     "FRACTION_BITS",
     "STEPS_SECTION",
+    "UNIT",
     "DescentParameters",
     "check_no_c",
     "draws",
@@ -38,16 +37,20 @@ __all__ = [
     "proven_noise",
 ]
 
-FRACTION_BITS = 28  # F: gradients, noise and classifiers are integers in units of 2^-F
-_UNIT = Fraction(1 << FRACTION_BITS)
-_NORMALS = 1 << 16  # drawn at a time
+FRACTION_BITS = 28
+"""F: gradients, noise and classifiers are integers in units of 2^-F."""
+
+UNIT = Fraction(1 << FRACTION_BITS)
+"""2^F."""
+
+_NORMALS = 1 << 16  # coordinates of noise that are drawn at a time
 
 STEPS_SECTION = """\
 # How many steps, and how long they are.
 rounds = 1000
 learning_rate = 0.5
 """
-"""The ``[protocol]`` section of a new study, where somebody descends by noisy steps and a proof sizes the noise."""
+"""The number and length of noisy steps, for the ``[protocol]`` section of a new study with proven noise."""
 
 DESCENT_SECTION = (
     STEPS_SECTION
@@ -56,15 +59,16 @@ DESCENT_SECTION = (
 c = 16.0
 """
 )
-"""The same with the paper's noise."""
+"""The same for a new study with the paper's noise, which also needs c."""
 
 
 class DescentParameters(BaseModel):
-    """What noisy gradient descent takes: ``[protocol]`` of ``central-dp``, and part of ``weighted-dp``'s.
+    """The parameters of noisy gradient descent: ``[protocol]`` of ``central-dp``, and a part of ``weighted-dp``'s.
 
-    ``rounds`` is T, 1000 in the paper's experiments. The noise grows with sqrt(T), so neither more rounds nor fewer are
-    safe; the best number depends on the data, and choosing it by looking at them costs privacy that nothing counts.
-    ``c`` is the paper's and has no default: the paper leaves it open. ``learning_rate`` is eta.
+    ``rounds`` is T, 1000 in the paper's experiments. The noise grows with sqrt(T), so neither many rounds nor few are
+    always best. The best number depends on the data; whoever chooses it by looking at the data loses privacy that no
+    statement counts. ``c`` is the paper's constant and has no default, since the paper leaves it open.
+    ``learning_rate`` is eta.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -75,18 +79,18 @@ class DescentParameters(BaseModel):
 
 
 def paper_c(chosen: DescentParameters) -> float:
-    """Return c of the paper's noise, which has no default: BadInput where the study has none."""
+    """Return the paper's c, which has no default; BadInput where the study does not set it."""
     if chosen.c is None:
         raise BadInput(
-            "[protocol] c is missing: the noise's variance is proportional to it, and the paper says only that "
-            f"there is some constant; its own proof needs c >= {C_OF_THE_PROOF}",
+            "[protocol] c is missing: the variance of the noise is proportional to c, and the paper says only that "
+            f"c is some constant; its own proof needs c >= {C_OF_THE_PROOF}",
             f"set c = {C_OF_THE_PROOF}.0",
         )
     return chosen.c
 
 
 def check_no_c(study: Study, chosen: DescentParameters) -> None:
-    """Refuse c where it would change nothing."""
+    """Refuse a c beside a proven calibration, where it would change nothing."""
     if study.proven and chosen.c is not None:
         raise BadInput(
             f'[protocol] c is {chosen.c:g}, but with calibration = "proven" the noise follows from epsilon and delta',
@@ -100,19 +104,19 @@ def paper_sigma(study: Study, chosen: DescentParameters, n: int) -> Fraction:
     Raises
     ------
     BadInput
-        There is no c, or epsilon or delta are out of range.
+        The study has no c, or its epsilon or delta is out of range.
     """
     G, privacy = loss_of(study.model.loss).L, study.privacy
     return descent_sigma(paper_c(chosen), G, chosen.rounds, privacy.epsilon, privacy.delta, n)
 
 
 def proven_noise(study: Study, rounds: int) -> SharedNoise:
-    """Return the noise with which each walk alone keeps the study's wish.
+    """Return the noise with which one local descent alone keeps the study's privacy target.
 
     Raises
     ------
     BadInput
-        There is no such noise.
+        No noise keeps that target.
     """
     return local_descent_noise(
         G=loss_of(study.model.loss).L,
@@ -125,10 +129,10 @@ def proven_noise(study: Study, rounds: int) -> SharedNoise:
 
 
 def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Dataset, rng: Rng) -> NDArray[np.float64]:
-    """Walk T rounds down the objective of ``data`` under noise: lines 3 to 6 at one party, or at the centre.
+    """Descend the objective of ``data`` for T rounds under noise: lines 3 to 6.
 
-    theta_0 = 0, which is public, where the paper has the server draw it. The regulariser's gradient Lambda theta takes
-    nothing from the records and needs no noise.
+    theta_0 = 0 is public; the paper lets the server draw it. The regulariser's gradient Lambda theta takes nothing from
+    the records and needs no noise.
 
     Parameters
     ----------
@@ -137,7 +141,7 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
     T, eta : int, float
         Rounds and learning rate.
     sigma : Fraction
-        Standard deviation of a coordinate of z_t; n_j sigma for the sum of n_j gradients.
+        Standard deviation of a coordinate of z_t, the noise on the *mean* gradient; the sum of n gradients has n sigma.
     data : Dataset
     rng : Rng
         The only source of randomness.
@@ -163,10 +167,13 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
 
 
 def _noise(study: Study, rng: Rng, sigma: Fraction, size: int) -> list[int]:
-    """Draw a sum's noise on the grid: a rounded normal, or, for the proof's lemma, a discrete Gaussian."""
+    """Draw the noise on a sum of gradients, in units of 2^-F.
+
+    The paper's noise is a normal vector, rounded. The proof of the proven noise needs a discrete Gaussian.
+    """
     if study.proven:
-        return discrete_gaussian(rng, sigma * _UNIT, size)
-    return gaussian(rng, sigma, size, _UNIT)
+        return discrete_gaussian(rng, sigma * UNIT, size)
+    return gaussian(rng, sigma, size, UNIT)
 
 
 def _rounds_a_draw(d: int) -> int:
@@ -174,5 +181,5 @@ def _rounds_a_draw(d: int) -> int:
 
 
 def draws(T: int, d: int) -> int:
-    """Return how many vectors of noise a walk draws; each serves many rounds."""
+    """Return how many vectors of noise a descent draws; each of them serves many rounds."""
     return -(-T // _rounds_a_draw(d))

@@ -1,1 +1,1 @@
-"""Descent on noisy examples, by Bixler."""
+"""Input noise, by Bixler: every party learns from noisy copies of its records."""

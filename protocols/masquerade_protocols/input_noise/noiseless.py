@@ -1,7 +1,6 @@
-"""What ``input-noise`` would release without noise, worked out by somebody who may see all records."""
+"""The model that ``input-noise`` would release without noise, computed by somebody who may see all records."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.input_noise import epochs_of, initial_weights, sgd
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols.comparing import judged_by_distance
+from masquerade_protocols.comparing import SMALL_NOISE, times
 from masquerade_protocols.entry import Noiseless, Weights
-from masquerade_protocols.input_noise.roles import Parameters, alpha_of
+from masquerade_protocols.input_noise.public import alpha_of, parameters_of
 
 __all__ = ["exact_examples", "noiseless"]
 
@@ -20,8 +19,8 @@ _SEED = 2016
 
 
 def exact_examples(study: Study, data: Mapping[str, Dataset]) -> Weights:
-    """Return the average of ``input-noise``'s local descents, by size, on examples as they are; shape (d,)."""
-    chosen = Parameters.model_validate(study.protocol)
+    """Return the parties' average, by size, of stochastic gradient descent on examples without noise; shape (d,)."""
+    chosen = parameters_of(study)
     found = []
     for name, records in data.items():
         rng = SimulationRng(_SEED, name)
@@ -35,11 +34,17 @@ def exact_examples(study: Study, data: Mapping[str, Dataset]) -> Weights:
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
-    """Judge by how far the noise moved the classifier."""
+    """Judge the noise by how far it moved the released classifier.
+
+    Where that is far, no epsilon is named at which the noise would be small, as the distance is not proportional to the
+    noise on examples.
+    """
     clean, what = exact_examples(study, data), "the parties' average on exact examples"
-    judged = judged_by_distance(clean, what, released, study.privacy.epsilon)
-    if not judged.advice:
-        return judged
-    scale = f"Every example carries noise of the scale 1/alpha = {1 / alpha_of(study):.3g}, beside a length of 1."
-    moved, _, _ = judged.advice.partition(". ")
-    return replace(judged, enough_epsilon=None, advice=f"{moved}. {scale}")
+    ratio = float(np.linalg.norm(released - clean) / np.linalg.norm(clean))
+    if ratio <= SMALL_NOISE:
+        return Noiseless(clean, what, ratio, study.privacy.epsilon)
+    advice = (
+        f"The noise moved the classifier by {times(ratio)} its length. Every example carries noise of the scale "
+        f"1/alpha = {1 / alpha_of(study):.3g}, beside a length of 1."
+    )
+    return Noiseless(clean, what, ratio, None, advice)

@@ -1,27 +1,48 @@
-"""The privacy statement of input noise: what Bixler claims, and what is provable of a record and its noisy copies.
+"""Who sees what of a run of ``input-noise``: what Bixler claims, and what is proved of a record and its noisy copies.
 
-The noise is added before anything is computed, so the proof needs no view: whatever is made of the noisy copies, and
-whoever sees it, Charlie with all other parties included, learns no more than the copies themselves would tell (local
-differential privacy). An access of a record x in the unit ball, replaced by x', shifts the noise by ||x - x'|| <= 2.
+The noise is added before anything is computed, so the proof needs no view. Whatever is computed from the noisy copies
+tells no more than the copies themselves, whoever sees it, Charlie with all other parties included (local differential
+privacy). Replacing a record x in the unit ball by x' shifts the noise of one copy by ||x - x'|| <= 2.
 """
 
 import math
+from functools import partial
 
+from masquerade_core.learning.input_noise import FRACTION_BITS
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, largest_alpha
-from masquerade_core.privacy.statement import NONE, PARTY_UNIT, Claim, digits
+from masquerade_core.privacy.statement import PARTY_UNIT, REPLACE_RECORD, Claim, Rows, digits
+from masquerade_core.study import Study
+from masquerade_core.words import counted
+from masquerade_protocols.input_noise.public import alpha_of, parameters_of
 
-__all__ = ["input_noise_statement"]
+__all__ = ["input_noise_statement", "statement"]
 
 _CLAIMED = '"privacy-secure"; no epsilon, no definition, no theorem'
-_RECORD = "replace one record, all sizes fixed"
 _FEATURES = "replace one record's features; its label and all sizes fixed"
-_SOURCE = "our derivation: {law} of a record perturbed {m}; what is computed from noisy copies costs nothing more"
+_PRICE = {"l2": "m alpha", "gaussian": "Gaussian mechanism with mu = 2 alpha sqrt(m)"}
 _ASSUMPTIONS = (
     "the record's own party follows the protocol; nothing is assumed of anybody else",
     "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
     "N, the number of all records, is published as it is; sizes are not covered by epsilon",
     "the model is released once; every further run over the same records adds its own epsilon",
 )
+
+
+def statement(study: Study) -> tuple[Claim, ...]:
+    """Return the privacy statement of a study."""
+    chosen = parameters_of(study)
+    return input_noise_statement(
+        K=study.K,
+        d=study.d,
+        law=chosen.noise,
+        alpha=alpha_of(study),
+        copies=chosen.copies,
+        epsilon_y=chosen.epsilon_y,
+        eps=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        fraction_bits=FRACTION_BITS,
+        proven=study.proven,
+    )
 
 
 def input_noise_statement(
@@ -37,7 +58,7 @@ def input_noise_statement(
     fraction_bits: int,
     proven: bool = False,
 ) -> tuple[Claim, ...]:
-    """Return the statement for ``input-noise``.
+    """Return the statement for these public numbers.
 
     Parameters
     ----------
@@ -48,68 +69,67 @@ def input_noise_statement(
     alpha : float
         The paper's privacy parameter.
     copies : int
-        m, how often a record's features are perturbed: 1 where the noisy copy is kept, else the number of epochs.
+        m, how often a record's features are perturbed: 1 if one noisy copy is kept, else the number of epochs.
     epsilon_y : float or None
-        What a label loses to randomised response; None where labels are used as they are.
+        A label's cost by randomised response; None if labels are used as they are.
     eps, delta : float
-        The study's wish. For "gaussian", ``delta`` is what the proved epsilon goes with.
+        The privacy target. For "gaussian", ``delta`` also stands beside the proved epsilon.
     fraction_bits : int
         F of the grid 2^-F that records are rounded to.
     proven : bool
-        Whether alpha is that of :func:`proven_alpha`; what is proved is then the wish.
+        Whether alpha is that of :func:`~masquerade_core.privacy.noise.noisy_copies.proven_alpha`. It then keeps the
+        target.
     """
     apart = access_sensitivity(d, fraction_bits)
     features = copies_epsilon(law=law, alpha=alpha, copies=copies, delta=delta, sensitivity=apart)
     total = features + (epsilon_y or 0.0)
     lost = copies_delta(law=law, copies=copies, epsilon=total, delta=delta)
-    if proven:  # by construction, whatever the last bit of a float is
+    if proven:  # by construction; the sums above may differ from it in the last bit
         total, features = eps, eps - (epsilon_y or 0.0)
         lost = delta if law == "gaussian" else copies_delta(law=law, copies=1, epsilon=eps)
-    often = "once" if copies == 1 else f"{copies} times"
-    shown = {"l2": "m alpha", "gaussian": "Gaussian mechanism with mu = 2 alpha sqrt(m)"}[law]
-    meets = total <= eps and lost <= delta + 2.0**-40
-    wish = "the wish holds" if meets else "the wish is not proved"
+    often = "once" if copies == 1 else counted(copies, "time")
     unperturbed = epsilon_y is None
-
-    def row(view: str, text: str) -> Claim:
-        return Claim(
-            view=view,
-            unit="record",
-            neighbours=_FEATURES if unperturbed else _RECORD,
-            definition="approximate",
-            claimed=_CLAIMED,
-            provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
-            epsilon=total,
-            delta=lost,
-            holds_at="this noise" if proven else _holds_at(law, eps - (epsilon_y or 0.0), delta, copies),
-            source=_SOURCE.format(law=shown, m=often),
-            assumptions=_ASSUMPTIONS,
-            text=text,
-        )
+    rows = Rows(
+        source=f"our derivation: {_PRICE[law]} of a record perturbed {often}; whatever is computed from noisy copies "
+        "costs nothing more",
+        assumptions=_ASSUMPTIONS,
+        neighbours=_FEATURES if unperturbed else REPLACE_RECORD,
+    )
+    row = partial(
+        rows.proved,
+        claimed=_CLAIMED,
+        provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
+        epsilon=total,
+        delta=lost,
+        holds_at="this noise" if proven else _holds_at(law, eps - (epsilon_y or 0.0), delta, copies),
+        definition="approximate",
+    )
 
     of = "Of a record's features alone, its label being the same" if unperturbed else "Of a record and its label"
+    verdict = "holds" if total <= eps and lost <= delta + 2.0**-40 else "is not proved"
     label = "" if unperturbed else f" and epsilon_y = {epsilon_y:g} for its label"
-    rows = [
+    views = [
         row(
             "released model",
-            f"{of}, {wish}. Each record is perturbed {often}, which costs epsilon = {digits(features)} for its "
-            f"features{label}; nothing that is computed from the noisy copies adds to that.",
+            f"{of}, the privacy target {verdict}. Each record is perturbed {often}, which costs epsilon = "
+            f"{digits(features)} for its features{label}. Nothing that is computed from the noisy copies adds to that.",
         ),
-        row("Charlie", "Charlie sees ciphertexts, N and the model, which are made of noisy copies alone."),
+        row("Charlie", "Charlie sees ciphertexts, N and the model, which are computed from noisy copies alone."),
     ]
     if K > 1:
-        others = f"{K - 1} {'party' if K == 2 else 'parties'}"  # noqa: PLR2004
-        rows += [
-            row("one party", "A party knows its own records and noise. All else it sees is made of noisy copies."),
+        views += [
             row(
-                f"Charlie with {others}",
-                "They hold the last party's classifier. It, too, is made of noisy copies: each record is protected by "
-                "its own noise, and needs nobody else's.",
+                "one party",
+                "A party knows its own records and noise. All else that it sees is computed from noisy copies.",
+            ),
+            row(
+                f"Charlie with {counted(K - 1, 'party', 'parties')}",
+                "They hold the last party's classifier. It, too, is computed from noisy copies: each record is "
+                "protected by its own noise, and needs nobody else's.",
             ),
         ]
-    if unperturbed:
-        rows.insert(0, _labels_row())
-    return (*rows, PARTY_UNIT)
+    labels = [_labels_row(rows)] if unperturbed else []
+    return (*labels, *views, PARTY_UNIT)
 
 
 def _holds_at(law: str, epsilon: float, delta: float, copies: int) -> str:
@@ -119,19 +139,13 @@ def _holds_at(law: str, epsilon: float, delta: float, copies: int) -> str:
     return f"alpha = {digits(alpha, math.floor)} or less in the study"
 
 
-def _labels_row() -> Claim:
-    return Claim(
-        view="released model",
-        unit="record",
-        neighbours=_RECORD,
-        definition=NONE,
+def _labels_row(rows: Rows) -> Claim:
+    return rows.none(
+        "released model",
+        "Labels are used as they are. A step's direction follows a label's sign, so nothing is proved about telling a "
+        "record's label from the model.",
         claimed=_CLAIMED,
-        provable=NONE,
-        epsilon=None,
-        delta=None,
         holds_at='labels = "randomised-response" in the study',
+        neighbours=REPLACE_RECORD,
         source="Bixler, equations (6) and (8), by inspection: N(z) perturbs x and leaves y",
-        assumptions=(),
-        text="Labels are used as they are. A step's direction follows a label's sign, and nothing is proved of whether "
-        "a record's label can be told from the model.",
     )

@@ -1,1 +1,1 @@
-"""WD-DP of Kang, Liu and Wang: noisy local descents, averaged by size."""
+"""WD-DP of Kang, Liu and Wang: every party descends under noise, and the results are averaged by size."""

@@ -1,4 +1,4 @@
-"""What ``weighted-dp`` would release without noise, worked out by somebody who may see all records."""
+"""The model that ``weighted-dp`` would release without noise, computed by somebody who may see all records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import judged_by_distance
 from masquerade_protocols.entry import Noiseless, Weights
-from masquerade_protocols.weighted_dp.roles import Parameters
+from masquerade_protocols.weighted_dp.public import parameters_of
 
 __all__ = ["clean_descents", "noiseless"]
 
 
 def clean_descents(study: Study, data: Mapping[str, Dataset]) -> Weights:
-    """Return the average of ``weighted-dp``'s local descents; shape (d,)."""
-    chosen = Parameters.model_validate(study.protocol)
+    """Return the average of the parties' local descents without noise; shape (d,)."""
+    chosen = parameters_of(study)
     descents = []
     for records in data.values():
         theta = np.zeros(study.d)
@@ -30,7 +30,7 @@ def clean_descents(study: Study, data: Mapping[str, Dataset]) -> Weights:
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
-    """Judge by how far the noise moved the classifier."""
+    """Judge the noise by how far it moved the released classifier."""
     clean, what = clean_descents(study, data), "the parties' average after exact steps"
     cure = "as many times more records than these as that is larger"
     return judged_by_distance(clean, what, released, study.privacy.epsilon, cure)

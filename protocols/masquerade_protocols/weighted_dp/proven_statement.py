@@ -1,76 +1,60 @@
-"""The noise with which every walk of ``weighted-dp`` alone keeps a study's wish; ``docs/privacy/weighted-dp.md``.
+"""Who sees what of a run of ``weighted-dp`` with proven noise, which keeps the privacy target in every view.
 
 A party takes T sums of its records' gradients and adds noise of its own to each. Replacing one record moves a sum by at
-most Delta, whatever n_j is, so the noise on a *sum* follows from the wish, T and G alone. All that leaves the party is
-a function of these noisy sums and of n_j, so nobody else has to be trusted, and no colluders have to be counted.
+most Delta, whatever n_j is, so the noise on a *sum* follows from the target, T and G alone. All that leaves the party
+is a function of these noisy sums and of n_j, so nobody else has to be trusted, and colluders are not counted.
+``docs/privacy/weighted-dp.md`` derives it.
 """
 
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, digits
+from functools import partial
 
-__all__ = ["weighted_proven_statement"]
+from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits, large_delta
+from masquerade_core.study import Study
+from masquerade_core.words import counted
+from masquerade_protocols.blocks.local_descent import UNIT
+from masquerade_protocols.weighted_dp.public import noise_of
 
+__all__ = ["proven_statement"]
 
-def weighted_proven_statement(
-    noise: SharedNoise, *, K: int, epsilon: float, delta: float, colluders: int, min_records: int, fraction_bits: int
-) -> tuple[Claim, ...]:
-    """Return the statement for ``weighted-dp`` with calibration "proven".
-
-    Parameters
-    ----------
-    noise : SharedNoise
-        Of :func:`walk_noise`.
-    K : int
-        Parties.
-    epsilon, delta : float
-        The wish.
-    colluders : int
-        Parties that may side with Charlie.
-    min_records : int
-        The public floor of n_j.
-    fraction_bits : int
-        F.
-    """
-    wish, fewest = f"epsilon = {digits(epsilon)}, delta = {delta:g}", K * min_records
-    sd = digits(float(noise.share) / 2**fraction_bits)
-    common = (
+_ROWS = Rows(
+    source="docs/privacy/weighted-dp.md: exact composition of T Gaussian rounds at one party; Balle and Wang 2018, "
+    "Theorem 8",
+    assumptions=(
         "the party that holds the record follows the protocol and draws its noise",
         "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
         "n, the number of all records, is published as it is; sizes are not covered by epsilon",
         "the model is released once; every further run over the same records adds its own epsilon",
-    )
-    mind = (
-        f" Mind delta = {delta:g}: it is not less than 1/{fewest:,}, one over the fewest records that there may be, "
-        "and a protocol that publishes each record with that probability would do as well by it."
-        if delta * fewest >= 1
-        else ""
-    )
+    ),
+)
 
-    def row(view: str, text: str) -> Claim:
-        return Claim(
-            view=view,
-            unit="record",
-            neighbours="replace one record, all sizes fixed",
-            definition="approximate",
-            claimed=f"approximate, {wish}: the wish, whoever colludes",
-            provable=wish,
-            epsilon=epsilon,
-            delta=delta,
-            holds_at="this noise",
-            source="docs/privacy/weighted-dp.md: exact composition of T Gaussian rounds at one party; Balle and Wang "
-            "2018, Theorem 8",
-            assumptions=common,
-            text=text,
-        )
 
-    t = max(1, colluders)
-    left = K - t
+def proven_statement(study: Study) -> tuple[Claim, ...]:
+    """Return the statement for ``calibration = "proven"``."""
+    privacy, sd = study.privacy, digits(float(noise_of(study).share / UNIT))
+    target = f"epsilon = {digits(privacy.epsilon)}, delta = {privacy.delta:g}"
+    row = partial(
+        _ROWS.proved,
+        claimed=f"approximate, {target}: the privacy target, whoever colludes",
+        provable=target,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        holds_at="this noise",
+        definition="approximate",
+    )
+    colluders = max(1, privacy.colluders)
+    left = study.K - colluders
+    rest = (
+        "the last party's number of records and its noisy classifier, for which its own noise is enough"
+        if left == 1
+        else f"the sum of {left} classifiers, each with its own party's noise; one party's noise is enough"
+    )
     return (
         row(
             "released model",
-            f"The model is an average of the parties' noisy walks. A party's own noise, of standard deviation {sd} on "
-            "a coordinate of every sum of its gradients, is enough for its records, and what is computed from a walk "
-            "costs nothing more." + mind,
+            "The model is an average of the parties' noisy local descents. A party adds noise of its own, of standard "
+            f"deviation {sd}, to each coordinate of every sum of its gradients. That is enough for its records, and "
+            "whatever is computed from the noisy sums costs nothing more."
+            + large_delta(privacy.delta, study.K * study.study.min_records),
         ),
         row(
             "Charlie",
@@ -78,20 +62,19 @@ def weighted_proven_statement(
             "classifier; even that would cost no more. A Charlie who breaks the rules can spoil the sums; the noise "
             "does not depend on them. The parties train before they join, when nobody sees how long that takes.",
         ),
-        row("one party", "A party knows its own records and noise. The others' noise stands, and the lead opens sums."),
+        row(
+            "one party",
+            "A party knows its own records and noise, and the others' noise stands. The lead, the party that holds the "
+            "key, opens sums and never a part of one.",
+        ),
         row(
             "Charlie with the lead",
             "They hold the key and every ciphertext. Each contribution is masked, so they see the sum of the others' "
             "classifiers, and how many records the others have together.",
         ),
         row(
-            f"Charlie with {t} {'party' if t == 1 else 'parties'}",
-            "They take their own classifiers off the sum. What is left is "
-            + (
-                "the last party's number of records and noisy walk, for which its own noise is enough."
-                if left == 1
-                else f"the sum of {left} classifiers, each with its own party's noise; one is enough."
-            ),
+            f"Charlie with {counted(colluders, 'party', 'parties')}",
+            f"They take their own classifiers off the sum. That leaves {rest}.",
         ),
         PARTY_UNIT,
     )

@@ -28,7 +28,7 @@ from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.psgd import schedule as psgd_schedule
-from masquerade_protocols.weighted_dp import roles as weighted_dp
+from masquerade_protocols.weighted_dp import public as weighted_dp
 
 __all__ = ["claims"]
 

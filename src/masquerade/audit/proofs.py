@@ -32,12 +32,12 @@ from masquerade_protocols.baselines import gop
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
-from masquerade_protocols.input_noise import roles as input_noise
+from masquerade_protocols.input_noise import public as input_noise
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.voting import public as voting
-from masquerade_protocols.weighted_dp import roles as weighted_dp
+from masquerade_protocols.weighted_dp import public as weighted_dp
 
 __all__ = ["descent_scores", "proofs"]
 

@@ -1,4 +1,4 @@
-"""Everybody's records as one data set: what baselines learn from, and what demonstrations compare with."""
+"""All parties' records as one data set, for baselines and for comparisons with them."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ __all__ = ["pool"]
 
 
 def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
-    """Return everybody's records as one data set, in the roster's order.
+    """Return the records of all parties of the study as one data set, in the roster's order.
 
     Raises
     ------

@@ -1,16 +1,14 @@
-"""Kang, Liu and Wang's noise, what they claim of it, and what is provable of a run of ``weighted-dp``.
+"""The noise of a local descent: T rounds of gradient descent on n_j of n records, with Gaussian noise in every round.
 
-Their Theorem 1 calibrates sigma to n = sum_j n_j by adding up, in every round, the parties' gradients at one common
-point (equation (4)). Algorithm 1 does not do that: each party walks by itself, along gradients of which one of its own
-n_j records moves the mean by 2 G/n_j; and the sum of (n_j/n) z_t has the variance sigma^2 sum_j (n_j/n)^2, not sigma^2.
+There are two ways to size it:
 
-So what is proved here rests on the walk of the one party that holds the record: T rounds, each of them Gaussian noise
-on a vector that moves by 2 G/n_j, compose exactly to mu_j = 2 G sqrt(T)/(n_j sigma). Nothing that leaves that party is
-more than a function of its walk, so every view has the same bound, whatever the others do.
+* :func:`descent_sigma` is Kang, Liu and Wang's equation (3): the noise on a *mean* gradient, sized for n records.
+  :func:`exact_mu` is the privacy it gives n_j of them, when a descent sees these n_j alone. One record moves their mean
+  gradient by at most 2 G/n_j, as no record's gradient is longer than G. T rounds of Gaussian noise compose exactly to
+  one with mu_j = 2 G sqrt(T)/(n_j sigma).
+* :func:`local_descent_noise` is the noise on a *sum* of gradients that keeps a privacy target. It depends on no size.
 
-n_j is private. What is said holds for the smallest part n_j/n of all records that a study allows: a party that has less
-goes no further once n is opened. As sigma is proportional to 1/n, that bound does not depend on n, and so on nobody who
-changes it.
+Both count rounding: to the grid of 2^-F on which sums and noise lie, and that of floating point, ``ROUNDING``.
 """
 
 import math
@@ -36,7 +34,7 @@ __all__ = [
 ]
 
 C_OF_THE_PROOF = 16
-"""The least c that the proof of Theorem 1 lets pass.
+"""The least c with which the proof of Kang, Liu and Wang's Theorem 1 goes through.
 
 It takes alpha(lambda) <= 4 lambda^2 G^2 T/(sigma^2 n^2) <= lambda epsilon/2 and delta = exp(-lambda epsilon/2). From
 the second, lambda = 2 ln(1/delta)/epsilon; with equation (3) the first is then 8/c <= 1/2.
@@ -46,13 +44,14 @@ SIGMA_BITS = 64
 """sigma is a multiple of 2^-SIGMA_BITS, rounded up."""
 
 MOST_ROUNDED_RECORDS = 2**20
-"""Rounding is counted for a party of at most so many records."""
+"""Rounding is counted for sums over at most so many records."""
 
 ROUNDING = Fraction(MOST_ROUNDED_RECORDS**2, 2**52)
-"""What floats move two neighbours' sums of gradients further apart, as a part of 2 G.
+"""How much further apart floating point moves the gradient sums of two neighbouring data sets, as a part of 2 G.
 
-A float sum of n gradients is off by at most (n + 2) n 2^-53 G in norm: a dot product's error is at most that times the
-sizes of its terms. Gradients and records of norm 1 are off by less. n^2 2^-52 counts all that twice.
+A float sum of n gradients is off by at most (n + 2) n 2^-53 G in norm, since the error of a dot product is at most
+(n + 2) 2^-53 times the sizes of its terms. Gradients and records of norm 1 are off by less. n^2 2^-52 is twice all of
+it.
 """
 
 _PRECISION = 448
@@ -72,9 +71,9 @@ def descent_sigma(c: float, G: Fraction, rounds: int, epsilon: float, delta: flo
     rounds : int
         T.
     epsilon, delta : float
-        The study's wish.
+        The privacy target.
     n : int
-        Records of everybody.
+        Records that the noise is sized for.
 
     Returns
     -------
@@ -84,7 +83,7 @@ def descent_sigma(c: float, G: Fraction, rounds: int, epsilon: float, delta: flo
     Raises
     ------
     BadInput
-        There is no such noise, or none that any plaintext would hold.
+        No Gaussian noise keeps such a target, or epsilon is too small to compute with.
 
     References
     ----------
@@ -100,18 +99,22 @@ def descent_sigma(c: float, G: Fraction, rounds: int, epsilon: float, delta: flo
             f"[privacy] epsilon is {epsilon:g}, too small for any noise to be drawn", "ask for at least 1e-12"
         )
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
-        wish = as_fraction(delta)
-        logarithm = -gmpy2.log(gmpy2.mpfr(gmpy2.mpq(wish.numerator, wish.denominator)))
+        exact = as_fraction(delta)
+        logarithm = -gmpy2.log(gmpy2.mpfr(gmpy2.mpq(exact.numerator, exact.denominator)))
         scaled = int(gmpy2.ceil(logarithm * (1 << 256)))
     square = as_fraction(c) * G**2 * rounds * Fraction(scaled, 1 << 256) / (n * as_fraction(epsilon)) ** 2
     return root_up(square, SIGMA_BITS)
 
 
 def exact_mu(*, c: float, epsilon: float, delta: float, part: float, rounding: float = 0.0) -> float:
-    """Return mu_j = 2 G sqrt(T)/(n_j sigma) = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))): neither G nor T is left in it.
+    """Return mu_j = 2 G sqrt(T)/(n_j sigma) of :func:`descent_sigma`'s noise, for n_j of n records.
+
+    With sigma put in, mu_j = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))), which holds neither G nor T.
 
     Parameters
     ----------
+    c, epsilon, delta : float
+        As for :func:`descent_sigma`.
     part : float
         n_j/n, between 0 and 1.
     rounding : float
@@ -121,9 +124,9 @@ def exact_mu(*, c: float, epsilon: float, delta: float, part: float, rounding: f
 
 
 def rounding_part(d: int, fraction_bits: int, G: Fraction) -> float:
-    """Return, as a part of 2 G, what rounding adds at most to the distance of two neighbours' gradient sums.
+    """Bound how much further apart rounding moves two neighbours' gradient sums, as a part of 2 G.
 
-    Rounding to the grid of 2^-F moves each by sqrt(d)/2 units at most; the rest is ``ROUNDING``.
+    Rounding to the grid of 2^-F moves each sum by at most sqrt(d)/2 units. ``ROUNDING`` is floating point's part.
     """
     return math.sqrt(d) * 2.0**-fraction_bits / (2 * float(G)) + float(ROUNDING)
 
@@ -131,10 +134,10 @@ def rounding_part(d: int, fraction_bits: int, G: Fraction) -> float:
 def local_descent_noise(
     *, G: Fraction, d: int, rounds: int, epsilon: float, delta: float, fraction_bits: int
 ) -> SharedNoise:
-    """Return the noise of a party's walk, in units of the grid 2^-F; its ``share`` is what the party draws with.
+    """Return the noise of one local descent in units of 2^-F; its ``share`` is the noise to draw.
 
-    Delta = 2 G (1 + ``ROUNDING``) 2^F + sqrt(d): two gradients, what floats add to their sums, and rounding to the
-    grid. One share is enough for the wish.
+    Delta = 2 G (1 + ``ROUNDING``) 2^F + sqrt(d) counts two gradients, the errors of floating point in their sums, and
+    rounding to the grid. One share alone keeps the privacy target.
 
     Parameters
     ----------
@@ -143,14 +146,14 @@ def local_descent_noise(
     d, rounds : int
         Coordinates; T.
     epsilon, delta : float
-        The wish.
+        The privacy target.
     fraction_bits : int
         F.
 
     Raises
     ------
     BadInput
-        There is no such noise.
+        No noise keeps that target.
     """
     longest = G * (1 + ROUNDING)
     return rounds_noise(

@@ -1,14 +1,14 @@
-"""Objective perturbation with Gaussian noise: how Rajkumar and Agarwal's sigma* follows from the wish.
+"""Objective perturbation with Gaussian noise: how Rajkumar and Agarwal's sigma* follows from epsilon and delta.
 
-The minimiser of J(w) + eta.w/N + (Delta/2) ||w||^2 with eta ~ N(0, sigma*^2 I) is what their Algorithm 4 releases and
-their Algorithm 1 approaches. ``docs/privacy/sigma-star.md`` derives everything here, and shows which square is missing
-in their Procedure 3.
+Their Algorithm 4 releases the minimiser of J(w) + eta.w/N + (Delta/2) ||w||^2 with eta ~ N(0, sigma*^2 I), and their
+Algorithm 1 approaches it. ``docs/privacy/sigma-star.md`` derives everything here, and shows which square is missing in
+their Procedure 3.
 
-**On the same number everywhere.** Delta, eps~ and sigma* are worked out by every machine for itself, and a last bit
-that differs would be noise of another scale and gradients of another objective. So :func:`compute_slack`,
-:func:`noise_sigma` and :func:`sigma_share` take fractions, evaluate logarithms and chi-square tails in 448-bit
-arithmetic whose every operation is correctly rounded (MPFR), and return multiples of a public grid, always rounded
-towards more privacy: Delta and sigma up, eps~ down. :func:`sigma_star` is the same number as a float, for people.
+**The same number everywhere.** Every machine computes Delta, eps~ and sigma* for itself. A last bit that differs would
+mean noise of another scale and gradients of another objective. So :func:`compute_slack`, :func:`noise_sigma` and
+:func:`sigma_share` take fractions, and evaluate logarithms and chi-square tails in 448-bit arithmetic whose every
+operation is correctly rounded (MPFR). They return multiples of a public grid, always rounded towards more privacy:
+Delta and sigma up, eps~ down. :func:`sigma_star` is the same number as a float, for people.
 """
 
 import math
@@ -27,18 +27,18 @@ from masquerade_core.study import as_fraction
 __all__ = ["SIGMA_BITS", "SLACK_BITS", "Slack", "compute_slack", "noise_sigma", "sigma_share", "sigma_star"]
 
 SLACK_BITS = 40
-"""Delta and eps~ are multiples of 2^-SLACK_BITS, which a float holds exactly up to 2^13."""
+"""Delta and eps~ are multiples of 2^-SLACK_BITS; a float holds such a number exactly up to 2^13."""
 
 SIGMA_BITS = 32
 """sigma* and its shares are multiples of 2^-SIGMA_BITS."""
 
 _PRECISION = 448
-_LARGEST_SIGMA = 2**64  # beyond it no plaintext holds the noise; a search has to end somewhere
+_LARGEST_SIGMA = 2**64  # no plaintext holds more noise; the search ends here
 
 
 @dataclass(frozen=True)
 class Slack:
-    """What is left of epsilon once the determinants are paid for, and the curvature that had to be bought.
+    """The epsilon that is left for the noise once the determinants are paid for, and the curvature that this needs.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def compute_slack(epsilon: float | Fraction, Lambda: float | Fraction, N: int, c
     Parameters
     ----------
     epsilon : float or Fraction
-        The wish, > 0. A float means the decimal that stands in the study.
+        The target's epsilon, > 0. A float stands for the decimal with which a study writes it.
     Lambda : float or Fraction
         Of (Lambda/2) ||w||^2, > 0; Rajkumar and Agarwal's lambda is this one.
     N : int
@@ -76,9 +76,9 @@ def compute_slack(epsilon: float | Fraction, Lambda: float | Fraction, N: int, c
 
     Notes
     -----
-    As printed, the first branch may leave next to nothing: eps~ just above 0, and a sigma* beyond all use, where the
-    second would leave eps/2. One logarithm would do for two (the determinants' ratio has one factor above 1 and one
-    below); twice is what the paper charges.
+    As printed, the first branch may leave next to nothing: eps~ just above 0 and a uselessly large sigma*, where the
+    second branch would leave eps/2. One logarithm would be enough, as the determinants' ratio has one factor above 1
+    and one below; the paper charges two.
 
     References
     ----------
@@ -117,7 +117,7 @@ def sigma_star(d: int, epsilon: float | Fraction, delta: float | Fraction) -> fl
     d : int
         Coordinates of a classifier.
     epsilon : float or Fraction
-        eps~, what :func:`compute_slack` leaves.
+        eps~, which :func:`compute_slack` leaves.
     delta : float or Fraction
         The probability that eps~ does not hold, greater than 0 and less than 1.
 
@@ -130,7 +130,7 @@ def sigma_star(d: int, epsilon: float | Fraction, delta: float | Fraction) -> fl
     ----------
     Rajkumar and Agarwal 2012, Procedure 3, step 4, with its square put back; ``docs/privacy/sigma-star.md``.
     """
-    _check_wish(d, epsilon, delta)
+    _check_target(d, epsilon, delta)
     e, q2 = float(epsilon), float(chdtri(d, float(delta)))
     return (math.sqrt(q2) + math.sqrt(q2 + 2 * e)) / e
 
@@ -146,7 +146,7 @@ def noise_sigma(d: int, epsilon: float | Fraction, delta: float | Fraction) -> F
     BadInput
         epsilon or delta is out of range, or so small that no plaintext would hold the noise.
     """
-    _check_wish(d, epsilon, delta)
+    _check_target(d, epsilon, delta)
     return _noise_sigma(d, _exactly(epsilon), _exactly(delta))
 
 
@@ -164,7 +164,9 @@ def _noise_sigma(d: int, epsilon: Fraction, delta: Fraction) -> Fraction:
         multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST_SIGMA * grid)
     if multiple is None:
         raise BadInput(
-            "epsilon and delta ask for more noise than any plaintext holds", "choose a larger epsilon or delta"
+            f"{float(epsilon):g} of epsilon is left for the noise, and with delta = {float(delta):g} that asks for "
+            "more noise than any plaintext holds",
+            "choose a larger epsilon or delta",
         )
     return Fraction(multiple, grid)
 
@@ -205,7 +207,7 @@ def _tail_within(d: int, x: Fraction, delta: gmpy2.mpfr) -> bool:
     return decide(gmpy2.sqrt(y), lambda tail: bool(tail + terms <= delta))
 
 
-def _check_wish(d: int, epsilon: float | Fraction, delta: float | Fraction) -> None:
+def _check_target(d: int, epsilon: float | Fraction, delta: float | Fraction) -> None:
     if d < 1:
         raise LocalProtocolError("noise was asked for a vector without coordinates")
     if not (epsilon > 0 and math.isfinite(epsilon)):

@@ -1,9 +1,12 @@
-"""Gaussian objective perturbation: how much noise a proof needs, and what is provable; ``docs/privacy/gop.md``.
+"""Objective perturbation with Gaussian noise that a proof sizes; ``docs/privacy/gop.md`` derives it.
 
-Rajkumar and Agarwal's sigma* bounds eta by its norm in all d coordinates. But a record, replaced, moves the gradient
-within the plane of two vectors that are known beforehand; and where phi' has one sign, the worst two records lie
-opposite each other, so that one number in R decides: N(0, 1) against N(2/sigma, 1). The noise that follows from that
-does not depend on d.
+Rajkumar and Agarwal's sigma* bounds eta by its norm in all d coordinates. But replacing a record moves the gradient
+within one plane, that of two vectors which are known beforehand. Where phi' has one sign, the worst two records lie
+opposite each other. The proof then comes down to one real number: N(0, 1) against N(2/sigma, 1). So the noise here does
+not depend on d.
+
+:func:`perturbation` also adds a little noise to the minimiser, since a computed minimiser is not the exact one of which
+the proof speaks.
 """
 
 import math
@@ -20,23 +23,24 @@ from masquerade_core.privacy.samplers.rounded_gaussian import GAUSSIAN_TV_BITS
 __all__ = ["Perturbation", "gop_sigma", "perturbation", "plane_delta"]
 
 _SLACK_PART = 0.3
-"""Of epsilon: more than that is not spent on determinants; curvature is bought instead."""
+"""The largest part of epsilon that determinants may cost; beyond it, curvature is added instead."""
 
 _OUTPUT_PART = 1 / 64
-"""Of epsilon and of delta: what the noise on the minimiser costs."""
+"""The part of epsilon and of delta that the noise on the minimiser costs."""
 
-_UP = 1 + 1e-7  # floats' error, that of mu for tiny wishes included, towards more noise
+_UP = 1 + 1e-7  # more than floats are off by, mu for tiny targets included; it only adds noise
 _GRID = 1 << SLACK_BITS
 
 
 def plane_delta(epsilon: float, sigma: float) -> float:
-    """Return the delta of GOP at eps~, from a bound over all v with |v| <= 2 in a plane known beforehand.
+    """Return the delta of objective perturbation at eps~, from a bound over all v with |v| <= 2 in a known plane.
 
-    With R = |projection of eta|/sigma, of density r exp(-r^2/2): the loss is at most 2 R/sigma + 2/sigma^2, so
+    R = |projection of eta to the plane|/sigma has the density r exp(-r^2/2). The privacy loss is at most 2 R/sigma +
+    2/sigma^2, so
 
         delta(eps~) = integral from t to infinity of r exp(-r^2/2) (1 - exp(eps~ - 2/sigma^2 - 2 r/sigma)) dr,
 
-    t = max(0, (eps~ - 2/sigma^2) sigma/2). It does not depend on d, and needs no sign of phi'.
+    with t = max(0, (eps~ - 2/sigma^2) sigma/2). It does not depend on d, and holds for either sign of phi'.
     """
     start = max(0.0, (epsilon - 2 / sigma**2) * sigma / 2)
     value, _ = quad(
@@ -48,23 +52,23 @@ def plane_delta(epsilon: float, sigma: float) -> float:
 def gop_sigma(epsilon: float, delta: float) -> float:
     """Return a sigma for which eta ~ N(0, sigma^2 I) keeps eps~: max(2/mu(eps~, delta), 1/sqrt(eps~)), rounded up.
 
-    For losses with -1 <= phi' <= 0. sigma^2 eps~ >= 1 is what the proof that opposite records are the worst asks for.
+    It holds for losses with -1 <= phi' <= 0. The proof that opposite records are the worst needs sigma^2 eps~ >= 1.
 
     Parameters
     ----------
     epsilon : float
-        eps~ > 0: what is left of epsilon when the determinants are paid for.
+        eps~ > 0, which is left of epsilon once the determinants are paid for.
     delta : float
         Between 0 and 1, ends excluded.
     """
     if not (epsilon > 0 and 0 < delta < 1):
-        raise LocalProtocolError("noise was asked for a wish that should have been refused")
+        raise LocalProtocolError("noise was asked for a privacy target that should have been refused")
     return max(2 / mu_of(epsilon, delta), 1 / math.sqrt(epsilon)) * _UP
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """What GOP draws with, ``calibration = "proven"``.
+    """The noise of one run: in the objective, and on its minimiser.
 
     Parameters
     ----------
@@ -84,22 +88,22 @@ class Perturbation:
 def perturbation(
     *, epsilon: float, delta: float, Lambda: float, N: int, c: float, d: int, tolerance: float, grid: float
 ) -> Perturbation:
-    """Return the noise for a wish.
+    """Return the noise that keeps a privacy target.
 
-    Of epsilon and delta, 1/64 each pays for noise on the released minimiser: it hides that the minimiser is inexact,
-    that eta lies on a grid, and that weights are rounded. Of what remains, s = log(1 + c/(N (Lambda + Delta))) pays for
-    the determinants, once (the paper pays twice), and eps~ for eta.
+    1/64 of epsilon and of delta pays for noise on the released minimiser. That noise hides that the minimiser is
+    inexact, that eta lies on a grid, and that weights are rounded. From the rest of epsilon, s = log(1 + c/(N (Lambda +
+    Delta))) pays for the determinants, once where the paper pays twice, and eps~ is left for eta.
 
     Parameters
     ----------
     epsilon, delta : float
-        The wish.
+        The privacy target.
     Lambda, c : float
-        Of the regularizer; bound on phi''.
+        Of (Lambda/2) ||w||^2; bound on phi''.
     N, d : int
         Records; coordinates.
     tolerance : float
-        Bound on the gradient's norm at what is released.
+        Bound on the gradient's norm at the computed minimiser.
     grid : float
         The step of eta's grid, and of the weights'.
 
@@ -108,11 +112,18 @@ def perturbation(
     BadInput
         delta is 0, or less than the samplers' distance from their laws.
     """
-    left = delta - 2 * math.exp(min(epsilon, 700)) * 2.0 ** (1 - GAUSSIAN_TV_BITS)
+    if not delta > 0:
+        raise BadInput(
+            f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon with certainty",
+            "set delta to more than 0, and to less than one over the number of records",
+        )
+    lost = 2 * math.exp(min(epsilon, 700)) * 2.0 ** (1 - GAUSSIAN_TV_BITS)
+    left = delta - lost
     if not left > 0:
         raise BadInput(
-            f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon = {epsilon:g} with so much certainty",
-            "set delta to more than 0, and to less than one over the number of records",
+            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} the arithmetic of drawing noise alone takes "
+            f"{min(lost, 1.0):.2g} of it",
+            "choose a larger delta" if epsilon < 1 else "choose a larger delta, or a smaller epsilon",
         )
     whole, left = epsilon * (1 - _OUTPUT_PART), left * (1 - 2.0**-40)
     most = _SLACK_PART * whole
@@ -121,8 +132,8 @@ def perturbation(
     curvature = Lambda + float(Delta)
     rest = whole - math.log1p(c / (N * curvature)) * _UP
     sigma = gop_sigma(rest, left * (1 - _OUTPUT_PART))
-    # A gradient of norm gamma, and what floats hide of it, or an eta that is off by half a step a coordinate: the
-    # minimiser moves by no more.
+    # How far the computed minimiser may lie from the exact one: its gradient is not quite 0, floats hide some of that,
+    # and each coordinate of eta is off by half a step of the grid.
     root = math.sqrt(d)
     off = (1.25 * tolerance + root * grid / (2 * N)) / curvature + root * grid / 2
     output = 2 * off / mu_of(epsilon * _OUTPUT_PART, left * _OUTPUT_PART) * _UP

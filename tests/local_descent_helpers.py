@@ -1,4 +1,4 @@
-"""Noisy descents at one party, written down a second time: Kang, Liu and Wang's Algorithm 1, lines 3 to 8."""
+"""Runs of weighted-dp, and a second implementation of its local descents: Algorithm 1, lines 3 to 8."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sum_helpers import descent_study
 _Array = NDArray[np.float64]
 
 
-def walk_study(
+def local_descent_study(
     section: str = "c = 16.0\nrounds = 30", K: int = 3, d: int = 4, *, proven: bool = False, **kw: Any
 ) -> Study:
     """A study of weighted-dp with a key of 512 bits; ``proven`` for that calibration."""
@@ -30,7 +30,7 @@ def walk_study(
 
 
 @dataclass(frozen=True)
-class Walked:
+class Descended:
     """One run at the table."""
 
     study: Study
@@ -43,10 +43,10 @@ class Walked:
         return np.array(self.results[CHARLIE].weights)
 
 
-def run_walks(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Walked:
+def run_local_descents(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | None = None) -> Descended:
     """Run weighted-dp at the in-memory table."""
     table = Table(study.names, rngs)
-    return Walked(study, table, run_in_memory(wd, study, data, table=table))
+    return Descended(study, table, run_in_memory(wd, study, data, table=table))
 
 
 def _slope(loss: str, m: _Array) -> _Array:
