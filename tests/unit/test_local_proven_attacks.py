@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, _fresh
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey
+from masquerade_core.crypto.pools import _fresh
 from masquerade_core.crypto.shares import permutation
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RunFailed
