@@ -19,7 +19,10 @@ __all__ = ["Fresh", "FullPool", "ShortPool"]
 
 @dataclass(frozen=True, eq=False)
 class Fresh:
-    """A ciphertext that may leave: re-randomised here after its last homomorphic step, for one recipient, once."""
+    """A ciphertext that may leave this process, in one send to one recipient.
+
+    This process rerandomized it after its last homomorphic step.
+    """
 
     key: PublicKey
     recipient: str
@@ -31,13 +34,13 @@ class Fresh:
         Raises
         ------
         LocalProtocolError
-            When it was handed over before: two sends of one ciphertext link them.
+            When it was handed over before: whoever sees one ciphertext in two sends links the two.
         """
         return self._use()
 
     def __reduce__(self) -> Any:
-        """Refuse to be pickled: a Fresh value leaves by one send only."""
-        msg = "a fresh ciphertext leaves a process by one send only"
+        """Refuse to be pickled: a Fresh value leaves a process in one send only."""
+        msg = "a fresh ciphertext leaves a process in one send only, and is never pickled"
         raise TypeError(msg)
 
     def __repr__(self) -> str:
@@ -52,14 +55,14 @@ def _fresh(key: PublicKey, recipient: str, value: Any) -> Fresh:
         try:
             return once.pop()
         except IndexError:
-            msg = f"a ciphertext for {recipient} was to be sent twice"
+            msg = f"a ciphertext for {recipient} was to be sent twice; each is made for one send"
             raise LocalProtocolError(msg) from None
 
     return Fresh(key, recipient, use)
 
 
 class ShortPool:
-    """Obfuscators drawn ahead of need, each used once, by whichever thread comes first.
+    """Obfuscators drawn ahead of need. Each serves once, whichever thread asks first.
 
     Parameters
     ----------
@@ -81,18 +84,18 @@ class ShortPool:
     def _take(self) -> Any:
         with self._lock:
             if not self._entries:
-                msg = "the pool of obfuscators is empty: more were asked for than were drawn"
+                msg = "the pool of obfuscators is empty: more ciphertexts were made than obfuscators were drawn"
                 raise LocalProtocolError(msg)
             return self._entries.pop()
 
     def encrypt(self, plain: int, to: str) -> Fresh:
-        """Encrypt one's own ``plain`` (mod N) for a send to ``to``: two multiplications."""
+        """Encrypt this process's own ``plain`` (mod N) for a send to ``to``: two multiplications."""
         key = self.key
         return _fresh(key, to, (1 + key.mod_n * (plain % key.mod_n)) * self._take() % key.mod_n2)
 
 
 class FullPool(ShortPool):
-    """Obfuscators r^N with r uniform in Z*_N: these may also rerandomize what was derived from another's ciphertext.
+    """Obfuscators r^N with r uniform in Z*_N, which also rerandomize ciphertexts derived from somebody else's.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ class FullPool(ShortPool):
     """
 
     def rerandomize(self, ciphertext: Ciphertext, to: str) -> Fresh:
-        """Re-randomise a ciphertext after its last homomorphic step, for a send to ``to``."""
+        """Rerandomize a ciphertext after its last homomorphic step, for a send to ``to``."""
         if ciphertext.key != self.key:
             msg = "a ciphertext was to be rerandomized with another key's obfuscator"
             raise LocalProtocolError(msg)

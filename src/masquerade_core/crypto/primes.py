@@ -14,8 +14,8 @@ SMALL_PRIMES = math.prod(p for p in range(3, 1 << 12) if gmpy2.is_prime(p))
 def draw_primes(rng: Rng, bits: int) -> tuple[int, int]:
     """Draw p and q, both 3 mod 4, with gcd(p-1, q-1) = 2 and a modulus of exactly ``bits`` bits.
 
-    The top two bits of both are set, so that the length of the product is certain. phe's own generation promises none
-    of this.
+    The top two bits of both are set, so that the length of the product is certain. The key generation of the ``phe``
+    library promises none of this.
     """
     half = bits // 2
 

@@ -50,7 +50,7 @@ class PublicKey:
     def received(cls, raw: bytes, bits: int, peer: str) -> "PublicKey":
         """Take a key from a peer, after the checks that cost nothing: size, small factors, primality, powers.
 
-        They keep accidents out, not a malicious key holder: that needs a proof of the key's form.
+        These checks catch accidents. They do not catch a malicious key holder: only a proof of the key's form would.
 
         Raises
         ------
@@ -71,9 +71,15 @@ class PublicKey:
         return cls(n)
 
     def read(self, value: int, peer: str) -> "Ciphertext":
-        """Take a ciphertext from a peer: a value in Z*_{N^2}, else the peer's fault (ProtocolViolation)."""
+        """Take a ciphertext from a peer: a value in Z*_{N^2}.
+
+        Raises
+        ------
+        ProtocolViolation
+            ``peer``'s fault: the value lies outside Z*_{N^2}.
+        """
         if not 0 < value < self.mod_n2 or gmpy2.gcd(value, self.mod_n) != 1:
-            msg = f"{peer} sent a number that is no ciphertext under this key"
+            msg = f"{peer} sent a number that is not a ciphertext under this key"
             raise ProtocolViolation(msg, peer=peer)
         return Ciphertext(self, mpz(value))
 
@@ -83,7 +89,7 @@ class PublicKey:
         return tuple(int(v) for v in powmods(roots, self.mod_n, self.mod_n2))
 
     def short_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
-        """Draw ``count`` values h_s^s, s uniform with N/2 bits: for fresh encryptions of one's own data only."""
+        """Draw ``count`` values h_s^s, s uniform with half as many bits as N: for fresh encryptions of own data only."""
         half = self.bits // 2
         return tuple(int(self._short_base.power(rng.bits(half))) for _ in range(count))
 
@@ -93,14 +99,15 @@ class PublicKey:
 
     @cached_property
     def short_generator(self) -> Any:
-        """h_s = h^N mod N^2; public, for everybody derives it from N alone."""
-        # x comes from a hash of N, so nobody can have chosen it; h = -x^2 has Jacobi symbol +1 and full order there.
+        """h_s = h^N mod N^2. It is public: everybody derives it from N alone."""
+        # x comes from a hash of N, so nobody can have chosen it. h = -x^2 has Jacobi symbol +1, and full order among
+        # the values of that symbol.
         seed = hashlib.shake_256(b"masquerade DJN base\0" + self.to_bytes()).digest(self.bits // 8 + 16)
         x = mpz(int.from_bytes(seed, "big")) % self.mod_n
         return gmpy2.powmod(self.mod_n - x * x % self.mod_n, self.mod_n, self.mod_n2)
 
     def __repr__(self) -> str:
-        """Say the size; the modulus is long, not secret."""
+        """Say the size. The modulus is not secret, but it is long."""
         return f"<PublicKey: {self.bits} bits>"
 
 
@@ -111,7 +118,10 @@ def _unit(rng: Rng, n: int) -> int:
 
 
 class Ciphertext:
-    """A value to compute with: E(a) + E(b), E(a) + plain, E(a) * scalar. It cannot be sent; see :class:`FullPool`."""
+    """A value to compute with: E(a) + E(b), E(a) + plain, E(a) * scalar.
+
+    It cannot be sent. A :class:`~masquerade_core.crypto.pools.FullPool` makes a value of it that can.
+    """
 
     __slots__ = ("_value", "key")
 
@@ -137,15 +147,15 @@ class Ciphertext:
         Raises
         ------
         LocalProtocolError
-            For s <= 0: a negative exponent takes 500 times longer than a small positive one, and so betrays its sign.
+            For s <= 0. A negative exponent takes 500 times longer than a small positive one, and so betrays its sign.
         """
         if scalar <= 0:
-            msg = "an exponent must be positive: offset it, so that its length tells nothing"
+            msg = "an exponent must be positive: add an offset to it, so that its length tells nothing"
             raise LocalProtocolError(msg)
         return Ciphertext(self.key, gmpy2.powmod(self._value, scalar, self.key.mod_n2))
 
     def powers(self, scalars: Sequence[int]) -> tuple["Ciphertext", ...]:
-        """Return E(a) * s for each s: on all cores where there are several."""
+        """Return E(a) * s for each s, computed on all cores."""
         if not scalars or any(s <= 0 for s in scalars):
             return tuple(self * s for s in scalars)
         with ThreadPoolExecutor(min(os.cpu_count() or 1, len(scalars))) as pool:
@@ -153,7 +163,7 @@ class Ciphertext:
             return tuple(Ciphertext(self.key, value) for (value,) in done)
 
     def to_int(self) -> int:
-        """Return the residue mod N^2, to be kept by this process (a result of ``once``), never sent."""
+        """Return the residue mod N^2. This process may keep it (as a result of ``once``) and never sends it."""
         return int(self._value)
 
     def __repr__(self) -> str:

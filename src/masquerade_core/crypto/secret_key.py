@@ -19,7 +19,7 @@ __all__ = ["SecretKey"]
 
 
 class SecretKey(Secret):
-    """The factors of N; decrypts, and obfuscates for its own key, by the Chinese remainder theorem.
+    """The factors of N. It decrypts and draws obfuscators modulo p^2 and q^2, and joins by the Chinese remainder theorem.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class SecretKey(Secret):
         return int(self._phe.raw_decrypt(ciphertext.to_int()))
 
     def decrypt_all(self, ciphertexts: Sequence[Ciphertext]) -> tuple[int, ...]:
-        """Return the plaintexts: as :meth:`decrypt`, on all cores, for a whole round waits for it."""
+        """Return the plaintexts, as :meth:`decrypt` does, but on all cores: a whole round waits for them."""
         if any(c.key != self.public for c in ciphertexts):
             msg = "a ciphertext under another key was to be decrypted"
             raise LocalProtocolError(msg)
-        half = self._phe  # it has sorted its factors
+        half = self._phe  # phe has sorted its factors
         p, q = mpz(half.p), mpz(half.q)
         jobs = [(mpz(c.to_int()), prime) for c in ciphertexts for prime in (p, q)]
         with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(jobs)))) as pool:
