@@ -30,9 +30,11 @@ from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import roles_of
+from masquerade_protocols.local_aggregation import before_join, public
 from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from tests.protocol_helpers import Run, make_data, make_study, run
-from tests.proven_helpers import LAWS, proven_study
+from tests.proven_helpers import SCALE_RULES, proven_study
 
 
 def _weights(r: Run) -> np.ndarray[Any, Any]:
@@ -43,7 +45,7 @@ def _weights(r: Run) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch the noise off; only a test can."""
-    monkeypatch.setattr(la, "_draw_noise", lambda _rng, study, _n: (0,) * study.d)
+    monkeypatch.setattr(before_join, "draw_noise", lambda _rng, study, _n: (0,) * study.d)
 
 
 # --- Right -----------------------------------------------------------------------------------------
@@ -76,8 +78,8 @@ def _selected_size(sizes: tuple[int, ...], lead: int, monkeypatch: pytest.Monkey
         marks[mark := rng.bits(20)] = n
         return (mark,)
 
-    monkeypatch.setattr(la, "_draw_noise", marked)
-    monkeypatch.setattr(la, "fit", lambda _X, _y, _lam: np.zeros(1))
+    monkeypatch.setattr(before_join, "draw_noise", marked)
+    monkeypatch.setattr(before_join, "fit", lambda _X, _y, _lam: np.zeros(1))
     (selected,) = run(study, make_data(study, sizes)).total
     return marks[selected]
 
@@ -113,13 +115,13 @@ def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.Monkey
     """From a file of records through model.json, against the classifiers and the noise that the parties drew."""
     study = make_study(3, 4, epsilon=2.0)
     data = make_data(study, (30, 25, 40))
-    draw, drawn = la._draw_noise, {}
+    draw, drawn = before_join.draw_noise, {}
 
     def noted(rng: Rng, of: Study, n: int) -> tuple[int, ...]:
         drawn[n] = draw(rng, of, n)
         return drawn[n]
 
-    monkeypatch.setattr(la, "_draw_noise", noted)
+    monkeypatch.setattr(before_join, "draw_noise", noted)
     r = run(study, data)
     rows = np.random.default_rng(1).uniform(-1, 1, size=(200, 4))
     records = tmp_path / "new.csv"
@@ -129,7 +131,7 @@ def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.Monkey
     saved = model_from_json(json.loads(json.dumps(model_to_json(r.model, study, r.table.run_id))))
     labels = predict_labels(load_records(records, saved.encoder), np.array(saved.weights))
 
-    w = _weights(r).sum(axis=0) + np.array(drawn[25], dtype=float) / 2**la.FRACTION_BITS
+    w = _weights(r).sum(axis=0) + np.array(drawn[25], dtype=float) / 2**FRACTION_BITS
     X = np.round(rows, 6)
     X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
     score = X @ w
@@ -210,9 +212,11 @@ def test_published_shares_are_uniform() -> None:
     low = np.bincount([int(v * 2**20) % 16 for v in values], minlength=16)
     assert stats.chisquare(low).pvalue > 1e-6
     # The test can fail: a packed classifier without its blind is far from uniform.
-    layout = la.packing(study)
+    layout = public.packing(study)
     modulus = runs[0].shares.modulus
-    bare = [v % modulus / modulus for w in _weights(runs[0]).tolist() for v in layout.pack(la._encode_weights(w))]
+    bare = [
+        v % modulus / modulus for w in _weights(runs[0]).tolist() for v in layout.pack(before_join.encode_weights(w))
+    ]
     assert stats.kstest(bare, "uniform").pvalue < 1e-3
 
 
@@ -250,14 +254,14 @@ def test_no_obfuscator_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(study, (12, 13, 14))
     for _ in range(2):
         run(study, data)
-    m = la.packing(study).count
+    m = public.packing(study).count
     assert len(taken) == 2 * (3 + 3 + 3 + 3 * m)  # xi twice, zeta for u, zeta for the noise
     assert len(set(taken)) == len(taken)
 
 
 @pytest.mark.parametrize(
     ("make", "least"),
-    [(make_study, 50), *((partial(proven_study, law=law), 50 if law == "selected" else 10) for law in LAWS)],
+    [(make_study, 50), *((partial(proven_study, rule=rule), 50 if rule == "selected" else 10) for rule in SCALE_RULES)],
 )
 def test_no_secret_is_in_any_message(make: Callable[..., Study], least: int) -> None:
     """Canaries: everything drawn, in every usual spelling, against every byte on the wire."""
@@ -412,9 +416,11 @@ def test_the_opened_noise_has_the_law_of_the_smallest_party(noise: str, monkeypa
     data = make_data(study, sizes)
     lam = study.model.regularization
     known = {id(x.X): fit(x.X, x.y, lam) for x in data.values()}
-    monkeypatch.setattr(la, "fit", lambda X, _y, _lam: known[id(X)])
-    total = [sum(column) for column in zip(*(la._encode_weights(w.tolist()) for w in known.values()), strict=True)]
-    grid = Fraction(1, K << la.FRACTION_BITS)
+    monkeypatch.setattr(before_join, "fit", lambda X, _y, _lam: known[id(X)])
+    total = [
+        sum(column) for column in zip(*(before_join.encode_weights(w.tolist()) for w in known.values()), strict=True)
+    ]
+    grid = Fraction(1, K << FRACTION_BITS)
     eta = np.array(
         [[float((t - k) * grid) for t, k in zip(run(study, data).total, total, strict=True)] for _ in range(runs)]
     )

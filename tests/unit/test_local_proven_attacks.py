@@ -27,7 +27,8 @@ from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import PARTIES, Ciphertexts
 from masquerade_protocols.local_aggregation import joint_noise as jn
-from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation import public
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from tests.helpers import joined, secret_key, until
 from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import GRID, Vector, encoded_sum, opened_sum, proven_study, sd_by_scipy, weights
@@ -44,21 +45,21 @@ def _without_own(r: Run, me: str, b: int) -> Vector:
     return np.array([o - s for o, s in zip(opened_sum(r), own, strict=True)], dtype=np.float64) / GRID
 
 
-@pytest.mark.parametrize("law", ["selected", "floor"])
-def test_g6_the_smallest_party_no_longer_takes_the_noise_off(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rule", ["selected", "floor"])
+def test_g6_the_smallest_party_no_longer_takes_the_noise_off(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left to it is the others' sum with K - 1 shares of noise, even if somebody told it the scale."""
     K, d, sizes = 3, 60, (60, 20, 90)
-    study = proven_study(K, d, law, colluders=1)
+    study = proven_study(K, d, rule, colluders=1)
     data = make_data(study, sizes)
-    b = la.joint_noise_of(study).scale(20)
+    b = public.joint_noise_of(study).scale(20)
 
     def left() -> Vector:
         others = [w for w, name in zip(weights(study, data), study.names, strict=True) if name != "p1"]
         rest: Vector = _without_own(run(study, data), "p1", b) - np.sum(others, axis=0)
         return rest
 
-    # K - 1 = h shares: as much noise as the wish asks for, and no less.
-    sd = sd_by_scipy(study, law, 20 if law == "selected" else 10)
+    # K - 1 = h shares: as much noise as the privacy target asks for, and no less.
+    sd = sd_by_scipy(study, rule, 20 if rule == "selected" else 10)
     assert 1e-6 < stats.chi2(d).cdf((left() ** 2).sum() / sd**2) < 1 - 1e-6
     # With the fix taken out it has the others' sum to the last bit: one party draws all of the noise.
     draw, of_one = jn.draw, iter((0, 1, 0))
@@ -75,8 +76,8 @@ def test_g6_in_the_paper_s_calibration_it_still_does() -> None:
     study = make_study(3, 5)
     data = make_data(study, (60, 20, 90))
     r = run(study, data)
-    own = np.array(drawn(r.table, "p1", "noise"), dtype=np.float64) / 2**la.FRACTION_BITS
-    rest = np.array(r.total) / 2**la.FRACTION_BITS - own
+    own = np.array(drawn(r.table, "p1", "noise"), dtype=np.float64) / 2**FRACTION_BITS
+    rest = np.array(r.total) / 2**FRACTION_BITS - own
     np.testing.assert_allclose(rest, np.sum(weights(study, data), axis=0), atol=1e-8)
 
 
@@ -96,7 +97,7 @@ def _fine_times(patch: pytest.MonkeyPatch, factor: float) -> None:
 
 def _residues(study: Study, data: dict[str, Dataset], runs: int) -> list[list[float]]:
     """The release less what Dave expects, modulo b, over b. He knows all records, and guesses one; n_(1) he has too."""
-    b = la.joint_noise_of(study).scale(min(len(part.y) for part in data.values()))
+    b = public.joint_noise_of(study).scale(min(len(part.y) for part in data.values()))
     assert b > 10**6
     expected = encoded_sum(study, data)
     return [[(v - e) % b / b for v, e in zip(opened_sum(run(study, data)), expected, strict=True)] for _ in range(runs)]
@@ -126,7 +127,7 @@ def _guesses(study: Study, times: int) -> int:
     y = data["p0"].y.copy()
     y[5] = -y[5]
     tables = [encoded_sum(study, table) for table in (data, {**data, "p0": Dataset(data["p0"].X, y)})]
-    noise, rng = la.joint_noise_of(study), SimulationRng(5)
+    noise, rng = public.joint_noise_of(study), SimulationRng(5)
     b, hits = noise.scale(20), 0
     for i in range(times):
         total = tables[i % 2]
@@ -178,7 +179,7 @@ def _zeta(r: Run) -> SecretKey:
 def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: list[tuple[str, list[int]]]) -> None:
     """It is under Charlie's key. With a party's message he has n_(1), as the statement says, and no other size."""
     study = proven_study(3, 20, colluders=1)
-    noise = la.joint_noise_of(study)
+    noise = public.joint_noise_of(study)
     r = run(study, make_data(study, (60, 20, 90)))
     seen = _scales(reads)
     assert set(seen) == {"p0", "p1", "p2"}
@@ -202,7 +203,7 @@ def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: 
 
 
 def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: pytest.MonkeyPatch) -> int:
-    """The ciphertext that a party, not the lead, sealed messages to the lead."""
+    """The ciphertext that a party, not the lead, sends to the lead in a sealed message."""
     left: list[bytes] = []
     outgoing = Ciphertexts.outgoing
 
@@ -221,7 +222,7 @@ def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: py
 def test_f3_the_lead_reads_the_parity_of_a_scale_off_a_short_obfuscator(monkeypatch: pytest.MonkeyPatch) -> None:
     """J(v^e c) = J(v)^e J(c), and J(c) = 1 for a short obfuscator: so of b_j, and of n_j."""
     study = proven_study(2, 3)
-    noise, zeta, rng = la.joint_noise_of(study), secret_key(512), SystemRng()
+    noise, zeta, rng = public.joint_noise_of(study), secret_key(512), SystemRng()
     key = zeta.public
 
     def right(times: int) -> int:
@@ -253,12 +254,12 @@ def _indicator(r: Run, name: str) -> int:
 
 
 @pytest.mark.parametrize("attacker", ["p0", "p1"])
-def test_a_scale_is_found_by_trying_all_sizes_unless_it_leaves_freshened(
+def test_a_scale_is_found_by_trying_all_sizes_unless_it_leaves_rerandomized(
     attacker: str, monkeypatch: pytest.MonkeyPatch, reads: list[tuple[str, list[int]]]
 ) -> None:
     """Whoever has v_j can work out v_j^(b_j + offset) for every n_j: the lead for p1, and p1 for the lead."""
     study = proven_study(2, 20)
-    noise = la.joint_noise_of(study)
+    noise = public.joint_noise_of(study)
     offset = 1 << noise.largest_scale.bit_length()
 
     def found() -> list[int]:
@@ -287,7 +288,7 @@ def test_f6_scales_leave_under_exponents_of_one_length(monkeypatch: pytest.Monke
         return times(self, scalar)
 
     study = proven_study(2, 3)
-    noise, key = la.joint_noise_of(study), secret_key(512).public
+    noise, key = public.joint_noise_of(study), secret_key(512).public
     v = key.read(FullPool(key, key.full_obfuscators(SystemRng(), 1)).encrypt(1, "x").use(), CHARLIE)
     monkeypatch.setattr(Ciphertext, "__mul__", watched)
     scales = [noise.scale(n) for n in (10, 100, 5000, 10**6)]
@@ -307,8 +308,8 @@ def test_charlie_with_the_lead_gets_the_others_sum_with_its_noise_and_no_single_
     study = proven_study(3, 20, colluders=1)
     data = make_data(study, (60, 20, 90))
     r = run(study, data)
-    layout, zeta, shares = la.packing(study), _zeta(r), r.shares.values
-    N, noise = zeta.public.n, la.joint_noise_of(study)
+    layout, zeta, shares = public.packing(study), _zeta(r), r.shares.values
+    N, noise = zeta.public.n, public.joint_noise_of(study)
     b = zeta.decrypt(Ciphertext(zeta.public, gmpy2.mpz(_scales(reads)["p0"])))
     terms = {peer: values for peer, values in reads if len(values) == layout.count and peer in ("p1", "p2")}
 
@@ -357,7 +358,7 @@ def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypat
     data = make_data(study, (10, 20, 30))
     r = run(study, data)
     left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    sd = math.sqrt(3) * FINE * la.joint_noise_of(study).largest_scale
+    sd = math.sqrt(3) * FINE * public.joint_noise_of(study).largest_scale
     assert 1e-6 < stats.chi2(60).cdf(((left / sd) ** 2).sum()) < 1 - 1e-6
 
 
@@ -369,4 +370,4 @@ def test_a_charlie_who_selects_nobody_gets_more_noise_and_not_less(monkeypatch: 
     data = make_data(study, (10, 20, 30))
     r = run(study, data)
     left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    assert np.std(left) > UNIT * la.joint_noise_of(study).largest_scale
+    assert np.std(left) > UNIT * public.joint_noise_of(study).largest_scale

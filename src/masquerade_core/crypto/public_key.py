@@ -89,7 +89,7 @@ class PublicKey:
         return tuple(int(v) for v in powmods(roots, self.mod_n, self.mod_n2))
 
     def short_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
-        """Draw ``count`` values h_s^s, s uniform with half as many bits as N: for fresh encryptions of own data only."""
+        """Draw ``count`` values h_s^s, s uniform with half of N's bits: for fresh encryptions of own data only."""
         half = self.bits // 2
         return tuple(int(self._short_base.power(rng.bits(half))) for _ in range(count))
 

@@ -19,7 +19,7 @@ __all__ = ["SecretKey"]
 
 
 class SecretKey(Secret):
-    """The factors of N. It decrypts and draws obfuscators modulo p^2 and q^2, and joins by the Chinese remainder theorem.
+    """The factors of N. It computes modulo p^2 and q^2, and joins the two by the Chinese remainder theorem.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class JointNoise:
 
     Parameters
     ----------
-    law : str
+    scale_rule : str
         "selected", "floor" or "sizes".
     K, d : int
         Parties; coordinates.
@@ -67,7 +67,7 @@ class JointNoise:
         F of the grid 2^-F.
     """
 
-    law: str
+    scale_rule: str
     K: int
     d: int
     honest: int
@@ -90,7 +90,7 @@ class JointNoise:
         if n < 1 or self.Lambda <= 0:
             raise LocalProtocolError("a sensitivity was asked for with no records or no regularization")
         Lambda = as_fraction(self.Lambda)
-        weight, n = (MOST_COUNTED_RECORDS, MOST_COUNTED_RECORDS) if self.law == "sizes" else (1, n)
+        weight, n = (MOST_COUNTED_RECORDS, MOST_COUNTED_RECORDS) if self.scale_rule == "sizes" else (1, n)
         moved = 2 / (n * Lambda)
         if not generic:
             moved = min(moved, Fraction(refined_l2_sensitivity(n, self.Lambda) * _ROUNDED))
@@ -147,7 +147,7 @@ class JointNoise:
                 "the noise that this study asks for is beyond all use: 10^42 and more on a weight",
                 "choose a larger epsilon, delta, regularization or min_records",
             )
-        if self.law == "selected":
+        if self.scale_rule == "selected":
             return self.K * (self.largest_scale * self.reach(Fraction(UNIT)) + self.reach(self.fine))
         return self.K * self.reach(self.share(generic=True))
 
@@ -162,7 +162,7 @@ class JointNoise:
         """
         if shares < 1:
             raise LocalProtocolError("the privacy of no noise was asked for")
-        if self.law == "selected":
+        if self.scale_rule == "selected":
             large = Fraction(1 << 64)
             at_h = float(large / rounds_sigma(large, 1, self.epsilon, self.delta))
             return at_h * math.sqrt(self.honest / shares) * _ROUNDED
