@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -302,6 +303,10 @@ def test_the_statement_keeps_the_target_for_as_many_shares_as_were_asked_for(rul
         assert row.epsilon is not None
         assert (row.epsilon <= 1) == (shares >= honest)
         assert row.claimed.startswith("approximate") == (shares >= honest)
+        if shares >= honest:
+            colluding = {0: "no colluding part(y|ies)", 1: "1 colluding party"}
+            expected = colluding.get(K - honest, f"{K - honest} colluding parties")
+            assert re.search(f": the privacy target, for {expected}$", row.claimed)
         assert row.definition == "approximate, computational"
     assert rows["Charlie or a party that breaks the rules"].definition == NONE
 

@@ -119,8 +119,8 @@ def check(study: Study) -> None:
 def packing(study: Study) -> Packing:
     """Lay out the vector whose sum is opened: slots as wide as public bounds require, never as wide as any data.
 
-    The vector is a party's classifier with its noise; with ``weights = "sizes"``, n_j stands before it. The noise stays
-    within its bound but for a small chance, which the privacy statement counts in delta.
+    The vector is a party's classifier with its noise; with ``weights = "sizes"``, n_j stands before it. The noise
+    exceeds its bound only with a small chance, which the privacy statement counts in delta.
 
     Raises
     ------
