@@ -321,11 +321,11 @@ def test_the_smallest_party_is_promised_what_any_other_is() -> None:
 def test_the_statement_says_what_shows_sizes_and_who_reads_them() -> None:
     selected = _rows("selected", honest=3)
     assert "follows from the smallest one" in " ".join(selected["released model"].assumptions)
-    assert "read b" in selected["Charlie with 2 parties"].text
+    assert "read the scale b" in selected["Charlie with 2 parties"].text
     assert "every party's number of records" in selected["Charlie with the lead"].text
     floor = _rows("floor", honest=3)
     assert "do not show in the noise" in " ".join(floor["released model"].assumptions)
-    assert "read b" not in floor["Charlie with 2 parties"].text
+    assert "the scale b" not in floor["Charlie with 2 parties"].text
     assert "n, the number of all records, is published" in " ".join(_rows("sizes")["released model"].assumptions)
 
 

@@ -14,7 +14,7 @@ __all__ = ["LOCAL_AGGREGATION"]
 _LEAVES = """
 Your records stay on your machine. A classifier is trained on them here, before you join.
 
-Four things leave your machine. First, coins that shuffle the parties. Second, the number of your records, split into
+Four things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records, split into
 two random halves: {lead} gets one, and Charlie gets the other without your name. Third, noise, encrypted and masked.
 Fourth, your classifier, hidden behind a random number as large as the key.
 
@@ -26,8 +26,8 @@ _COLLUSION = """
 Charlie and {lead} must not work together. With both their keys they read everybody's number of records, and so whose
 noise was taken. They read no single classifier. If {lead} itself drew that noise, they can take it off the model.
 
-Charlie and any other party together learn of {pairs} of parties which has fewer records, and who has the fewest. If
-that other party has the fewest, it can take its noise off the model.
+Charlie and any other party together learn, for {pairs} of parties, which of the two has fewer records. So they learn
+who has the fewest. If that other party has the fewest, it can take its noise off the model.
 
 The party with the fewest records can take its noise off alone, because it knows that noise. The paper designed it so.
 With two parties, this party then holds the other's classifier.
@@ -46,9 +46,9 @@ _PROVEN_LEAVES = {
     "selected": """
 Your records stay on your machine. A classifier is trained on them here, before you join.
 
-Five things leave your machine. First, coins that shuffle the parties. Second, the number of your records, split into
+Five things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records, split into
 two random halves: {lead} gets one, and Charlie gets the other without your name. Third, the scale of noise that so many
-records need; it is encrypted, only that of the party with the fewest records is used, and nobody reads it. Fourth, your
+records need, encrypted. Only the scale of the party with the fewest records is used, and nobody reads it. Fourth, your
 share of the noise, encrypted and masked. Fifth, your classifier, hidden behind a random number as large as the key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
@@ -58,9 +58,9 @@ roughly how many records the party with the fewest has.
     "floor": """
 Your records stay on your machine. A classifier is trained on them here, before you join.
 
-Two things leave your machine: coins, and your classifier with your share of the noise, hidden behind a random number as
-large as a key. The noise is sized as if every party had only {floor:,} records. So nobody compares numbers of records,
-and none shows in the noise.
+Two things leave your machine. First, random numbers that go into this run's masks. Second, your classifier with your
+share of the noise, hidden behind a random number as large as a key. The noise is sized as if every party had only
+{floor:,} records. So nobody compares numbers of records, and none shows in the noise.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus everybody's noise. From that sum follows the model.
@@ -68,11 +68,12 @@ classifiers, plus everybody's noise. From that sum follows the model.
     "sizes": """
 Your records stay on your machine. A classifier is trained on them here, before you join.
 
-Three things leave your machine: coins, the number of your records, and your classifier times that number with your
-share of the noise. The number and the classifier are hidden behind random numbers as large as a key.
+Three things leave your machine. First, random numbers that go into this run's masks. Second, the number of your
+records. Third, your classifier times that number, with your share of the noise. The second and the third are hidden
+behind random numbers as large as a key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. They give the number of all records
-together; with two parties, each so learns the other's number. They also give the sum of the {K} classifiers, each
+together. Of two parties, each so learns the other's number. They also give the sum of the {K} classifiers, each
 counted as often as its party has records, plus everybody's noise. From both follows the model.
 """,
 }
@@ -80,7 +81,7 @@ _PROVEN_KEYS = {
     "selected": """
 Charlie and {lead} together hold both keys and read everybody's number of records. Of the classifiers they read only
 the sum. Charlie and any other party together read the scale of the noise, and so about how many records the party with
-the fewest has. They also learn of {pairs} of parties which has fewer.
+the fewest has. They also learn, for {pairs} of parties, which of the two has fewer.
 
 """,
     "floor": """

@@ -31,12 +31,14 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
     )
     selected = noise.scale_rule == "selected"
     bracket = (
-        "blinded noise, and which of two unnamed parties is larger, for some pairs, which is as likely for all sizes; "
+        " He also sees blinded noise, and who wins the comparisons of unnamed parties, and that is equally random for "
+        "all sizes."
         if selected
         else ""
     )
     charlies_key = (
-        " With Charlie's key they read b, and so about n_(1). Of some pairs of parties they read which is larger."
+        " With Charlie's key they read the scale b of the noise, and so about how many records the smallest party has. "
+        "For some pairs of parties they read which is larger."
         if selected
         else ""
     )
@@ -51,7 +53,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
         rows.row(
             "Charlie",
             K,
-            f"Charlie sees {bracket}shares that are uniform one by one; and the sum. He knows no party's noise.",
+            f"Charlie sees the sum, and shares that are uniform one by one.{bracket} He knows no party's noise.",
             "Charlie colludes with nobody, and cannot break the boxes" + (" or the lead's key" if selected else ""),
         ),
         rows.row(
@@ -59,7 +61,11 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
             K - 1,
             "A party knows its own share of the noise and takes it off. The others' shares stay, also where the party "
             "is the smallest."
-            + (" It receives b encrypted under Charlie's key, which it does not hold." if selected else ""),
+            + (
+                " The scale b of the noise reaches it only under Charlie's key, which it does not hold."
+                if selected
+                else ""
+            ),
             "the party colludes with nobody",
         ),
         rows.row(
@@ -72,8 +78,13 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
         rows.row(
             f"Charlie with {counted(t, 'party', 'parties')}",
             K - t,
-            f"They take their own noise off. That of {counted(K - t, 'other party', 'other parties')} stays. Of the "
-            "other classifiers they see the sum." + charlies_key,
+            (
+                "They take their own noise off. They see the last party's classifier, with that party's noise on it."
+                if K - t == 1
+                else f"They take their own noise off. That of {K - t} other parties stays. Of the other classifiers "
+                "they see the sum."
+            )
+            + charlies_key,
             "the other parties are honest",
         ),
     ]
@@ -92,7 +103,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
             rows.row(
                 "Charlie with all parties but one",
                 1,
-                "One party's classifier is left, with that party's own noise." + charlies_key,
+                "They see one party's classifier, with that party's noise on it." + charlies_key,
                 "the party that holds the record is honest",
             )
         )

@@ -125,7 +125,7 @@ def paper_statement(
     return (
         proved(
             "released model",
-            "This view sees only what is published. "
+            "Everybody sees only the published shares. "
             + ("The privacy target is met. " if met else "The privacy target is not proved. ")
             + f"The generic bound on how far a record moves a classifier gives {formula} = {digits(generic)}. The "
             f"slopes that can occur at this regularization give {digits(epsilon)}, with rounding and inexact "
@@ -134,9 +134,9 @@ def paper_statement(
         ),
         proved(
             "Charlie",
-            "Charlie sees masked numbers, the model, and which of two unnamed parties is larger, for some pairs. Those "
-            "outcomes are as likely for all sizes. He cannot take the noise off, since every party masks it. He learns "
-            "no more of the sizes than the model shows.",
+            "Charlie sees masked numbers and the model. He also sees who wins the comparisons of unnamed parties, and "
+            "that is equally random for all sizes. He cannot take the noise off, since every party masks it. He learns no "
+            "more of the sizes than the model shows.",
             "Charlie colludes with nobody, and cannot break the boxes or the lead's Paillier key",
         ),
         proved(
@@ -161,9 +161,9 @@ def paper_statement(
         ),
         proved(
             f"Charlie with {counted(t, 'party', 'parties')}, the smallest not among them",
-            f"Together they know the permutation. So they learn of {counted(K - 1, 'pair')} of parties which has fewer "
-            "records, and who has the fewest; with the lead among them, all sizes. Of the other classifiers they see "
-            "the sum, with the noise on it.",
+            f"Together they know the permutation. So they learn, for {counted(K - 1, 'pair')} of parties, which of the "
+            "two has fewer records, and who has the fewest. With the lead among them they learn all sizes. Of the "
+            "other classifiers they see the sum, with the noise on it.",
             "the party with the fewest records is honest; nobody knows beforehand who that is",
             claimed=_NO_COLLUSION,
         ),
