@@ -14,9 +14,9 @@ __all__ = ["LOCAL_AGGREGATION"]
 _LEAVES = """
 Your records stay on your machine. A classifier is trained on them here, before you join.
 
-Four things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records, split into
-two random halves: {lead} gets one, and Charlie gets the other without your name. Third, noise, encrypted and masked.
-Fourth, your classifier, hidden behind a random number as large as the key.
+Four things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
+split into two random halves: {lead} gets one, and Charlie gets the other without your name. Third, noise, encrypted and
+masked. Fourth, your classifier, hidden behind a random number as large as the key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus the noise that the party with the fewest records drew. From that sum follows the model. Where the
@@ -46,10 +46,11 @@ _PROVEN_LEAVES = {
     "selected": """
 Your records stay on your machine. A classifier is trained on them here, before you join.
 
-Five things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records, split into
-two random halves: {lead} gets one, and Charlie gets the other without your name. Third, the scale of noise that so many
-records need, encrypted. Only the scale of the party with the fewest records is used, and nobody reads it. Fourth, your
-share of the noise, encrypted and masked. Fifth, your classifier, hidden behind a random number as large as the key.
+Five things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
+split into two random halves: {lead} gets one, and Charlie gets the other without your name. Third, the scale of noise
+that so many records need, encrypted. Only the scale of the party with the fewest records is used, and nobody reads it.
+Fourth, your share of the noise, encrypted and masked. Fifth, your classifier, hidden behind a random number as large as
+the key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus everybody's noise. From that sum follows the model. Where the noise is not small, the sum also shows

@@ -135,8 +135,8 @@ def paper_statement(
         proved(
             "Charlie",
             "Charlie sees masked numbers and the model. He also sees who wins the comparisons of unnamed parties, and "
-            "that is equally random for all sizes. He cannot take the noise off, since every party masks it. He learns no "
-            "more of the sizes than the model shows.",
+            "that is equally random for all sizes. He cannot take the noise off, since every party masks it. He "
+            "learns no more of the sizes than the model shows.",
             "Charlie colludes with nobody, and cannot break the boxes or the lead's Paillier key",
         ),
         proved(
