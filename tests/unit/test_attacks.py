@@ -208,7 +208,7 @@ def test_f3_the_lead_reads_the_parity_of_everybodys_noise(monkeypatch: pytest.Mo
 
 
 def _pi1_as_charlie_reads_it(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str | None], list[str]]:
-    """Charlie looks for the bytes of each slot's sealed share in the frames that the parties handed him by name."""
+    """Charlie looks for the bytes of each slot's sealed share in the frames that the parties sent under their names."""
     frames: list[Frame] = []
     opened = Endpoint.open
 
@@ -233,7 +233,7 @@ def _pi1_as_charlie_reads_it(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str 
 
 
 def _seed_of(journal: Any, study: Study, run_id: bytes) -> bytes:
-    """The tossed seed, computed from a party's own journal (for the test's verdict, not for the attack)."""
+    """The seed of the coin toss, from everybody's nonces (for the test's verdict, not for the attack)."""
     nonces = dict(_reveals)
     return hashlib.sha256(b"masquerade seed\0" + run_id + b"".join(nonces[name] for name in study.names)).digest()
 

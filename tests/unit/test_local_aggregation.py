@@ -150,7 +150,7 @@ def test_a_study_whose_noise_fits_no_plaintext_is_bad_input() -> None:
 
 
 def test_a_share_that_is_not_added_fails_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P_1's blind is left out of what the lead adds up: the top bits of the sum are not zero."""
+    """P_1's share does not subtract its blind. So the top bits of the sum are not zero."""
     stage_2 = la._stage_2
 
     async def forgetful(*args: Any) -> tuple[int, ...]:
@@ -164,7 +164,7 @@ def test_a_share_that_is_not_added_fails_and_says_nothing(monkeypatch: pytest.Mo
 
 
 def test_charlie_cannot_publish_another_share_of_a_party(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parties' shares exchanged: the sum is the same, and yet it is not what they sent."""
+    """Charlie exchanges two parties' shares. The sum is the same, and still each party misses its own share."""
     broadcast = Seat.broadcast
 
     async def swapping(self: Seat, message: Message) -> None:
@@ -221,7 +221,7 @@ def test_published_shares_are_uniform() -> None:
 
 
 def test_what_the_lead_opens_is_blinded_over_the_whole_of_the_plaintext_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It knows every a_j by name: a blind that is not uniform in Z_N would show it the order of Charlie's shuffle."""
+    """The lead knows every a_j by name. Under a blind that is not uniform in Z_N it would see Charlie's permutation."""
     opened: list[float] = []
     decrypt = SecretKey.decrypt
 
@@ -264,7 +264,7 @@ def test_no_obfuscator_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     [(make_study, 50), *((partial(proven_study, rule=rule), 50 if rule == "selected" else 10) for rule in SCALE_RULES)],
 )
 def test_no_secret_is_in_any_message(make: Callable[..., Study], least: int) -> None:
-    """Canaries: everything drawn, in every usual spelling, against every byte on the wire."""
+    """Every drawn value, in every usual spelling, is looked for in every byte on the wire."""
     study = make(3, 2)
     r = run(study, make_data(study, (1201, 1302, 1403)))
     wire = b"\0".join(
@@ -288,7 +288,7 @@ def test_no_secret_is_in_any_message(make: Callable[..., Study], least: int) -> 
 
 
 def _is_message_part(label: str) -> bool:
-    """Say whether this was drawn in order to be sent as it is: an encryption of 0 is its obfuscator, for one."""
+    """Say whether this value was drawn to be sent as it is. An encryption of 0, for example, is its obfuscator."""
     return label.startswith(("nonces", "bits", "matches", "sealed share", "obfuscators zeta"))
 
 
@@ -437,7 +437,7 @@ def test_the_opened_noise_has_the_law_of_the_smallest_party(noise: str, monkeypa
 
 
 def test_ciphertexts_made_for_the_lead_cannot_go_to_charlie() -> None:
-    """Only what is fresh for its recipient leaves; see the seat's tests for the rest."""
+    """Only a ciphertext made for its recipient leaves. The seat's tests have the rest."""
     key = PublicKey((2**255 - 19) * (2**127 - 1))
     pool = FullPool(key, key.full_obfuscators(SystemRng(), 1))
     message = la.NoiseTotal(total=Ciphertexts.outgoing([pool.encrypt(1, "p0")]))

@@ -69,7 +69,7 @@ def test_without_noise_it_is_the_average_of_the_local_classifiers(
 def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
     rule: str, K: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of "selected", the smallest party's scale multiplies everybody's unit noise, wherever that party sits."""
+    """With "selected", the smallest party's scale multiplies all unit noise, whichever party is the smallest."""
     d, planted = 5, []
 
     def plant(rng: Rng, noise: Any) -> jn.Drawn:
@@ -91,7 +91,7 @@ def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
 
 
 def test_a_classifier_that_counts_by_size_is_rounded_once() -> None:
-    """A half at most, as the sensitivity counts; rounded first and multiplied then it would lie on a lattice of n."""
+    """It moves by a half at most, as the sensitivity counts. Rounded before the product it would lie on a lattice."""
     w = np.random.default_rng(2).normal(size=50).tolist()
     for n in (1, 7, 1000, MOST_COUNTED_RECORDS):
         exact = [n * Fraction(v) * GRID for v in w]
@@ -164,7 +164,7 @@ def test_the_model_of_shares_and_the_model_of_weights_are_read_back() -> None:
 
 
 def _noise(rule: str, t: int, patch: pytest.MonkeyPatch, times: Fraction = Fraction(1)) -> tuple[Vector, float]:
-    """All that is opened where classifiers are zero, and the standard deviation that it must have."""
+    """The opened noise of a run whose classifiers are zero, and the standard deviation that it must have."""
     study = proven_study(4, 400, rule, colluders=t, bits=1024, epsilon=0.5)
     sizes = (60, 25, 31, 90)
     with patch.context() as inner:
@@ -177,7 +177,7 @@ def _noise(rule: str, t: int, patch: pytest.MonkeyPatch, times: Fraction = Fract
 
 
 def _sd_accepted(noise: Vector, sd: float) -> bool:
-    """Whether the sum of squares is within what chi-square allows but for a chance of 2e-6."""
+    """Whether the sum of squares lies in the range that chi-square leaves with a chance of only 2e-6."""
     return 1e-6 < float(stats.chi2(noise.size).cdf((noise**2).sum() / sd**2)) < 1 - 1e-6
 
 
@@ -197,7 +197,7 @@ def test_the_opened_noise_has_the_law_that_the_proof_asks_for(
 
 
 def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of "selected" it does, and the statement says so; of the other two it does not depend on them."""
+    """With "selected" the noise depends on sizes, and the statement says so. With the other two rules it does not."""
     without_classifiers(monkeypatch)
     changed = {}
     for rule in SCALE_RULES:
@@ -255,7 +255,7 @@ def _valid(study: Study) -> bool:
 
 
 @pytest.mark.parametrize("colluders", [3, 4])
-def test_a_study_with_nobody_left_to_be_honest_is_none(colluders: int) -> None:
+def test_a_study_with_no_honest_party_is_refused(colluders: int) -> None:
     with pytest.raises(BadInput, match="at least one of the 3 parties must be honest"):
         proven_study(3, colluders=colluders)
 
@@ -283,7 +283,7 @@ def test_a_party_with_more_records_than_are_counted_does_not_take_part() -> None
     jn.check_size(MOST_COUNTED_RECORDS + 1, public.joint_noise_of(proven_study(3)))
 
 
-def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     give = additive_shares.give_share
 
     async def lying(*args: Any) -> Any:
@@ -297,7 +297,7 @@ def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.Monke
 
 
 def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the smallest party's term b would be 0, and the noise the fine noise alone."""
+    """Without the smallest party's term b would be 0, and only the fine noise would be left."""
     study = proven_study(3, 3)
     send_sealed = Seat.send_sealed
 

@@ -38,7 +38,7 @@ from tests.sum_helpers import drawn, received
 
 
 def _without_own(r: Run, me: str, b: int) -> Vector:
-    """What a party has when it has taken off all that it knows: its classifier, and its share of noise at scale b."""
+    """The opened sum less all that a party knows of it: its classifier, and its share of noise at scale b."""
     unit, fine = drawn(r.table, me, "noise")
     w = jn.encode(drawn(r.table, me, "classifier"))
     own = [u * b + f + v for u, f, v in zip(unit or (0,) * len(fine), fine, w, strict=True)]
@@ -47,7 +47,7 @@ def _without_own(r: Run, me: str, b: int) -> Vector:
 
 @pytest.mark.parametrize("rule", ["selected", "floor"])
 def test_g6_the_smallest_party_no_longer_takes_the_noise_off(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left to it is the others' sum with K - 1 shares of noise, even if somebody told it the scale."""
+    """It is left with the others' sum under K - 1 shares of noise, even if somebody tells it the scale."""
     K, d, sizes = 3, 60, (60, 20, 90)
     study = proven_study(K, d, rule, colluders=1)
     data = make_data(study, sizes)
@@ -85,7 +85,7 @@ def test_g6_in_the_paper_s_calibration_it_still_does() -> None:
 
 
 def _fine_times(patch: pytest.MonkeyPatch, factor: float) -> None:
-    """Take the fix out: fine noise of another size; 0 is none."""
+    """Take the fix out: multiply the fine noise by a factor, where 0 removes it."""
     draw = jn.draw
 
     def changed(rng: Rng, noise: JointNoise) -> jn.Drawn:
@@ -96,7 +96,7 @@ def _fine_times(patch: pytest.MonkeyPatch, factor: float) -> None:
 
 
 def _residues(study: Study, data: dict[str, Dataset], runs: int) -> list[list[float]]:
-    """The release less what Dave expects, modulo b, over b. He knows all records, and guesses one; n_(1) he has too."""
+    """The release less the sum that Dave expects, modulo b, over b. He guesses one record, and knows all else."""
     b = public.joint_noise_of(study).scale(min(len(part.y) for part in data.values()))
     assert b > 10**6
     expected = encoded_sum(study, data)
@@ -177,7 +177,7 @@ def _zeta(r: Run) -> SecretKey:
 
 
 def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: list[tuple[str, list[int]]]) -> None:
-    """It is under Charlie's key. With a party's message he has n_(1), as the statement says, and no other size."""
+    """The scale is under Charlie's key. With a party he learns n_(1), as the statement says, and no other size."""
     study = proven_study(3, 20, colluders=1)
     noise = public.joint_noise_of(study)
     r = run(study, make_data(study, (60, 20, 90)))
@@ -243,7 +243,7 @@ def test_f3_the_lead_reads_the_parity_of_a_scale_off_a_short_obfuscator(monkeypa
 
 
 def _indicator(r: Run, name: str) -> int:
-    """v_j as every party has it: Charlie's broadcast, at this party's slot of the tossed permutation."""
+    """v_j as every party has it: the entry of Charlie's broadcast at this party's slot of pi1."""
     nonces = b"".join(drawn(r.table, who, "coins")[:32] for who in r.study.names)
     seed = hashlib.sha256(b"masquerade seed\0" + r.table.run_id + nonces).digest()
     slot = permutation(seed, "pi1", r.study.K)[r.study.names.index(name)]
@@ -304,7 +304,7 @@ def test_f6_scales_leave_under_exponents_of_one_length(monkeypatch: pytest.Monke
 def test_charlie_with_the_lead_gets_the_others_sum_with_its_noise_and_no_single_one(
     reads: list[tuple[str, list[int]]],
 ) -> None:
-    """They open both keys, and every NoiseTerm: what hides a party from them is its mask with the other one."""
+    """They hold both keys and open every NoiseTerm. Only the mask between two honest parties still hides these."""
     study = proven_study(3, 20, colluders=1)
     data = make_data(study, (60, 20, 90))
     r = run(study, data)
@@ -342,7 +342,7 @@ def test_charlie_with_the_lead_gets_the_others_sum_with_its_noise_and_no_single_
 
 
 def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the statement says of rule breakers: nobody notices, and FINE/UNIT of the largest noise is left."""
+    """As the statement says of rule breakers: nobody notices, and FINE/UNIT of the largest noise is left."""
     select = jn.select_scale
 
     async def none(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphertext, b_j: int) -> Ciphertext:
@@ -363,7 +363,7 @@ def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypat
 
 
 def test_a_charlie_who_selects_nobody_gets_more_noise_and_not_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With u = 0 the offset is all that is left of the scale; it is larger than any scale."""
+    """With u = 0 only the offset is left of the scale, and the offset is larger than any scale."""
     encrypt = FullPool.encrypt
     monkeypatch.setattr(FullPool, "encrypt", lambda self, plain, to: encrypt(self, 0 if to == PARTIES else plain, to))
     study = proven_study(3, 20)

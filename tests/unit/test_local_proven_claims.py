@@ -54,7 +54,7 @@ def _noise(rule: str = "selected", **kw: Any) -> JointNoise:
 @pytest.mark.parametrize("Lambda", [0.002, 0.05, 2.0])
 @pytest.mark.parametrize("n", [2, 5, 12])
 def test_no_replaced_record_moves_a_classifier_further(n: int, Lambda: float) -> None:
-    """Trained twice and rounded, on records that pull where it moves most; and some come close to what is counted."""
+    """Classifiers are trained twice and rounded, on records that move them most. Some come close to the bound."""
     rng = np.random.default_rng(n)
     noise, counted = _noise(d=2, Lambda=Lambda), _noise("sizes", d=2, Lambda=Lambda)
     closest = 0.0
@@ -138,7 +138,7 @@ def test_a_scale_is_the_least_integer_that_is_enough() -> None:
 
 
 def test_slots_do_not_follow_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines differ in the last bits of an exponential: bounds, and so lengths on the wire, must not."""
+    """Machines differ in the last bits of an exponential. Bounds, and so lengths on the wire, must not differ."""
 
     def bounds() -> dict[str, Any]:
         noises = {rule: _noise(rule) for rule in SCALE_RULES}
@@ -257,7 +257,7 @@ def test_coarse_noise_with_finer_noise_is_within_the_continuous_curve(m: int, sh
 
 
 def test_fine_noise_is_as_large_as_the_bound_needs() -> None:
-    """Nothing of the lattice is left: the bound, at the largest scale and with one share, pays out of what is lost."""
+    """The lattice does not show: even at the largest scale with one share, the part of delta kept for it is enough."""
     noise = _noise(K=50, d=1000)
     tau = closeness_of_scaled_sum(1, 1000, Fraction(UNIT), noise.fine, noise.largest_scale)
     assert tau < 2.0 ** -(LOST_BITS + 1)
@@ -312,13 +312,13 @@ def test_the_statement_keeps_the_target_for_as_many_shares_as_were_asked_for(rul
 
 
 def test_the_smallest_party_is_promised_what_any_other_is() -> None:
-    """In the paper it can take the noise off; here it lacks all shares but one, and is told so with a number."""
+    """In the paper the smallest party takes the noise off. Here it knows one share, and the row has a number."""
     row = _rows("selected", honest=4)["one party, the smallest included"]
     assert row.epsilon == pytest.approx(1, abs=1e-6)
     assert row.provable == "epsilon = 1, delta = 1e-05"
 
 
-def test_the_statement_says_what_shows_sizes_and_who_reads_them() -> None:
+def test_the_statement_says_which_numbers_show_sizes_and_who_reads_them() -> None:
     selected = _rows("selected", honest=3)
     assert "follows from the smallest one" in " ".join(selected["released model"].assumptions)
     assert "read the scale b" in selected["Charlie with 2 parties"].text
