@@ -34,7 +34,7 @@ from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.local_aggregation import joint_noise
-from masquerade_protocols.local_aggregation import public as local_aggregation
+from masquerade_protocols.local_aggregation.public import joint_noise_of
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.voting import roles as voting
 from masquerade_protocols.weighted_dp import roles as weighted_dp
@@ -114,7 +114,7 @@ def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: F
 
 def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Look at the canary's party's classifier under its own noise alone: the other 4 know theirs."""
-    noise, n = local_aggregation.joint_noise_of(study), study.study.min_records
+    noise, n = joint_noise_of(study), study.study.min_records
     records = flat(n, study.d, moved=moved)
     w = fit(records.X, records.y, study.model.regularization).tolist()
     known = joint_noise.encode(w, n if noise.scale_rule == "sizes" else 1)[-1]
