@@ -25,6 +25,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 
 __all__ = ["MANY", "Bench", "MessageSize", "make_data", "make_study", "message_sizes"]
 
@@ -206,7 +207,7 @@ class Bench:
 
     def _naive(self, rng: SystemRng, keys: naive.Keys, K: int) -> None:
         sizes = [100 + 7 * j for j in range(K)]
-        scale = 1 << local_aggregation.FRACTION_BITS
+        scale = 1 << FRACTION_BITS
         weights = [[rng.below(4 * scale) - 2 * scale for _ in range(COORDINATES)] for _ in range(K)]
         noise = [discrete_laplace(rng, paper_scale(n, 1.0, 0.01) * Fraction(scale), COORDINATES) for n in sizes]
 

@@ -18,12 +18,14 @@ from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
+from masquerade_protocols.local_aggregation import before_join
 from masquerade_protocols.local_aggregation import joint_noise as jn
+from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS
 from tests.protocol_helpers import Run, make_study
 
-LAWS = ("selected", "floor", "sizes")
+SCALE_RULES = ("selected", "floor", "sizes")
 SECTIONS = {"selected": "", "floor": 'scale = "floor"', "sizes": 'weights = "sizes"'}
-GRID = 1 << jn.FRACTION_BITS
+GRID = 1 << JOINT_FRACTION_BITS
 
 Vector = NDArray[np.float64]
 
@@ -31,7 +33,7 @@ Vector = NDArray[np.float64]
 def proven_study(
     K: int = 3,
     d: int = 4,
-    law: str = "selected",
+    rule: str = "selected",
     *,
     delta: float = 1e-5,
     colluders: int = 0,
@@ -39,13 +41,13 @@ def proven_study(
     calibration: str = "proven",
     **kw: Any,
 ) -> Study:
-    """A study of K parties p0 ... with calibration "proven", and one of the three laws of noise."""
+    """A study of K parties p0 ... with calibration "proven", and one of the three scale rules."""
     text = make_study(K, d, **kw).to_toml()
     for old, new in (
         ("delta = 1e-05", f"delta = {delta}"),
         ("colluders = 0", f"colluders = {colluders}"),
         ('calibration = "paper"', f'calibration = "{calibration}"'),
-        ('noise = "laplace"', SECTIONS[law] if section is None else section),
+        ('noise = "laplace"', SECTIONS[rule] if section is None else section),
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)
@@ -57,9 +59,9 @@ def weights(study: Study, data: Mapping[str, Dataset]) -> list[Vector]:
     return [np.array(fit(part.X, part.y, study.model.regularization)) for part in data.values()]
 
 
-def encoded_sum(study: Study, data: Mapping[str, Dataset], law: str = "selected") -> list[int]:
+def encoded_sum(study: Study, data: Mapping[str, Dataset], rule: str = "selected") -> list[int]:
     """The sum of all classifiers on the grid, as it is before noise."""
-    counts = [len(part.y) if law == "sizes" else 1 for part in data.values()]
+    counts = [len(part.y) if rule == "sizes" else 1 for part in data.values()]
     rows = [jn.encode(w.tolist(), n) for w, n in zip(weights(study, data), counts, strict=True)]
     return [sum(column) for column in zip(*rows, strict=True)]
 
@@ -94,9 +96,9 @@ def moved_by_scipy(n: int, Lambda: float) -> float:
     return min(2 / (1 + math.exp(-R)) / (n * Lambda), 2 * R)
 
 
-def sd_by_scipy(study: Study, law: str, n: int) -> float:
+def sd_by_scipy(study: Study, rule: str, n: int) -> float:
     """The standard deviation that any h shares must have together, in units of a weight (of n weights, for "sizes")."""
-    counts = 1_000_000 if law == "sizes" else 1  # times a classifier of so many records: n cancels
+    counts = 1_000_000 if rule == "sizes" else 1  # times a classifier of so many records: n cancels
     moved = counts * moved_by_scipy(max(counts, n), study.model.regularization)
     return moved / mu_by_scipy(study.privacy.epsilon, study.privacy.delta)
 
@@ -116,8 +118,7 @@ def noise_times(patch: pytest.MonkeyPatch, times: Fraction) -> Iterator[None]:
         yield
 
 
-def without_classifiers(patch: pytest.MonkeyPatch, *modules: Any) -> None:
-    """Make every classifier zero: what is opened is noise and nothing else."""
+def without_classifiers(patch: pytest.MonkeyPatch) -> None:
+    """Make every classifier zero, so that the opened sum is noise and nothing else."""
     zero: Callable[[Vector, Vector, float], Vector] = lambda X, _y, _lam: np.zeros(X.shape[1])  # noqa: E731
-    for module in modules:
-        patch.setattr(module, "fit", zero)
+    patch.setattr(before_join, "fit", zero)

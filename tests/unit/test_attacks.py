@@ -28,9 +28,9 @@ from masquerade_core.crypto.paillier import (
     PublicKey,
     SecretKey,
     ShortPool,
-    _fresh,
     draw_primes,
 )
+from masquerade_core.crypto.pools import _fresh
 from masquerade_core.crypto.shares import invert, permutation
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
@@ -41,8 +41,9 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import coin_toss as joint
+from masquerade_protocols.local_aggregation import before_join, tournament
 from masquerade_protocols.local_aggregation import roles as la
-from masquerade_protocols.local_aggregation import tournament
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from tests.protocol_helpers import make_data, make_study, run
 
 RNG = SystemRng()
@@ -53,7 +54,7 @@ RNG = SystemRng()
 
 def _multiplied(rng: Rng, study: Study, n: int) -> tuple[int, ...]:
     """The noise with the fix taken out: drawn for the average, then multiplied by K."""
-    b = paper_scale(n, study.privacy.epsilon, study.model.regularization) * Fraction(1 << la.FRACTION_BITS)
+    b = paper_scale(n, study.privacy.epsilon, study.model.regularization) * Fraction(1 << FRACTION_BITS)
     return tuple(study.K * v for v in discrete_laplace(rng, b, study.d))
 
 
@@ -65,12 +66,12 @@ def test_f1_anybody_tells_neighbours_apart_by_the_sum_modulo_k(K: int, monkeypat
     def guessed() -> bool:
         """Say whether the released sum is that of these records, of which Dave knows all but one."""
         r = run(study, data)
-        w = [la._encode_weights(fit(x.X, x.y, study.model.regularization).tolist()) for x in data.values()]
+        w = [before_join.encode_weights(fit(x.X, x.y, study.model.regularization).tolist()) for x in data.values()]
         known = [sum(column) for column in zip(*w, strict=True)]
         return all((t - k) % K == 0 for t, k in zip(r.total, known, strict=True))
 
     assert not any(guessed() for _ in range(8))  # by chance: K^-30 a run
-    monkeypatch.setattr(la, "_draw_noise", _multiplied)
+    monkeypatch.setattr(before_join, "draw_noise", _multiplied)
     assert all(guessed() for _ in range(8))
 
 
@@ -190,7 +191,7 @@ def test_f3_the_lead_reads_the_parity_of_everybodys_noise(monkeypatch: pytest.Mo
                 v = key.read(FullPool(key, zeta.obfuscators(RNG, 1)).encrypt(0, "x").use(), CHARLIE)
                 if gmpy2.jacobi(v.to_int() % n, n) == -1:
                     break
-            (power,) = la._blind_term(v, layout.pack_exponents(eta))
+            (power,) = la._select(v, layout.pack_exponents(eta))
             blinded = Ciphertext(key, power) + RNG.below(n)
             pool = FullPool(key, key.full_obfuscators(RNG, 1))
             seen = pool.rerandomize(blinded, "p0").use()
@@ -207,7 +208,7 @@ def test_f3_the_lead_reads_the_parity_of_everybodys_noise(monkeypatch: pytest.Mo
 
 
 def _pi1_as_charlie_reads_it(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str | None], list[str]]:
-    """Charlie looks for the bytes of each slot's sealed share in the frames that the parties handed him by name."""
+    """Charlie looks for the bytes of each slot's sealed share in the frames that the parties sent under their names."""
     frames: list[Frame] = []
     opened = Endpoint.open
 
@@ -232,7 +233,7 @@ def _pi1_as_charlie_reads_it(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str 
 
 
 def _seed_of(journal: Any, study: Study, run_id: bytes) -> bytes:
-    """The tossed seed, computed from a party's own journal (for the test's verdict, not for the attack)."""
+    """The seed of the coin toss, from everybody's nonces (for the test's verdict, not for the attack)."""
     nonces = dict(_reveals)
     return hashlib.sha256(b"masquerade seed\0" + run_id + b"".join(nonces[name] for name in study.names)).digest()
 
@@ -390,7 +391,7 @@ def test_g13_the_lead_reads_charlies_permutation(
 ) -> None:
     assert _pi2_as_the_lead_reads_it(watched_reads) == [-1] * 4
 
-    def not_freshened(a_i: Ciphertext, r_i: int, _pool: ShortPool, lead: str) -> Fresh:
+    def not_rerandomized(a_i: Ciphertext, r_i: int, _pool: ShortPool, lead: str) -> Fresh:
         return _fresh(a_i.key, lead, (a_i + r_i).to_int())
 
     drawn: list[tuple[int, ...]] = []
@@ -400,7 +401,7 @@ def test_g13_the_lead_reads_charlies_permutation(
         drawn.append(draw(rng, size))
         return drawn[-1]
 
-    monkeypatch.setattr(la, "_blinded_share", not_freshened)
+    monkeypatch.setattr(la, "_blinded_share", not_rerandomized)
     monkeypatch.setattr(la, "random_permutation", noted)
     read = _pi2_as_the_lead_reads_it(watched_reads)
     assert read == list(drawn[-1])

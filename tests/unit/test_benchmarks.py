@@ -18,8 +18,8 @@ from benchmarks.sums import Ring, gradient_layout, gradient_study, new_key, run_
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.local_aggregation import before_join, tournament
 from masquerade_protocols.local_aggregation import roles as local_aggregation
-from masquerade_protocols.local_aggregation import tournament
 
 RNG = SystemRng()
 
@@ -100,7 +100,7 @@ def test_a_slow_training_does_not_count_and_slow_noise_does(monkeypatch: pytest.
     clock = _Clock()
 
     def takes(seconds: float, name: str) -> None:
-        module = tournament if name == "evaluate" else local_aggregation
+        module = {"evaluate": tournament, "draw_primes": local_aggregation}.get(name, before_join)
         original = getattr(module, name)
 
         def slow(*args: object) -> object:
@@ -109,7 +109,7 @@ def test_a_slow_training_does_not_count_and_slow_noise_does(monkeypatch: pytest.
 
         monkeypatch.setattr(module, name, slow)
 
-    for seconds, name in ((1000.0, "fit"), (5000.0, "draw_primes"), (1.0, "_draw_noise"), (0.125, "evaluate")):
+    for seconds, name in ((1000.0, "fit"), (5000.0, "draw_primes"), (1.0, "draw_noise"), (0.125, "evaluate")):
         takes(seconds, name)
     study = make_study(3, d=2, bits=512)
     table = MeteredTable(study.names, Meter(clock))

@@ -20,7 +20,7 @@ from masquerade_core.privacy.noise.output_perturbation import (
 )
 from masquerade_core.privacy.samplers.discrete_laplace import tail_bound
 from masquerade_core.privacy.statement import NONE, NOT_ASSESSED, Claim
-from masquerade_protocols.local_aggregation.statement import local_aggregation_statement
+from masquerade_protocols.local_aggregation.statement import paper_statement
 
 F = 32
 
@@ -34,7 +34,7 @@ def _statement(
     delta: float = 0.0,
     colluders: int = 0,
 ) -> tuple[Claim, ...]:
-    return local_aggregation_statement(
+    return paper_statement(
         K=K,
         d=d,
         eps=eps,
@@ -135,10 +135,10 @@ def test_numbers_are_rounded_up() -> None:
         assert row.epsilon * (1 - 1e-9) <= shown <= row.epsilon * 1.002
 
 
-def test_whether_the_wish_holds_is_said() -> None:
-    assert "the wish holds" in _statement(K=5, Lambda=2.0)[0].text
-    assert "the wish is not proved" in _statement(K=5, Lambda=0.001)[0].text
-    assert "the wish holds" in _statement(K=6, Lambda=0.001)[0].text
+def test_whether_the_privacy_target_is_met_is_said() -> None:
+    assert "The privacy target is met." in _statement(K=5, Lambda=2.0)[0].text
+    assert "The privacy target is not proved." in _statement(K=5, Lambda=0.001)[0].text
+    assert "The privacy target is met." in _statement(K=6, Lambda=0.001)[0].text
 
 
 def test_the_calibration_that_would_hold_is_given_in_the_study_s_terms() -> None:

@@ -181,7 +181,7 @@ def test_lengths_tell_nothing() -> None:
 
 
 def test_the_number_of_group_operations_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes some 20 microseconds, and who knows one share learns from a count of the other's bits."""
+    """An operation takes some 20 microseconds. Their number would show a share's bits to whoever knows the other."""
     counts: Counter[str] = Counter()
 
     def counted(name: str, operation: Callable[..., bytes]) -> None:

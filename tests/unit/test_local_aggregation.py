@@ -30,9 +30,11 @@ from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import roles_of
+from masquerade_protocols.local_aggregation import before_join, public
 from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from tests.protocol_helpers import Run, make_data, make_study, run
-from tests.proven_helpers import LAWS, proven_study
+from tests.proven_helpers import SCALE_RULES, proven_study
 
 
 def _weights(r: Run) -> np.ndarray[Any, Any]:
@@ -43,7 +45,7 @@ def _weights(r: Run) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch the noise off; only a test can."""
-    monkeypatch.setattr(la, "_draw_noise", lambda _rng, study, _n: (0,) * study.d)
+    monkeypatch.setattr(before_join, "draw_noise", lambda _rng, study, _n: (0,) * study.d)
 
 
 # --- Right -----------------------------------------------------------------------------------------
@@ -76,8 +78,8 @@ def _selected_size(sizes: tuple[int, ...], lead: int, monkeypatch: pytest.Monkey
         marks[mark := rng.bits(20)] = n
         return (mark,)
 
-    monkeypatch.setattr(la, "_draw_noise", marked)
-    monkeypatch.setattr(la, "fit", lambda _X, _y, _lam: np.zeros(1))
+    monkeypatch.setattr(before_join, "draw_noise", marked)
+    monkeypatch.setattr(before_join, "fit", lambda _X, _y, _lam: np.zeros(1))
     (selected,) = run(study, make_data(study, sizes)).total
     return marks[selected]
 
@@ -113,13 +115,13 @@ def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.Monkey
     """From a file of records through model.json, against the classifiers and the noise that the parties drew."""
     study = make_study(3, 4, epsilon=2.0)
     data = make_data(study, (30, 25, 40))
-    draw, drawn = la._draw_noise, {}
+    draw, drawn = before_join.draw_noise, {}
 
     def noted(rng: Rng, of: Study, n: int) -> tuple[int, ...]:
         drawn[n] = draw(rng, of, n)
         return drawn[n]
 
-    monkeypatch.setattr(la, "_draw_noise", noted)
+    monkeypatch.setattr(before_join, "draw_noise", noted)
     r = run(study, data)
     rows = np.random.default_rng(1).uniform(-1, 1, size=(200, 4))
     records = tmp_path / "new.csv"
@@ -129,7 +131,7 @@ def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.Monkey
     saved = model_from_json(json.loads(json.dumps(model_to_json(r.model, study, r.table.run_id))))
     labels = predict_labels(load_records(records, saved.encoder), np.array(saved.weights))
 
-    w = _weights(r).sum(axis=0) + np.array(drawn[25], dtype=float) / 2**la.FRACTION_BITS
+    w = _weights(r).sum(axis=0) + np.array(drawn[25], dtype=float) / 2**FRACTION_BITS
     X = np.round(rows, 6)
     X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
     score = X @ w
@@ -148,7 +150,7 @@ def test_a_study_whose_noise_fits_no_plaintext_is_bad_input() -> None:
 
 
 def test_a_share_that_is_not_added_fails_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P_1's blind is left out of what the lead adds up: the top bits of the sum are not zero."""
+    """P_1's share does not subtract its blind. So the top bits of the sum are not zero."""
     stage_2 = la._stage_2
 
     async def forgetful(*args: Any) -> tuple[int, ...]:
@@ -162,7 +164,7 @@ def test_a_share_that_is_not_added_fails_and_says_nothing(monkeypatch: pytest.Mo
 
 
 def test_charlie_cannot_publish_another_share_of_a_party(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parties' shares exchanged: the sum is the same, and yet it is not what they sent."""
+    """Charlie exchanges two parties' shares. The sum is the same, and still each party misses its own share."""
     broadcast = Seat.broadcast
 
     async def swapping(self: Seat, message: Message) -> None:
@@ -210,14 +212,16 @@ def test_published_shares_are_uniform() -> None:
     low = np.bincount([int(v * 2**20) % 16 for v in values], minlength=16)
     assert stats.chisquare(low).pvalue > 1e-6
     # The test can fail: a packed classifier without its blind is far from uniform.
-    layout = la.packing(study)
+    layout = public.packing(study)
     modulus = runs[0].shares.modulus
-    bare = [v % modulus / modulus for w in _weights(runs[0]).tolist() for v in layout.pack(la._encode_weights(w))]
+    bare = [
+        v % modulus / modulus for w in _weights(runs[0]).tolist() for v in layout.pack(before_join.encode_weights(w))
+    ]
     assert stats.kstest(bare, "uniform").pvalue < 1e-3
 
 
 def test_what_the_lead_opens_is_blinded_over_the_whole_of_the_plaintext_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It knows every a_j by name: a blind that is not uniform in Z_N would show it the order of Charlie's shuffle."""
+    """The lead knows every a_j by name. Under a blind that is not uniform in Z_N it would see Charlie's permutation."""
     opened: list[float] = []
     decrypt = SecretKey.decrypt
 
@@ -250,17 +254,17 @@ def test_no_obfuscator_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(study, (12, 13, 14))
     for _ in range(2):
         run(study, data)
-    m = la.packing(study).count
+    m = public.packing(study).count
     assert len(taken) == 2 * (3 + 3 + 3 + 3 * m)  # xi twice, zeta for u, zeta for the noise
     assert len(set(taken)) == len(taken)
 
 
 @pytest.mark.parametrize(
     ("make", "least"),
-    [(make_study, 50), *((partial(proven_study, law=law), 50 if law == "selected" else 10) for law in LAWS)],
+    [(make_study, 50), *((partial(proven_study, rule=rule), 50 if rule == "selected" else 10) for rule in SCALE_RULES)],
 )
 def test_no_secret_is_in_any_message(make: Callable[..., Study], least: int) -> None:
-    """Canaries: everything drawn, in every usual spelling, against every byte on the wire."""
+    """Every drawn value, in every usual spelling, is looked for in every byte on the wire."""
     study = make(3, 2)
     r = run(study, make_data(study, (1201, 1302, 1403)))
     wire = b"\0".join(
@@ -284,7 +288,7 @@ def test_no_secret_is_in_any_message(make: Callable[..., Study], least: int) -> 
 
 
 def _is_message_part(label: str) -> bool:
-    """Say whether this was drawn in order to be sent as it is: an encryption of 0 is its obfuscator, for one."""
+    """Say whether this value was drawn to be sent as it is. An encryption of 0, for example, is its obfuscator."""
     return label.startswith(("nonces", "bits", "matches", "sealed share", "obfuscators zeta"))
 
 
@@ -412,9 +416,11 @@ def test_the_opened_noise_has_the_law_of_the_smallest_party(noise: str, monkeypa
     data = make_data(study, sizes)
     lam = study.model.regularization
     known = {id(x.X): fit(x.X, x.y, lam) for x in data.values()}
-    monkeypatch.setattr(la, "fit", lambda X, _y, _lam: known[id(X)])
-    total = [sum(column) for column in zip(*(la._encode_weights(w.tolist()) for w in known.values()), strict=True)]
-    grid = Fraction(1, K << la.FRACTION_BITS)
+    monkeypatch.setattr(before_join, "fit", lambda X, _y, _lam: known[id(X)])
+    total = [
+        sum(column) for column in zip(*(before_join.encode_weights(w.tolist()) for w in known.values()), strict=True)
+    ]
+    grid = Fraction(1, K << FRACTION_BITS)
     eta = np.array(
         [[float((t - k) * grid) for t, k in zip(run(study, data).total, total, strict=True)] for _ in range(runs)]
     )
@@ -431,7 +437,7 @@ def test_the_opened_noise_has_the_law_of_the_smallest_party(noise: str, monkeypa
 
 
 def test_ciphertexts_made_for_the_lead_cannot_go_to_charlie() -> None:
-    """Only what is fresh for its recipient leaves; see the seat's tests for the rest."""
+    """Only a ciphertext made for its recipient leaves. The seat's tests have the rest."""
     key = PublicKey((2**255 - 19) * (2**127 - 1))
     pool = FullPool(key, key.full_obfuscators(SystemRng(), 1))
     message = la.NoiseTotal(total=Ciphertexts.outgoing([pool.encrypt(1, "p0")]))

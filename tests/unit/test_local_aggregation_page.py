@@ -17,7 +17,7 @@ from masquerade_core.privacy.noise.joint_gaussian import FINE, UNIT, JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_noise_norm, refined_l2_sensitivity
 from masquerade_core.seat import Join, Once
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.local_aggregation.joint_noise import FRACTION_BITS
+from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS
 from tests.pages import Page, defined_tests
 from tests.protocol_helpers import make_data as small_data
 from tests.protocol_helpers import make_study as small_study
@@ -41,9 +41,9 @@ def proven() -> dict[str, MeteredTable]:
     made = make_study(5)
     privacy = made.privacy.model_copy(update={"calibration": "proven"})
     tables = {}
-    for law, section in SECTIONS.items():
+    for rule, section in SECTIONS.items():
         study = made.model_copy(update={"privacy": privacy, "protocol": section})
-        tables[law] = run_metered(study, make_data(study))
+        tables[rule] = run_metered(study, make_data(study))
     return tables
 
 
@@ -72,7 +72,9 @@ def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
     assert f"sends {table.bytes_sent(party):,} bytes" in PAGE.text
 
 
-def test_the_sizes_with_proven_noise_are_those_on_the_wire(proven: dict[str, MeteredTable]) -> None:
+def test_the_sizes_with_proven_noise_are_those_on_the_wire(
+    table: MeteredTable, proven: dict[str, MeteredTable]
+) -> None:
     lead, party = "hospital-0", "hospital-1"
     selected = proven["selected"]
     for kind, source in [
@@ -93,13 +95,14 @@ def test_the_sizes_with_proven_noise_are_those_on_the_wire(proven: dict[str, Met
     (share,), published = proven["sizes"].sent[party, "Share"], proven["sizes"].sent[CHARLIE, "Published"][0]
     assert f"+ z_j, {share:,}\n" in public
     assert f"K + 1 shares; {published:,}\n" in public
+    paper = f"{table.bytes_sent(party):,}"
     sums = " | ".join(f"{t.bytes_sent(party):,}" for t in proven.values())
-    assert f"| what a party sends, K = 5, d = 123 | 4,796 | {sums} |" in PAGE.text
+    assert f"| what a party sends, K = 5, d = 123 | {paper} | {sums} |" in PAGE.text
 
 
-def _proven_noise(law: str, **changes: Any) -> JointNoise:
+def _proven_noise(rule: str, **changes: Any) -> JointNoise:
     values = {"d": 10, "honest": 5, "epsilon": 1.0, "Lambda": 0.1, "min_records": 100, **changes}
-    return JointNoise(law=law, K=5, delta=1e-5, fraction_bits=FRACTION_BITS, **values)
+    return JointNoise(scale_rule=rule, K=5, delta=1e-5, fraction_bits=JOINT_FRACTION_BITS, **values)
 
 
 def test_the_table_of_noise_is_right() -> None:
@@ -108,9 +111,9 @@ def test_the_table_of_noise_is_right() -> None:
     for epsilon, cells in rows:
         said = [float(cell) for cell in cells.split("|")[:-1]]
         noise = {
-            law: _proven_noise(law, d=123, Lambda=2.0, min_records=1000, epsilon=float(epsilon)) for law in SECTIONS
+            rule: _proven_noise(rule, d=123, Lambda=2.0, min_records=1000, epsilon=float(epsilon)) for rule in SECTIONS
         }
-        root = math.sqrt(5 * 123) / 2**FRACTION_BITS
+        root = math.sqrt(5 * 123) / 2**JOINT_FRACTION_BITS
         exact = [
             paper_noise_norm(123, 3256, float(epsilon), 2.0),
             root * noise["selected"].scale(3256) * UNIT / 5,
@@ -125,8 +128,8 @@ def test_the_table_of_epsilons_by_view_is_right_and_rounded_up() -> None:
     assert [left for left, _ in rows] == ["K", "K - 1", "K - 2", "1"]
     for shares, (_, cells) in zip((5, 4, 3, 1), rows, strict=True):
         for honest, cell in zip((5, 3, 1), cells.split("|")[:-1], strict=True):
-            for law in SECTIONS:
-                found = _proven_noise(law, honest=honest).proved(shares)
+            for rule in SECTIONS:
+                found = _proven_noise(rule, honest=honest).proved(shares)
                 assert found is not None
                 assert found[0] - 1e-9 <= float(cell) <= found[0] + 0.001
 

@@ -21,14 +21,14 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import roles_of
-from masquerade_protocols.local_aggregation import additive_shares
+from masquerade_protocols.local_aggregation import additive_shares, public, public_scale
 from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import roles as la
 from tests.face_helpers import Shell, small_study, split_csv
 from tests.protocol_helpers import make_data, run
 from tests.proven_helpers import (
     GRID,
-    LAWS,
+    SCALE_RULES,
     Vector,
     encoded_sum,
     noise_times,
@@ -46,52 +46,52 @@ UNEVEN = {2: (30, 170), 5: (22, 50, 24, 75, 39)}
 
 
 @pytest.mark.parametrize("K", [2, 5])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rule", SCALE_RULES)
 def test_without_noise_it_is_the_average_of_the_local_classifiers(
-    law: str, K: int, monkeypatch: pytest.MonkeyPatch
+    rule: str, K: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = proven_study(K, 31, law, lead=K - 1)
+    study = proven_study(K, 31, rule, lead=K - 1)
     protocol_of(study)
     data = make_data(study, UNEVEN[K])
     with noise_times(monkeypatch, Fraction(0)):
         r = run(study, data)
-    counts = UNEVEN[K] if law == "sizes" else None
+    counts = UNEVEN[K] if rule == "sizes" else None
     np.testing.assert_allclose(r.model.weights, np.average(weights(study, data), axis=0, weights=counts), atol=1e-11)
     assert len({model.weights for model in r.results.values()}) == 1
-    assert opened_sum(r) == encoded_sum(study, data, law)
+    assert opened_sum(r) == encoded_sum(study, data, rule)
     # The test can fail: the two averages are not the same.
-    other = UNEVEN[K] if law != "sizes" else None
+    other = UNEVEN[K] if rule != "sizes" else None
     assert np.abs(np.array(r.model.weights) - np.average(weights(study, data), axis=0, weights=other)).max() > 1e-3
 
 
 @pytest.mark.parametrize("K", [2, 5])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rule", SCALE_RULES)
 def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
-    law: str, K: int, monkeypatch: pytest.MonkeyPatch
+    rule: str, K: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of "selected", the smallest party's scale multiplies everybody's unit noise, wherever that party sits."""
+    """With "selected", the smallest party's scale multiplies all unit noise, whichever party is the smallest."""
     d, planted = 5, []
 
     def plant(rng: Rng, noise: Any) -> jn.Drawn:
-        unit = tuple(rng.below(2 * UNIT) - UNIT for _ in range(d)) if noise.law == "selected" else ()
+        unit = tuple(rng.below(2 * UNIT) - UNIT for _ in range(d)) if noise.scale_rule == "selected" else ()
         planted.append(jn.Drawn(unit, tuple(rng.below(10**9) - 5 * 10**8 for _ in range(d))))
         return planted[-1]
 
     monkeypatch.setattr(jn, "draw", plant)
     for smallest in range(K):
-        study = proven_study(K, d, law, lead=(smallest + 1) % K)
+        study = proven_study(K, d, rule, lead=(smallest + 1) % K)
         data = make_data(study, [15 if j == smallest else 20 + 2**j for j in range(K)])
         planted.clear()
         r = run(study, data)
         fine = [sum(column) for column in zip(*(p.fine for p in planted), strict=True)]
         unit = [sum(column) for column in zip(*(p.unit for p in planted), strict=True)] or [0] * d
-        b = la.joint_noise_of(study).scale(15)
-        expected = [w + f + b * g for w, f, g in zip(encoded_sum(study, data, law), fine, unit, strict=True)]
+        b = public.joint_noise_of(study).scale(15)
+        expected = [w + f + b * g for w, f, g in zip(encoded_sum(study, data, rule), fine, unit, strict=True)]
         assert opened_sum(r) == expected
 
 
 def test_a_classifier_that_counts_by_size_is_rounded_once() -> None:
-    """A half at most, as the sensitivity counts; rounded first and multiplied then it would lie on a lattice of n."""
+    """It moves by a half at most, as the sensitivity counts. Rounded before the product it would lie on a lattice."""
     w = np.random.default_rng(2).normal(size=50).tolist()
     for n in (1, 7, 1000, MOST_COUNTED_RECORDS):
         exact = [n * Fraction(v) * GRID for v in w]
@@ -100,39 +100,39 @@ def test_a_classifier_that_counts_by_size_is_rounded_once() -> None:
 
 def test_where_the_scale_is_public_nothing_is_compared_and_no_key_is_made() -> None:
     sent = {}
-    for law in LAWS:
-        study = proven_study(3, 4, law)
+    for rule in SCALE_RULES:
+        study = proven_study(3, 4, rule)
         r = run(study, make_data(study, (20, 30, 40)))
-        sent[law] = {p.type for p in r.table.passed}
+        sent[rule] = {p.type for p in r.table.passed}
         assert sorted(name for name, _ in r.table.releases) == list(study.names)
     assert sent["floor"] == sent["sizes"] == {"Commitment", "Echo", "Reveal", "Share", "Published"}
     assert {"LeadKey", "CharlieKeys", "SizeShare", "MatchBits", "Indicator", "ScaleTerm", "Scale"} <= sent["selected"]
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_it_repeats_to_the_byte(law: str) -> None:
-    study = proven_study(3, 4, law, lead=1)
+@pytest.mark.parametrize("rule", SCALE_RULES)
+def test_it_repeats_to_the_byte(rule: str) -> None:
+    study = proven_study(3, 4, rule, lead=1)
     data = make_data(study, (30, 50, 20))
     r = run(study, data)
     for name, role in roles_of(la, r.table, study, data).items():
         replay(role, r.table.journal(name))
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_what_charlie_relays_has_the_same_form_for_every_assignment_of_sizes(law: str) -> None:
-    study = proven_study(3, 3, law)
+@pytest.mark.parametrize("rule", SCALE_RULES)
+def test_what_charlie_relays_has_the_same_form_for_every_assignment_of_sizes(rule: str) -> None:
+    study = proven_study(3, 3, rule)
     forms = {
         tuple(run(study, make_data(study, sizes, seed=sum(sizes))).table.passed)
         for sizes in ((10, 11, 300), (300, 10, 11), (11, 3000, 10), (10, 10, 10))
     }
     assert len(forms) == 1
-    other = proven_study(3, 40, law)
+    other = proven_study(3, 40, rule)
     assert tuple(run(other, make_data(other, (10, 11, 300))).table.passed) not in forms
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_published_shares_are_uniform(law: str) -> None:
-    study = proven_study(3, 31, law)
+@pytest.mark.parametrize("rule", SCALE_RULES)
+def test_published_shares_are_uniform(rule: str) -> None:
+    study = proven_study(3, 31, rule)
     data = make_data(study, (12, 13, 14))
     values: list[float] = []
     for _ in range(8):
@@ -144,7 +144,7 @@ def test_published_shares_are_uniform(law: str) -> None:
         )
         raw = body[-(len(body) // 64 * 64) :]
         values += [int.from_bytes(raw[i : i + 64], "big") / 2**512 for i in range(0, len(raw), 64)]
-    if law == "selected":  # modulo Charlie's N, which has its two top bits set
+    if rule == "selected":  # modulo Charlie's N, which has its two top bits set
         values = [v for v in values if v < 0.5]
         values = [2 * v for v in values]
     assert len(values) > 40
@@ -152,61 +152,61 @@ def test_published_shares_are_uniform(law: str) -> None:
 
 
 def test_the_model_of_shares_and_the_model_of_weights_are_read_back() -> None:
-    for law in LAWS:
-        study = proven_study(2, 3, law)
+    for rule in SCALE_RULES:
+        study = proven_study(2, 3, rule)
         r = run(study, make_data(study, (30, 40)))
         saved = model_from_json(json.loads(json.dumps(model_to_json(r.model, study, r.table.run_id))))
         assert saved.weights == r.model.weights
-        assert (saved.shares is None) == (law == "sizes")
+        assert (saved.shares is None) == (rule == "sizes")
 
 
 # --- The law of the noise that is opened -----------------------------------------------------------------
 
 
-def _noise(law: str, t: int, patch: pytest.MonkeyPatch, times: Fraction = Fraction(1)) -> tuple[Vector, float]:
-    """All that is opened where classifiers are zero, and the standard deviation that it must have."""
-    study = proven_study(4, 400, law, colluders=t, bits=1024, epsilon=0.5)
+def _noise(rule: str, t: int, patch: pytest.MonkeyPatch, times: Fraction = Fraction(1)) -> tuple[Vector, float]:
+    """The opened noise of a run whose classifiers are zero, and the standard deviation that it must have."""
+    study = proven_study(4, 400, rule, colluders=t, bits=1024, epsilon=0.5)
     sizes = (60, 25, 31, 90)
     with patch.context() as inner:
-        without_classifiers(inner, la, jn)
+        without_classifiers(inner)
         with noise_times(inner, times):
             rngs = {name: SimulationRng(11, name) for name in (*study.names, CHARLIE)}
             r = run(study, make_data(study, sizes), rngs)
-    n = {"selected": min(sizes), "floor": 10, "sizes": 0}[law]
-    return np.array(opened_sum(r)) / GRID, sd_by_scipy(study, law, n) * math.sqrt(4 / (4 - t))
+    n = {"selected": min(sizes), "floor": 10, "sizes": 0}[rule]
+    return np.array(opened_sum(r)) / GRID, sd_by_scipy(study, rule, n) * math.sqrt(4 / (4 - t))
 
 
 def _sd_accepted(noise: Vector, sd: float) -> bool:
-    """Whether the sum of squares is within what chi-square allows but for a chance of 2e-6."""
+    """Whether the sum of squares lies in the range that chi-square leaves with a chance of only 2e-6."""
     return 1e-6 < float(stats.chi2(noise.size).cdf((noise**2).sum() / sd**2)) < 1 - 1e-6
 
 
 @pytest.mark.parametrize("t", [0, 3])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rule", SCALE_RULES)
 def test_the_opened_noise_has_the_law_that_the_proof_asks_for(
-    law: str, t: int, monkeypatch: pytest.MonkeyPatch
+    rule: str, t: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noise, wanted = _noise(law, t, monkeypatch)
+    noise, wanted = _noise(rule, t, monkeypatch)
     assert _sd_accepted(noise, wanted)
     assert stats.kstest(noise / wanted, "norm").pvalue > 1e-6
     # The test can fail: with 30 % less or more.
     for off in (0.7, 1.3):
         assert not _sd_accepted(off * noise, wanted)
     if t == 0:
-        assert not _sd_accepted(_noise(law, t, monkeypatch, Fraction(7, 10))[0], wanted)
+        assert not _sd_accepted(_noise(rule, t, monkeypatch, Fraction(7, 10))[0], wanted)
 
 
 def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of "selected" it does, and the statement says so; of the other two it does not depend on them."""
-    without_classifiers(monkeypatch, la, jn)
+    """With "selected" the noise depends on sizes, and the statement says so. With the other two rules it does not."""
+    without_classifiers(monkeypatch)
     changed = {}
-    for law in LAWS:
-        study = proven_study(2, 5, law)
+    for rule in SCALE_RULES:
+        study = proven_study(2, 5, rule)
         opened = []
         for sizes in ((20, 40), (38, 22)):
             rngs = {name: SimulationRng(3, name) for name in (*study.names, CHARLIE)}
             opened.append(opened_sum(run(study, make_data(study, sizes), rngs)))
-        changed[law] = opened[0] != opened[1]
+        changed[rule] = opened[0] != opened[1]
     assert changed == {"selected": True, "floor": False, "sizes": False}
 
 
@@ -225,25 +225,25 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
         ({"section": 'noise = "laplace"'}, 'noise is "laplace", but with calibration = "proven"'),
         ({"section": 'scale = "largest"'}, "scale"),
         ({"section": 'weights = "n"'}, "weights"),
-        ({"calibration": "paper", "section": 'scale = "floor"'}, "the paper's noise has only"),
-        ({"calibration": "paper", "section": 'weights = "sizes"'}, "the paper's noise has only"),
+        ({"calibration": "paper", "section": 'scale = "floor"'}, 'calibration = "paper" allows only'),
+        ({"calibration": "paper", "section": 'weights = "sizes"'}, 'calibration = "paper" allows only'),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
     study = proven_study(**changes)
     with pytest.raises(BadInput, match=words) as caught:
         protocol_of(study)
     assert caught.value.hint or "[protocol]" in caught.value.message
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_largest_noise_that_is_not_refused_fits_the_shortest_key(law: str) -> None:
+@pytest.mark.parametrize("rule", SCALE_RULES)
+def test_the_largest_noise_that_is_not_refused_fits_the_shortest_key(rule: str) -> None:
     at_most: dict[str, Any] = {"epsilon": 1e-9, "delta": 1e-12, "colluders": 2, "bits": 512}
     smallest = next(
-        r for r in (2.0**-e for e in range(200, 0, -1)) if _valid(proven_study(law=law, regularization=r, **at_most))
+        r for r in (2.0**-e for e in range(200, 0, -1)) if _valid(proven_study(rule=rule, regularization=r, **at_most))
     )
     assert smallest < 1e-15
-    assert la.packing(proven_study(law=law, regularization=smallest, **at_most)).per_plaintext >= 2
+    assert public.packing(proven_study(rule=rule, regularization=smallest, **at_most)).per_plaintext >= 2
 
 
 def _valid(study: Study) -> bool:
@@ -255,20 +255,20 @@ def _valid(study: Study) -> bool:
 
 
 @pytest.mark.parametrize("colluders", [3, 4])
-def test_a_study_with_nobody_left_to_be_honest_is_none(colluders: int) -> None:
+def test_a_study_with_no_honest_party_is_refused(colluders: int) -> None:
     with pytest.raises(BadInput, match="at least one of the 3 parties must be honest"):
         proven_study(3, colluders=colluders)
 
 
 def test_the_floor_is_always_known_and_is_two_records_at_least() -> None:
     with pytest.raises(BadInput, match="min_records"):
-        proven_study(3, law="floor", min_records=1)
-    protocol_of(proven_study(3, law="floor", min_records=2))
+        proven_study(3, rule="floor", min_records=1)
+    protocol_of(proven_study(3, rule="floor", min_records=2))
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_party_with_fewer_records_than_the_floor_does_not_take_part(law: str) -> None:
-    study = proven_study(3, 4, law, min_records=20)
+@pytest.mark.parametrize("rule", SCALE_RULES)
+def test_a_party_with_fewer_records_than_the_floor_does_not_take_part(rule: str) -> None:
+    study = proven_study(3, 4, rule, min_records=20)
     data = make_data(study, (20, 19, 21))
     with pytest.raises(RefusedLocally, match="min_records, 20") as caught:
         run(study, data)
@@ -276,28 +276,28 @@ def test_a_party_with_fewer_records_than_the_floor_does_not_take_part(law: str) 
 
 
 def test_a_party_with_more_records_than_are_counted_does_not_take_part() -> None:
-    noise = la.joint_noise_of(proven_study(3, law="sizes"))
-    jn._check_size(MOST_COUNTED_RECORDS, noise)
+    noise = public.joint_noise_of(proven_study(3, rule="sizes"))
+    jn.check_size(MOST_COUNTED_RECORDS, noise)
     with pytest.raises(RefusedLocally, match="1,000,000"):
-        jn._check_size(MOST_COUNTED_RECORDS + 1, noise)
-    jn._check_size(MOST_COUNTED_RECORDS + 1, la.joint_noise_of(proven_study(3)))
+        jn.check_size(MOST_COUNTED_RECORDS + 1, noise)
+    jn.check_size(MOST_COUNTED_RECORDS + 1, public.joint_noise_of(proven_study(3)))
 
 
-def test_a_number_of_records_that_is_none_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     give = additive_shares.give_share
 
     async def lying(*args: Any) -> Any:
         args = (*args[:4], (-1000, *args[4][1:]), *args[5:])
         return await give(*args)
 
-    monkeypatch.setattr(jn, "give_share", lying)
+    monkeypatch.setattr(public_scale, "give_share", lying)
     study = proven_study(2, 3, "sizes")
     with pytest.raises(RunFailed, match="counted wrongly"):
         run(study, make_data(study, (20, 30)))
 
 
 def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the smallest party's term b would be 0, and the noise the fine noise alone."""
+    """Without the smallest party's term b would be 0, and only the fine noise would be left."""
     study = proven_study(3, 3)
     send_sealed = Seat.send_sealed
 
@@ -313,9 +313,9 @@ def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyP
 # --- As a study ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rule", SCALE_RULES)
 def test_a_new_study_of_this_calibration_is_valid_and_runs(
-    law: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = Shell(capsys)
     path = small_study(
@@ -325,9 +325,9 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     assert 'scale = "selected"\n' in text
     assert 'weights = "uniform"\n' in text
     assert "noise =" not in text
-    if law == "floor":
+    if rule == "floor":
         text = text.replace('scale = "selected"\n', 'scale = "floor"\n')
-    elif law == "sizes":
+    elif rule == "sizes":
         text = text.replace('weights = "uniform"\n', 'weights = "sizes"\n')
     path.write_text(text, encoding="utf-8")
     assert shell.json("study", "check", path).code == 0
@@ -335,9 +335,9 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     assert explained.code == 0
     words = " ".join(explained.err.split())
     assert "even if one other party sides with Charlie" in words
-    assert ("Charlie and any other party together read" in words) == (law == "selected")
-    assert ("as if every party had only 20 records" in words) == (law == "floor")
-    assert ("the number of all records together" in words) == (law == "sizes")
+    assert ("Charlie and any other party together read" in words) == (rule == "selected")
+    assert ("as if every party had only 20 records" in words) == (rule == "floor")
+    assert ("the number of all records together" in words) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)
     assert ran.code == 0, ran.err
     assert ran.data["calibration"] == "proven"
@@ -352,4 +352,4 @@ def test_a_new_study_of_the_paper_s_calibration_is_as_it_was(
     path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation")
     text = path.read_text(encoding="utf-8")
     assert 'calibration = "paper"\n' in text
-    assert '[protocol]\n# Or "l2".\nnoise = "laplace"\n\n' in text
+    assert 'in all directions.\nnoise = "laplace"\n\n' in text

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, _fresh
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey
+from masquerade_core.crypto.pools import _fresh
 from masquerade_core.crypto.shares import permutation
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RunFailed
@@ -26,7 +27,8 @@ from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import PARTIES, Ciphertexts
 from masquerade_protocols.local_aggregation import joint_noise as jn
-from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation import public
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from tests.helpers import joined, secret_key, until
 from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import GRID, Vector, encoded_sum, opened_sum, proven_study, sd_by_scipy, weights
@@ -36,28 +38,28 @@ from tests.sum_helpers import drawn, received
 
 
 def _without_own(r: Run, me: str, b: int) -> Vector:
-    """What a party has when it has taken off all that it knows: its classifier, and its share of noise at scale b."""
+    """The opened sum less all that a party knows of it: its classifier, and its share of noise at scale b."""
     unit, fine = drawn(r.table, me, "noise")
     w = jn.encode(drawn(r.table, me, "classifier"))
     own = [u * b + f + v for u, f, v in zip(unit or (0,) * len(fine), fine, w, strict=True)]
     return np.array([o - s for o, s in zip(opened_sum(r), own, strict=True)], dtype=np.float64) / GRID
 
 
-@pytest.mark.parametrize("law", ["selected", "floor"])
-def test_g6_the_smallest_party_no_longer_takes_the_noise_off(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left to it is the others' sum with K - 1 shares of noise, even if somebody told it the scale."""
+@pytest.mark.parametrize("rule", ["selected", "floor"])
+def test_g6_the_smallest_party_no_longer_takes_the_noise_off(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left with the others' sum under K - 1 shares of noise, even if somebody tells it the scale."""
     K, d, sizes = 3, 60, (60, 20, 90)
-    study = proven_study(K, d, law, colluders=1)
+    study = proven_study(K, d, rule, colluders=1)
     data = make_data(study, sizes)
-    b = la.joint_noise_of(study).scale(20)
+    b = public.joint_noise_of(study).scale(20)
 
     def left() -> Vector:
         others = [w for w, name in zip(weights(study, data), study.names, strict=True) if name != "p1"]
         rest: Vector = _without_own(run(study, data), "p1", b) - np.sum(others, axis=0)
         return rest
 
-    # K - 1 = h shares: as much noise as the wish asks for, and no less.
-    sd = sd_by_scipy(study, law, 20 if law == "selected" else 10)
+    # K - 1 = h shares: as much noise as the privacy target asks for, and no less.
+    sd = sd_by_scipy(study, rule, 20 if rule == "selected" else 10)
     assert 1e-6 < stats.chi2(d).cdf((left() ** 2).sum() / sd**2) < 1 - 1e-6
     # With the fix taken out it has the others' sum to the last bit: one party draws all of the noise.
     draw, of_one = jn.draw, iter((0, 1, 0))
@@ -74,8 +76,8 @@ def test_g6_in_the_paper_s_calibration_it_still_does() -> None:
     study = make_study(3, 5)
     data = make_data(study, (60, 20, 90))
     r = run(study, data)
-    own = np.array(drawn(r.table, "p1", "noise"), dtype=np.float64) / 2**la.FRACTION_BITS
-    rest = np.array(r.total) / 2**la.FRACTION_BITS - own
+    own = np.array(drawn(r.table, "p1", "noise"), dtype=np.float64) / 2**FRACTION_BITS
+    rest = np.array(r.total) / 2**FRACTION_BITS - own
     np.testing.assert_allclose(rest, np.sum(weights(study, data), axis=0), atol=1e-8)
 
 
@@ -83,7 +85,7 @@ def test_g6_in_the_paper_s_calibration_it_still_does() -> None:
 
 
 def _fine_times(patch: pytest.MonkeyPatch, factor: float) -> None:
-    """Take the fix out: fine noise of another size; 0 is none."""
+    """Take the fix out: multiply the fine noise by a factor, where 0 removes it."""
     draw = jn.draw
 
     def changed(rng: Rng, noise: JointNoise) -> jn.Drawn:
@@ -94,8 +96,8 @@ def _fine_times(patch: pytest.MonkeyPatch, factor: float) -> None:
 
 
 def _residues(study: Study, data: dict[str, Dataset], runs: int) -> list[list[float]]:
-    """The release less what Dave expects, modulo b, over b. He knows all records, and guesses one; n_(1) he has too."""
-    b = la.joint_noise_of(study).scale(min(len(part.y) for part in data.values()))
+    """The release less the sum that Dave expects, modulo b, over b. He guesses one record, and knows all else."""
+    b = public.joint_noise_of(study).scale(min(len(part.y) for part in data.values()))
     assert b > 10**6
     expected = encoded_sum(study, data)
     return [[(v - e) % b / b for v, e in zip(opened_sum(run(study, data)), expected, strict=True)] for _ in range(runs)]
@@ -125,7 +127,7 @@ def _guesses(study: Study, times: int) -> int:
     y = data["p0"].y.copy()
     y[5] = -y[5]
     tables = [encoded_sum(study, table) for table in (data, {**data, "p0": Dataset(data["p0"].X, y)})]
-    noise, rng = la.joint_noise_of(study), SimulationRng(5)
+    noise, rng = public.joint_noise_of(study), SimulationRng(5)
     b, hits = noise.scale(20), 0
     for i in range(times):
         total = tables[i % 2]
@@ -175,9 +177,9 @@ def _zeta(r: Run) -> SecretKey:
 
 
 def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: list[tuple[str, list[int]]]) -> None:
-    """It is under Charlie's key. With a party's message he has n_(1), as the statement says, and no other size."""
+    """The scale is under Charlie's key. With a party he learns n_(1), as the statement says, and no other size."""
     study = proven_study(3, 20, colluders=1)
-    noise = la.joint_noise_of(study)
+    noise = public.joint_noise_of(study)
     r = run(study, make_data(study, (60, 20, 90)))
     seen = _scales(reads)
     assert set(seen) == {"p0", "p1", "p2"}
@@ -201,7 +203,7 @@ def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: 
 
 
 def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: pytest.MonkeyPatch) -> int:
-    """The ciphertext that a party, not the lead, sealed messages to the lead."""
+    """The ciphertext that a party, not the lead, sends to the lead in a sealed message."""
     left: list[bytes] = []
     outgoing = Ciphertexts.outgoing
 
@@ -220,7 +222,7 @@ def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: py
 def test_f3_the_lead_reads_the_parity_of_a_scale_off_a_short_obfuscator(monkeypatch: pytest.MonkeyPatch) -> None:
     """J(v^e c) = J(v)^e J(c), and J(c) = 1 for a short obfuscator: so of b_j, and of n_j."""
     study = proven_study(2, 3)
-    noise, zeta, rng = la.joint_noise_of(study), secret_key(512), SystemRng()
+    noise, zeta, rng = public.joint_noise_of(study), secret_key(512), SystemRng()
     key = zeta.public
 
     def right(times: int) -> int:
@@ -241,7 +243,7 @@ def test_f3_the_lead_reads_the_parity_of_a_scale_off_a_short_obfuscator(monkeypa
 
 
 def _indicator(r: Run, name: str) -> int:
-    """v_j as every party has it: Charlie's broadcast, at this party's slot of the tossed permutation."""
+    """v_j as every party has it: the entry of Charlie's broadcast at this party's slot of pi1."""
     nonces = b"".join(drawn(r.table, who, "coins")[:32] for who in r.study.names)
     seed = hashlib.sha256(b"masquerade seed\0" + r.table.run_id + nonces).digest()
     slot = permutation(seed, "pi1", r.study.K)[r.study.names.index(name)]
@@ -252,12 +254,12 @@ def _indicator(r: Run, name: str) -> int:
 
 
 @pytest.mark.parametrize("attacker", ["p0", "p1"])
-def test_a_scale_is_found_by_trying_all_sizes_unless_it_leaves_freshened(
+def test_a_scale_is_found_by_trying_all_sizes_unless_it_leaves_rerandomized(
     attacker: str, monkeypatch: pytest.MonkeyPatch, reads: list[tuple[str, list[int]]]
 ) -> None:
     """Whoever has v_j can work out v_j^(b_j + offset) for every n_j: the lead for p1, and p1 for the lead."""
     study = proven_study(2, 20)
-    noise = la.joint_noise_of(study)
+    noise = public.joint_noise_of(study)
     offset = 1 << noise.largest_scale.bit_length()
 
     def found() -> list[int]:
@@ -286,7 +288,7 @@ def test_f6_scales_leave_under_exponents_of_one_length(monkeypatch: pytest.Monke
         return times(self, scalar)
 
     study = proven_study(2, 3)
-    noise, key = la.joint_noise_of(study), secret_key(512).public
+    noise, key = public.joint_noise_of(study), secret_key(512).public
     v = key.read(FullPool(key, key.full_obfuscators(SystemRng(), 1)).encrypt(1, "x").use(), CHARLIE)
     monkeypatch.setattr(Ciphertext, "__mul__", watched)
     scales = [noise.scale(n) for n in (10, 100, 5000, 10**6)]
@@ -302,12 +304,12 @@ def test_f6_scales_leave_under_exponents_of_one_length(monkeypatch: pytest.Monke
 def test_charlie_with_the_lead_gets_the_others_sum_with_its_noise_and_no_single_one(
     reads: list[tuple[str, list[int]]],
 ) -> None:
-    """They open both keys, and every NoiseTerm: what hides a party from them is its mask with the other one."""
+    """They hold both keys and open every NoiseTerm. Only the mask between two honest parties still hides these."""
     study = proven_study(3, 20, colluders=1)
     data = make_data(study, (60, 20, 90))
     r = run(study, data)
-    layout, zeta, shares = la.packing(study), _zeta(r), r.shares.values
-    N, noise = zeta.public.n, la.joint_noise_of(study)
+    layout, zeta, shares = public.packing(study), _zeta(r), r.shares.values
+    N, noise = zeta.public.n, public.joint_noise_of(study)
     b = zeta.decrypt(Ciphertext(zeta.public, gmpy2.mpz(_scales(reads)["p0"])))
     terms = {peer: values for peer, values in reads if len(values) == layout.count and peer in ("p1", "p2")}
 
@@ -340,7 +342,7 @@ def test_charlie_with_the_lead_gets_the_others_sum_with_its_noise_and_no_single_
 
 
 def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the statement says of rule breakers: nobody notices, and FINE/UNIT of the largest noise is left."""
+    """As the statement says of rule breakers: nobody notices, and FINE/UNIT of the largest noise is left."""
     select = jn.select_scale
 
     async def none(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphertext, b_j: int) -> Ciphertext:
@@ -356,16 +358,16 @@ def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypat
     data = make_data(study, (10, 20, 30))
     r = run(study, data)
     left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    sd = math.sqrt(3) * FINE * la.joint_noise_of(study).largest_scale
+    sd = math.sqrt(3) * FINE * public.joint_noise_of(study).largest_scale
     assert 1e-6 < stats.chi2(60).cdf(((left / sd) ** 2).sum()) < 1 - 1e-6
 
 
 def test_a_charlie_who_selects_nobody_gets_more_noise_and_not_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With u = 0 the offset is all that is left of the scale; it is larger than any scale."""
+    """With u = 0 only the offset is left of the scale, and the offset is larger than any scale."""
     encrypt = FullPool.encrypt
     monkeypatch.setattr(FullPool, "encrypt", lambda self, plain, to: encrypt(self, 0 if to == PARTIES else plain, to))
     study = proven_study(3, 20)
     data = make_data(study, (10, 20, 30))
     r = run(study, data)
     left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    assert np.std(left) > UNIT * la.joint_noise_of(study).largest_scale
+    assert np.std(left) > UNIT * public.joint_noise_of(study).largest_scale

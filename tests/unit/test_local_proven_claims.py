@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -26,14 +27,15 @@ from masquerade_core.privacy.noise.output_perturbation import paper_scale, refin
 from masquerade_core.privacy.statement import NONE, Claim
 from masquerade_protocols import protocol_of
 from masquerade_protocols.local_aggregation import joint_noise as jn
-from masquerade_protocols.local_aggregation import roles as la
-from masquerade_protocols.local_aggregation.proven_statement import local_proven_statement
-from tests.proven_helpers import GRID, LAWS, moved_by_scipy, mu_by_scipy, proven_study
+from masquerade_protocols.local_aggregation import public
+from masquerade_protocols.local_aggregation.proven_statement import proven_statement
+from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS
+from tests.proven_helpers import GRID, SCALE_RULES, moved_by_scipy, mu_by_scipy, proven_study
 
 
-def _noise(law: str = "selected", **kw: Any) -> JointNoise:
+def _noise(rule: str = "selected", **kw: Any) -> JointNoise:
     values: dict[str, Any] = {
-        "law": law,
+        "scale_rule": rule,
         "K": 5,
         "d": 10,
         "honest": 5,
@@ -41,7 +43,7 @@ def _noise(law: str = "selected", **kw: Any) -> JointNoise:
         "delta": 1e-5,
         "Lambda": 0.1,
         "min_records": 100,
-        "fraction_bits": jn.FRACTION_BITS,
+        "fraction_bits": JOINT_FRACTION_BITS,
     }
     return JointNoise(**{**values, **kw})
 
@@ -52,7 +54,7 @@ def _noise(law: str = "selected", **kw: Any) -> JointNoise:
 @pytest.mark.parametrize("Lambda", [0.002, 0.05, 2.0])
 @pytest.mark.parametrize("n", [2, 5, 12])
 def test_no_replaced_record_moves_a_classifier_further(n: int, Lambda: float) -> None:
-    """Trained twice and rounded, on records that pull where it moves most; and some come close to what is counted."""
+    """Classifiers are trained twice and rounded, on records that move them most. Some come close to the bound."""
     rng = np.random.default_rng(n)
     noise, counted = _noise(d=2, Lambda=Lambda), _noise("sizes", d=2, Lambda=Lambda)
     closest = 0.0
@@ -67,18 +69,18 @@ def test_no_replaced_record_moves_a_classifier_further(n: int, Lambda: float) ->
         other = y.copy()
         other[0] = -y[0]
         w = [fit(X, labels, Lambda) for labels in (y, other)]
-        for law, weight in ((noise, 1), (counted, n)):
+        for counts, weight in ((noise, 1), (counted, n)):
             a, b = (jn.encode(v.tolist(), weight) for v in w)
             moved = sum((i - j) ** 2 for i, j in zip(a, b, strict=True))
-            assert moved <= law.sensitivity(n) ** 2
+            assert moved <= counts.sensitivity(n) ** 2
         closest = max(closest, math.dist(*w) / float(noise.sensitivity(n) / GRID))
     assert closest > (0.75 if Lambda > 1 else 0.2)
 
 
 def test_the_sensitivity_is_the_closed_form_s_with_rounding_and_inexact_minimisers() -> None:
     for n, Lambda in ((50, 0.1), (6512, 2.0), (100, 0.002), (2, 0.01), (10, 50.0)):
-        for law, times in (("selected", 1), ("floor", 1), ("sizes", MOST_COUNTED_RECORDS)):
-            noise = _noise(law, Lambda=Lambda)
+        for rule, times in (("selected", 1), ("floor", 1), ("sizes", MOST_COUNTED_RECORDS)):
+            noise = _noise(rule, Lambda=Lambda)
             exact = times * (moved_by_scipy(max(times, n), Lambda) + 2e-9 / Lambda) * GRID + math.sqrt(10)
             assert float(noise.sensitivity(n)) == pytest.approx(exact, rel=1e-9)
             assert noise.sensitivity(n, generic=True) >= noise.sensitivity(n)
@@ -114,13 +116,13 @@ def test_noise_on_classifiers_that_count_by_size_is_that_of_all_records(epsilon:
 
 @pytest.mark.parametrize("honest", [1, 2, 5])
 def test_any_honest_parties_have_enough_noise_and_little_more(honest: int) -> None:
-    for law in LAWS:
-        noise = _noise(law, honest=honest)
+    for rule in SCALE_RULES:
+        noise = _noise(rule, honest=honest)
         for n in (100, 157, 40_000):
             wanted = float(noise.sensitivity(n)) / mu_by_scipy(1.0, 1e-5)
             assert float(noise.sigma(n)) == pytest.approx(wanted, rel=1e-8)
-            share = noise.scale(n) * UNIT if law == "selected" else float(noise.share())
-            if law == "selected" or n == 100:
+            share = noise.scale(n) * UNIT if rule == "selected" else float(noise.share())
+            if rule == "selected" or n == 100:
                 assert share * math.sqrt(honest) >= wanted
                 assert share * math.sqrt(honest) == pytest.approx(wanted, rel=0.01)
 
@@ -136,26 +138,33 @@ def test_a_scale_is_the_least_integer_that_is_enough() -> None:
 
 
 def test_slots_do_not_follow_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines differ in the last bits of an exponential: bounds, and so lengths on the wire, must not."""
-    exact = {law: (_noise(law).largest, _noise(law).largest_scale, _noise(law).fine) for law in LAWS}
+    """Machines differ in the last bits of an exponential. Bounds, and so lengths on the wire, must not differ."""
+
+    def bounds() -> dict[str, Any]:
+        noises = {rule: _noise(rule) for rule in SCALE_RULES}
+        return {rule: (noise.largest, noise.largest_scale, noise.fine) for rule, noise in noises.items()}
+
+    exact = bounds()
     monkeypatch.setattr(
         joint_gaussian, "refined_l2_sensitivity", lambda n, L: refined_l2_sensitivity(n, L) * (1 - 1e-6)
     )
     assert _noise().scale(100) != JointNoise.scale(_noise(), 100, generic=True)
-    assert {law: (_noise(law).largest, _noise(law).largest_scale, _noise(law).fine) for law in LAWS} == exact
+    assert {
+        rule: (_noise(rule).largest, _noise(rule).largest_scale, _noise(rule).fine) for rule in SCALE_RULES
+    } == exact
 
 
 def test_what_slots_hold_is_passed_less_often_than_delta_pays_for() -> None:
     """2 K vectors, each beyond its bound with a chance of less than erfc(B/(sqrt(2) sigma)) d."""
-    for law in LAWS:
-        noise = _noise(law, K=7, d=123, honest=4)
-        draws = [Fraction(UNIT), noise.fine] if law == "selected" else [noise.share(generic=True)]
+    for rule in SCALE_RULES:
+        noise = _noise(rule, K=7, d=123, honest=4)
+        draws = [Fraction(UNIT), noise.fine] if rule == "selected" else [noise.share(generic=True)]
         chance = 0.0
         for sigma in draws:
             x = float(noise.reach(sigma) / sigma) / math.sqrt(2)
             chance += 7 * 123 * math.erfc(x)
         assert 0 < chance <= 2.0 ** -(LOST_BITS + 1)
-        widest = sum(noise.reach(s) * (noise.largest_scale if s == UNIT and law == "selected" else 1) for s in draws)
+        widest = sum(noise.reach(s) * (noise.largest_scale if s == UNIT and rule == "selected" else 1) for s in draws)
         assert noise.largest == 7 * widest
 
 
@@ -167,11 +176,11 @@ def _accountant(multiplier: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.05), (0.1, 1e-5), (1.0, 1e-5), (2.0, 1e-6)])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rule", SCALE_RULES)
 def test_the_epsilons_of_a_statement_are_those_of_an_independent_accountant(
-    law: str, epsilon: float, delta: float
+    rule: str, epsilon: float, delta: float
 ) -> None:
-    noise = _noise(law, epsilon=epsilon, delta=delta, honest=3)
+    noise = _noise(rule, epsilon=epsilon, delta=delta, honest=3)
     for shares in (5, 3, 1):
         # The multiplier is that of replace-one; the relation of the oracle is therefore its own default.
         expected = _accountant(math.sqrt(shares / 3) / mu_by_scipy(epsilon, delta), delta)
@@ -248,7 +257,7 @@ def test_coarse_noise_with_finer_noise_is_within_the_continuous_curve(m: int, sh
 
 
 def test_fine_noise_is_as_large_as_the_bound_needs() -> None:
-    """Nothing of the lattice is left: the bound, at the largest scale and with one share, pays out of what is lost."""
+    """The lattice does not show: even at the largest scale with one share, the part of delta kept for it is enough."""
     noise = _noise(K=50, d=1000)
     tau = closeness_of_scaled_sum(1, 1000, Fraction(UNIT), noise.fine, noise.largest_scale)
     assert tau < 2.0 ** -(LOST_BITS + 1)
@@ -263,17 +272,17 @@ def test_fine_noise_is_as_large_as_the_bound_needs() -> None:
 # --- What is said ---------------------------------------------------------------------------------------
 
 
-def _rows(law: str, **kw: Any) -> dict[str, Claim]:
-    rows = local_proven_statement(_noise(law, **kw))
+def _rows(rule: str, **kw: Any) -> dict[str, Claim]:
+    rows = proven_statement(_noise(rule, **kw))
     json.dumps([row.to_json() for row in rows])
     assert len({(row.view, row.unit) for row in rows}) == len(rows)
     return {row.view: row for row in rows if row.unit == "record"}
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("rule", SCALE_RULES)
 @pytest.mark.parametrize(("K", "honest"), [(2, 2), (2, 1), (5, 5), (5, 3), (5, 1)])
-def test_the_statement_keeps_the_wish_for_as_many_shares_as_were_asked_for(law: str, K: int, honest: int) -> None:
-    rows = _rows(law, K=K, honest=honest)
+def test_the_statement_keeps_the_target_for_as_many_shares_as_were_asked_for(rule: str, K: int, honest: int) -> None:
+    rows = _rows(rule, K=K, honest=honest)
     t = max(1, K - honest)
     views = {
         "released model": K,
@@ -282,37 +291,41 @@ def test_the_statement_keeps_the_wish_for_as_many_shares_as_were_asked_for(law: 
         "the lead": K - 1,
         f"Charlie with {t} {'party' if t == 1 else 'parties'}": K - t,
     }
-    if law == "selected":
+    if rule == "selected":
         views["Charlie with the lead"] = K - 1
     if t < K - 1:
         views["Charlie with all parties but one"] = 1
     assert set(rows) == {*views, "Charlie or a party that breaks the rules"}
-    noise = _noise(law, K=K, honest=honest)
+    noise = _noise(rule, K=K, honest=honest)
     for view, shares in views.items():
         row = rows[view]
         assert (row.epsilon, row.delta) == noise.proved(shares)
         assert row.epsilon is not None
         assert (row.epsilon <= 1) == (shares >= honest)
         assert row.claimed.startswith("approximate") == (shares >= honest)
+        if shares >= honest:
+            colluding = {0: "no colluding part(y|ies)", 1: "1 colluding party"}
+            expected = colluding.get(K - honest, f"{K - honest} colluding parties")
+            assert re.search(f": the privacy target, for {expected}$", row.claimed)
         assert row.definition == "approximate, computational"
     assert rows["Charlie or a party that breaks the rules"].definition == NONE
 
 
 def test_the_smallest_party_is_promised_what_any_other_is() -> None:
-    """In the paper it can take the noise off; here it lacks all shares but one, and is told so with a number."""
+    """In the paper the smallest party takes the noise off. Here it knows one share, and the row has a number."""
     row = _rows("selected", honest=4)["one party, the smallest included"]
     assert row.epsilon == pytest.approx(1, abs=1e-6)
     assert row.provable == "epsilon = 1, delta = 1e-05"
 
 
-def test_the_statement_says_what_shows_sizes_and_who_reads_them() -> None:
+def test_the_statement_says_which_numbers_show_sizes_and_who_reads_them() -> None:
     selected = _rows("selected", honest=3)
     assert "follows from the smallest one" in " ".join(selected["released model"].assumptions)
-    assert "read b" in selected["Charlie with 2 parties"].text
+    assert "read the scale b" in selected["Charlie with 2 parties"].text
     assert "every party's number of records" in selected["Charlie with the lead"].text
     floor = _rows("floor", honest=3)
     assert "do not show in the noise" in " ".join(floor["released model"].assumptions)
-    assert "read b" not in floor["Charlie with 2 parties"].text
+    assert "the scale b" not in floor["Charlie with 2 parties"].text
     assert "n, the number of all records, is published" in " ".join(_rows("sizes")["released model"].assumptions)
 
 
@@ -321,10 +334,10 @@ def test_a_delta_that_lets_a_record_be_published_is_flagged() -> None:
     assert "Mind delta" not in _rows("floor")["released model"].text
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_study_s_statement_is_that_of_its_noise(law: str) -> None:
-    study = proven_study(5, 4, law, colluders=2, epsilon=0.5)
-    expected = _noise(law, d=4, honest=3, epsilon=0.5, Lambda=0.05, min_records=10)
-    assert la.joint_noise_of(study) == expected
-    assert protocol_of(study).statement(study) == local_proven_statement(expected)
-    assert la.joint_noise_of(study) != replace(expected, honest=4)
+@pytest.mark.parametrize("rule", SCALE_RULES)
+def test_a_study_s_statement_is_that_of_its_noise(rule: str) -> None:
+    study = proven_study(5, 4, rule, colluders=2, epsilon=0.5)
+    expected = _noise(rule, d=4, honest=3, epsilon=0.5, Lambda=0.05, min_records=10)
+    assert public.joint_noise_of(study) == expected
+    assert protocol_of(study).statement(study) == proven_statement(expected)
+    assert public.joint_noise_of(study) != replace(expected, honest=4)

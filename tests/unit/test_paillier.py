@@ -313,7 +313,7 @@ def test_encrypting_equal_plaintexts_gives_unequal_ciphertexts(key: SecretKey) -
     assert len({pool.encrypt(7, "x").use() for _ in range(10)}) == 10
 
 
-def test_only_the_full_pool_freshens(key: SecretKey) -> None:
+def test_only_the_full_pool_rerandomizes(key: SecretKey) -> None:
     assert not hasattr(ShortPool(key.public, ()), "rerandomize")
     pool, old = FullPool(key.public, key.public.full_obfuscators(SimulationRng(8), 1)), encrypt(key, 99)
     fresh = pool.rerandomize(old, "x").use()
@@ -321,7 +321,7 @@ def test_only_the_full_pool_freshens(key: SecretKey) -> None:
     assert key.decrypt(key.public.read(fresh, "x")) == 99
 
 
-def test_freshening_leaves_nothing_of_the_symbol_and_a_short_obfuscator_would(key: SecretKey) -> None:
+def test_rerandomizing_leaves_nothing_of_the_symbol_and_a_short_obfuscator_would(key: SecretKey) -> None:
     rng, (p, _) = SimulationRng(9), primes(512)
     old, public = encrypt(key, 1), key.public
     before = gmpy2.jacobi(old.to_int() % p, p)

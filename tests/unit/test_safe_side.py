@@ -84,15 +84,23 @@ def test_a_descent_s_mu_is_never_less_than_its_noise_gives() -> None:
             assert Fraction(noise.mu(shares)) ** 2 <= exact * (1 + Fraction(1, 10**11))
 
 
-@pytest.mark.parametrize("law", ["selected", "floor", "sizes"])
-def test_an_average_s_mu_is_never_less_than_its_noise_gives(law: str) -> None:
+@pytest.mark.parametrize("scale_rule", ["selected", "floor", "sizes"])
+def test_an_average_s_mu_is_never_less_than_its_noise_gives(scale_rule: str) -> None:
     large = Fraction(1 << 64)
     for d, epsilon, honest in ((3, 0.1, 2), (10, 1.0, 3), (31, 0.5, 5), (7, 2.0, 4), (5, 0.3, 3)):
         noise = JointNoise(
-            law=law, K=5, d=d, honest=honest, epsilon=epsilon, delta=1e-5, Lambda=0.1, min_records=100, fraction_bits=32
+            scale_rule=scale_rule,
+            K=5,
+            d=d,
+            honest=honest,
+            epsilon=epsilon,
+            delta=1e-5,
+            Lambda=0.1,
+            min_records=100,
+            fraction_bits=32,
         )
         for shares in (1, 2, 3, 5):
-            if law == "selected":
+            if scale_rule == "selected":
                 exact = (large / rounds_sigma(large, 1, epsilon, 1e-5)) ** 2 * honest / shares
             else:
                 exact = noise.sensitivity(100) ** 2 / (shares * noise.share() ** 2 - LEAST_SHARE_SIGMA**2)

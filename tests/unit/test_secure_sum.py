@@ -12,7 +12,8 @@ from gmpy2 import mpz
 from scipy import stats
 
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.crypto.paillier import ShortPool, _FixedBase
+from masquerade_core.crypto.paillier import ShortPool
+from masquerade_core.crypto.powers import FixedBase
 from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.rng import SimulationRng, SystemRng
@@ -400,7 +401,7 @@ def test_two_runs_of_a_sum_share_no_draw_and_seeded_ones_share_all() -> None:
 def test_the_comb_raises_to_every_power_of_its_width(bits: int) -> None:
     modulus = mpz(RNG.bits(300) | 1 | 1 << 299)
     base = mpz(RNG.below(int(modulus)))
-    comb = _FixedBase(base, modulus, bits)
+    comb = FixedBase(base, modulus, bits)
     edge = {0, 1, 2**bits - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 1, int("10" * 512, 2) % 2**bits}
     single = {1 << i for i in range(0, bits, max(1, bits // 40))}
     for exponent in sorted(edge | single | {RNG.bits(bits) for _ in range(10)}):

@@ -1,1 +1,1 @@
-"""Local aggregation of Pathak, Rane and Raj (2010): an average of classifiers, and the smallest party's noise."""
+"""Local aggregation of Pathak, Rane and Raj (2010): the average of all classifiers, with the smallest party's noise."""

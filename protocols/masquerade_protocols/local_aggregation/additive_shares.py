@@ -1,15 +1,15 @@
-"""Stage 3 of local aggregation (Pathak, Rane, Raj, section 3.2): K + 1 shares, published, that anybody adds up.
+"""Stage 3 of local aggregation (Pathak, Rane, Raj, section 3.2): K + 1 shares are published, and anybody adds them up.
 
-Share j is a packed vector minus what hides it, and a share of zero, modulo M::
+Share j is the packed vector v_j, minus the blind S_j that hid it before, plus a share of zero z_j, modulo M::
 
     party P_j                                  Charlie
       |-------- Share: v_j - S_j + z_j ---------->|   m n/8
-      |                                           | his own: what the S_j add up to, and what else they hide, + z_C
+      |                                           | his own: sum_j S_j, with the noise they hid, + z_C
       |<------- Published: all K + 1 shares ------|   (K+1) m n/8
 
-A share is uniform modulo M to whoever lacks one pair's key of the sharing of zero, Charlie with the lead included: all
-that they get of the honest parties' vectors is the sum. A share that is missing or wrong leaves a uniform number for
-the sum, whose top bits are not zero but with a chance of 2^-64.
+To somebody who lacks one pair's key of the sharing of zero, a share is uniform modulo M. Even Charlie with the lead
+gets only the sum of the honest parties' vectors. If a share is missing or wrong, the sum is a uniform number, and its
+top bits are all zero only with a chance of 2^-64.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Message
+from masquerade_protocols.local_aggregation.public import fraction_bits
 from masquerade_protocols.local_aggregation.zero_sharing import zero_share
 
 __all__ = ["Published", "Share", "give_share", "publish_shares"]
@@ -38,10 +39,10 @@ class Published(Message):
     shares: bytes
 
 
-def _read(raw: bytes, study: Study, modulus: int, layout: Packing, fraction_bits: int) -> Shares:
+def _read(raw: bytes, study: Study, modulus: int, layout: Packing) -> Shares:
     values = numbers(raw, _width(modulus), (study.K + 1) * layout.count, CHARLIE)
     rows = {name: values[i * layout.count : (i + 1) * layout.count] for i, name in enumerate((*study.names, CHARLIE))}
-    return Shares(rows, modulus, layout, study.K, fraction_bits)
+    return Shares(rows, modulus, layout, study.K, fraction_bits(study))
 
 
 def _width(modulus: int) -> int:
@@ -56,25 +57,22 @@ async def give_share(
     vector: Sequence[int],
     hidden_by: Sequence[int],
     seed: bytes,
-    fraction_bits: int,
 ) -> Shares:
-    """A party's part: send v_j - S_j + z_j, and read what is published.
+    """Send v_j - S_j + z_j, and read the published shares: a party's part.
 
     Parameters
     ----------
     seat, study : Seat, Study
     layout : Packing
-        From public numbers alone; the same at every participant.
+        The layout of v_j; it follows from public numbers alone.
     modulus : int
         M.
     vector : sequence of int
         v_j on the grid of 2^-F.
     hidden_by : sequence of int
-        S_j, one for each plaintext, which Charlie's share puts back; zeros where nothing is to be put back.
+        S_j, one for each plaintext. Charlie's share puts them back. Zeros where nothing hides the vector.
     seed : bytes
-        Of the toss, that Charlie cannot choose the masks' label.
-    fraction_bits : int
-        F.
+        The coin toss's result, which binds the masks: Charlie cannot choose it.
 
     Raises
     ------
@@ -88,22 +86,27 @@ async def give_share(
     await seat.release("shares", study.privacy.epsilon, study.privacy.delta)
     await seat.send(CHARLIE, Share(share=pack_numbers(mine, _width(modulus))))
     published = await seat.receive(Published, CHARLIE)
-    shares = _read(published.shares, study, modulus, layout, fraction_bits)
+    shares = _read(published.shares, study, modulus, layout)
     if shares.values[seat.me] != mine:
-        msg = f"charlie published another share of {seat.me} than it had sent"
+        msg = f"charlie published another share of {seat.me} than {seat.me} had sent"
         raise ProtocolViolation(msg, peer=CHARLIE)
     return shares
 
 
-async def publish_shares(
-    seat: Seat, study: Study, layout: Packing, modulus: int, own: Sequence[int], fraction_bits: int
-) -> Shares:
-    """Charlie's part: publish all K + 1 shares, once they add up; ``own`` is what the parties' S_j hid, opened.
+async def publish_shares(seat: Seat, study: Study, layout: Packing, modulus: int, own: Sequence[int]) -> Shares:
+    """Publish all K + 1 shares, once they add up: Charlie's part.
+
+    Parameters
+    ----------
+    seat, study, layout, modulus : Seat, Study, Packing, int
+        As in :func:`give_share`.
+    own : sequence of int
+        Charlie's opened numbers: the sum of all S_j, plus the noise that the S_j hide.
 
     Raises
     ------
     ProtocolViolation
-        A party's fault; it is named.
+        A party's fault. It is named.
     RunFailed
         The opened sum is not the sum of everybody's shares.
     """
@@ -113,7 +116,7 @@ async def publish_shares(
     shares = await seat.gather(Share, study.names)
     rows = [pack_numbers(numbers(shares[name].share, width, layout.count, name), width) for name in study.names]
     published = b"".join((*rows, pack_numbers(mine, width)))
-    released = _read(published, study, modulus, layout, fraction_bits)
-    released.total()  # or nothing is published
+    released = _read(published, study, modulus, layout)
+    released.total()  # raises, and nothing is published, if the sum has no meaning
     await seat.broadcast(Published(shares=published))
     return released

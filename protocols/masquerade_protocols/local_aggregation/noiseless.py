@@ -16,7 +16,7 @@ __all__ = ["noiseless"]
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_unused: Any) -> Noiseless:
-    """Judge by the expected length of the paper's noise beside that of the average of the parties' classifiers."""
+    """Compare the expected length of the paper's noise with the length of the parties' average classifier."""
     Lambda, epsilon = study.model.regularization, study.privacy.epsilon
     average = np.mean([fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()], axis=0)
     sizes = [len(part.y) for part in data.values()]
@@ -26,7 +26,7 @@ def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_
     enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, noise)
     advice = (
         f"{sum(sizes):,} training records are too few for this paper's noise. It is sized for the smallest party "
-        f"alone, which has {smallest:,}, and at epsilon = {epsilon:g} it is {times(ratio)} as long as the classifier. "
-        f"An epsilon of {two_digits(enough)} would do, or as many times more records as that is larger."
+        f"alone, which has {smallest:,} records, and at epsilon = {epsilon:g} it is {times(ratio)} as long as the "
+        f"classifier. An epsilon of {two_digits(enough)} would do, or as many times more records as that is larger."
     )
     return Noiseless(average, "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")

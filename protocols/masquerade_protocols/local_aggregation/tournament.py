@@ -1,12 +1,12 @@
-"""The smallest of K shared numbers: step 1.6 of Pathak's Stage 1, by a tournament between Charlie and the lead.
+"""Step 1.6 of Pathak's stage 1: Charlie and the lead find the smallest of K shared numbers, by a tournament.
 
-The lead holds a, Charlie b, and slot s stands for the number (a_s + b_s) mod 2^33 < 2^32; all numbers differ. Each
-match is one comparison in one direction (:mod:`masquerade_core.crypto.comparison`), of which Charlie alone learns the
-outcome; the lead learns who plays next. The paper compares all pairs in both directions, which would show the ranking,
-and ties. In each of ceil(log2 K) rounds::
+The lead holds a, and Charlie holds b. Slot s stands for the number (a_s + b_s) mod 2^33 < 2^32, and all numbers differ.
+Each match is one comparison in one direction (:mod:`masquerade_core.crypto.comparison`). Charlie alone learns its
+outcome. The lead learns which slots meet next. The paper compares all pairs in both directions, which would show the
+whole ranking, and ties. In each of ceil(log2 K) rounds::
 
     Charlie                                   lead
-      |-------- MatchBits ---------------------->|   2,048 a match, and 4 for its slots
+      |-------- MatchBits ---------------------->|   2,048 a match, and 4 for its pair of slots
       |<------- MatchItems ----------------------|   2,113 a match
 """
 
@@ -29,14 +29,14 @@ _SLOT_BYTES = 2
 
 
 class MatchBits(Message):
-    """Charlie to the lead: one round, as pairs of slots, with his encrypted bits for each."""
+    """Charlie to the lead: the pairs of slots of one round, with his encrypted bits for each pair."""
 
     pairs: bytes
     bits: bytes
 
 
 class MatchItems(Message):
-    """Lead to Charlie: the blinded items and the clear bit of each match."""
+    """The lead to Charlie: the blinded items and the clear bit of each match."""
 
     items: bytes
     clear: bytes
@@ -48,7 +48,7 @@ def rounds(K: int) -> int:
 
 
 def pairings(slots: Sequence[int]) -> list[tuple[int, int]]:
-    """Pair the slots that are left for the next round; the last of an odd number has a bye."""
+    """Pair the slots that are left. Of an odd number, the last slot goes on without a match."""
     return [(slots[i], slots[i + 1]) for i in range(0, len(slots) - 1, 2)]
 
 
@@ -60,7 +60,7 @@ def _cut(raw: bytes, width: int) -> list[bytes]:
 
 
 async def answer_matches(seat: Seat, a: Sequence[int], decider: bytes) -> None:
-    """The lead's part.
+    """Play every round: the lead's part.
 
     Parameters
     ----------
@@ -80,11 +80,14 @@ async def answer_matches(seat: Seat, a: Sequence[int], decider: bytes) -> None:
         matches = await seat.receive(MatchBits, CHARLIE)
         slots = numbers(matches.pairs, _SLOT_BYTES, left // 2 * 2, CHARLIE)
         if len(set(slots)) != len(slots) or not set(slots) <= set(range(K)):
-            msg = "charlie paired slots that do not exist or do not differ"
+            msg = f"charlie paired slots that are not different ones below {K}"
             raise ProtocolViolation(msg, peer=CHARLIE)
         differences = [(a[s] - a[t]) % MODULUS for s, t in pairings(slots)]
         if len(matches.bits) != BITS_BYTES * len(differences):
-            msg = f"charlie sent {len(matches.bits)} bytes of encrypted bits for {len(differences)} matches"
+            msg = (
+                f"charlie sent {len(matches.bits)} bytes of encrypted bits, and {len(differences)} matches take "
+                f"{BITS_BYTES * len(differences)}"
+            )
             raise ProtocolViolation(msg, peer=CHARLIE)
         results = await seat.once(
             f"matches {number}", partial(_play, decider, _cut(matches.bits, BITS_BYTES), differences)
@@ -95,7 +98,7 @@ async def answer_matches(seat: Seat, a: Sequence[int], decider: bytes) -> None:
 
 
 def _play(decider: bytes, bits: Sequence[bytes], differences: Sequence[int], rng: Rng) -> tuple[tuple[bytes, int], ...]:
-    """Evaluate a round's matches: (items, clear bit) each."""
+    """Evaluate the matches of one round: (items, clear bit) for each."""
     return tuple(evaluate(rng, decider, bits_i, x, CHARLIE) for bits_i, x in zip(bits, differences, strict=True))
 
 
@@ -103,7 +106,7 @@ def _play(decider: bytes, bits: Sequence[bytes], differences: Sequence[int], rng
 
 
 async def find_smallest(seat: Seat, lead: str, b: Sequence[int], decider: DeciderKey) -> int:
-    """Charlie's part; returns the slot of the smallest number.
+    """Play every round, and return the slot of the smallest number: Charlie's part.
 
     Raises
     ------
@@ -119,7 +122,7 @@ async def find_smallest(seat: Seat, lead: str, b: Sequence[int], decider: Decide
 async def charlie_round(
     seat: Seat, lead: str, b: Sequence[int], decider: DeciderKey, left: Sequence[int], number: int
 ) -> list[int]:
-    """One round; returns the slots that are left."""
+    """Play one round, and return the slots that are left."""
     pairs = pairings(left)
     # Slot s is smaller than t iff bit 32 of (a_s - a_t) - (b_t - b_s) is set.
     y = [(b[t] - b[s]) % MODULUS for s, t in pairs]
@@ -128,7 +131,7 @@ async def charlie_round(
     await seat.send(lead, MatchBits(pairs=pack_numbers(slots, _SLOT_BYTES), bits=bits))
     answer = await seat.receive(MatchItems, lead)
     if len(answer.items) != ITEMS_BYTES * len(pairs) or len(answer.clear) != len(pairs) or max(answer.clear) > 1:
-        msg = f"{lead} sent a tournament round that is not {len(pairs)} matches"
+        msg = f"{lead} sent a tournament round that does not have {len(pairs)} matches"
         raise ProtocolViolation(msg, peer=lead)
     items = _cut(answer.items, ITEMS_BYTES)
     zeros = await seat.once(f"zeros {number}", lambda _: tuple(decider.count_zeros(i, lead) for i in items))

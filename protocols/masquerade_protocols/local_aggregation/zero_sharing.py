@@ -1,4 +1,4 @@
-"""A sharing of zero: every participant holds a number, and all of them add up to 0."""
+"""A sharing of zero: every participant holds numbers that look random, and all of them add up to 0."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ __all__ = ["zero_share"]
 def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus: int, count: int) -> tuple[int, ...]:
     """Return this participant's share of zero: all participants' shares add up to 0 modulo ``modulus``.
 
-    Each pair expands its common key; the earlier in ``participants`` adds, the later subtracts. Whoever lacks a
-    pair's key, Charlie and the lead together included, learns of the honest participants' masked values nothing but
-    their sum.
+    Each pair of participants expands its common key. The earlier of the two in ``participants`` adds the result, the
+    later subtracts it. So whoever lacks a pair's key learns only the sum of the honest participants' masked values.
+    That holds for Charlie and the lead together, too.
 
     Parameters
     ----------
@@ -22,7 +22,8 @@ def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus
     participants : sequence of str
         All of them, in the same order everywhere.
     bound_to : bytes
-        What two parties' masks are bound to besides the run, a toss that Charlie cannot choose; a label serves once.
+        The coin toss's result, which Charlie cannot choose. It binds the masks of two parties, besides the run. It
+        serves for one sharing.
     modulus, count : int
         ``count`` values modulo ``modulus``.
     """

@@ -27,6 +27,7 @@ from masquerade_protocols.baselines import gop
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.weighted_dp import public as weighted_dp
 
@@ -202,7 +203,7 @@ def _aggregation() -> Study:
 def _smallest_party(runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Take party-1's own noise off what is released, and compare with the noiseless sums under D and D'."""
     del factor  # the noise is known, however much there is
-    study, scale = _aggregation(), 2**local_aggregation.FRACTION_BITS
+    study, scale = _aggregation(), 2**FRACTION_BITS
     own, middle = (Dataset.from_unit_ball(*others(n, 2)) for n in _SIZES[:2])
     pair = [flat(_SIZES[2], 2, moved=m) for m in (False, True)]
     Lambda = study.model.regularization

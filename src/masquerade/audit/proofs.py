@@ -34,7 +34,7 @@ from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.input_noise import public as input_noise
 from masquerade_protocols.local_aggregation import joint_noise
-from masquerade_protocols.local_aggregation import roles as local_aggregation
+from masquerade_protocols.local_aggregation.public import joint_noise_of
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.voting import public as voting
 from masquerade_protocols.weighted_dp import public as weighted_dp
@@ -114,11 +114,11 @@ def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: F
 
 def _joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Look at the classifier of the canary's party with that party's noise: the other 4 know their own noise."""
-    noise, n = local_aggregation.joint_noise_of(study), study.study.min_records
+    noise, n = joint_noise_of(study), study.study.min_records
     records = flat(n, study.d, moved=moved)
     w = fit(records.X, records.y, study.model.regularization).tolist()
-    known = joint_noise.encode(w, n if noise.law == "sizes" else 1)[-1]
-    b = noise.scale(n) if noise.law == "selected" else 0
+    known = joint_noise.encode(w, n if noise.scale_rule == "sizes" else 1)[-1]
+    b = noise.scale(n) if noise.scale_rule == "selected" else 0
     scores = []
     for _ in range(runs):
         drawn = joint_noise.draw(source.rng, noise)
@@ -255,12 +255,12 @@ def _input_noise(law: str, d: int, delta: float) -> Audit:
     )
 
 
-def _joint(law: str, quick: int) -> Audit:
-    section = {"weights": "sizes"} if law == "sizes" else {"scale": law}
+def _joint(scale_rule: str, quick: int) -> Audit:
+    section = {"weights": "sizes"} if scale_rule == "sizes" else {"scale": scale_rule}
     study = _proven("local-aggregation", colluders=4, regularization=1.0, section=section)
     how = "own minimiser, scale, grid and shares; the sum as it is opened"
     return _proof(
-        f"local-aggregation, {law}",
+        f"local-aggregation, {scale_rule}",
         study,
         partial(_joint_scores, study),
         adversary=_MOST,

@@ -19,7 +19,7 @@ from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SimulationRng
-from masquerade_protocols.local_aggregation.roles import FRACTION_BITS
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 
 __all__ = [
     "BROKEN",

@@ -29,7 +29,7 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Feature, Study
-from masquerade_protocols.local_aggregation.roles import FRACTION_BITS as AGGREGATION_BITS
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS as AGGREGATION_BITS
 from masquerade_protocols.psgd.schedule import FRACTION_BITS as GRADIENT_BITS
 from masquerade_protocols.psgd.schedule import Schedule
 

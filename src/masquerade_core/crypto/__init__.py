@@ -1,1 +1,1 @@
-"""Paillier with packing and pools, the comparison, boxes, shares: arithmetic without a role."""
+"""Cryptography without roles: Paillier with packing and pools, private comparison, sealed boxes, additive shares."""

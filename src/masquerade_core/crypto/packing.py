@@ -1,7 +1,7 @@
-"""Signed integer vectors in few plaintexts: slots of equal width, derived from public bounds alone.
+"""Pack signed integer vectors into few plaintexts: slots of equal width, derived from public bounds alone.
 
-A plaintext holds ``per_plaintext`` slots of ``width`` bits, lowest coordinate lowest; the top ``ZERO_BITS`` bits of
-every opened sum must be zero. They are what notices a missing blind: with one term short the sum is uniform in Z_N.
+A plaintext holds ``per_plaintext`` slots of ``width`` bits, the lowest coordinate lowest. The top ``ZERO_BITS`` bits of
+every opened sum must be zero. That check notices a missing blind: with one term short, the sum is uniform in Z_N.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Packing:
     length : int
         Coordinates d of the vector.
     bound : int
-        Public bound on |coordinate| of everything that is ever opened, the final sum included.
+        Public bound on |coordinate| of every vector that is ever opened, the final sum included.
     modulus_bits : int
         Length of N.
     """
@@ -38,17 +38,17 @@ class Packing:
 
     @cached_property
     def width(self) -> int:
-        """Bits of a slot: |v| <= bound and its sign."""
+        """Bits of a slot: enough for |v| <= bound, and one for the sign."""
         return self.bound.bit_length() + 1
 
     @property
     def offset(self) -> int:
-        """2^(width-1): added to a coordinate, it makes it positive."""
+        """2^(width-1): a coordinate plus this offset is positive."""
         return 1 << (self.width - 1)
 
     @property
     def _room(self) -> int:
-        """Bits of a plaintext for slots: the guard bit above them and ZERO_BITS stay free below the top bit of N."""
+        """Bits of a plaintext for slots. Above them stay free: a guard bit, ZERO_BITS, and the top bit of N."""
         return self.modulus_bits - 1 - ZERO_BITS - 1
 
     @property
@@ -66,17 +66,17 @@ class Packing:
 
     @property
     def count(self) -> int:
-        """Plaintexts that the vector takes."""
+        """How many plaintexts the vector takes."""
         return -(-self.length // self.per_plaintext)
 
     def _chunks(self, vector: Sequence[int]) -> list[Sequence[int]]:
         if len(vector) != self.length or max(map(abs, vector), default=0) > self.bound:
-            msg = f"a vector is not of length {self.length} with coordinates within the public bound"
+            msg = f"a vector must have {self.length} coordinates, each within the public bound; one has not"
             raise LocalProtocolError(msg)
         return [vector[i : i + self.per_plaintext] for i in range(0, self.length, self.per_plaintext)]
 
     def pack(self, vector: Sequence[int]) -> tuple[int, ...]:
-        """Pack signed coordinates: sum_i v_i 2^(width i), an integer that may be negative; reduce it mod N."""
+        """Pack signed coordinates as sum_i v_i 2^(width i), which may be negative; the caller reduces it mod N."""
         width, offset = self.width, self.offset
         return tuple(
             int(gmpy2.pack([v + offset for v in chunk], width)) - lifted
@@ -84,30 +84,29 @@ class Packing:
         )
 
     def pack_exponents(self, vector: Sequence[int]) -> tuple[int, ...]:
-        """Pack as exponents: every slot offset to be positive and a guard bit above the top slot set.
+        """Pack as exponents: an offset makes every slot positive, and the guard bit above the top slot is set.
 
-        All exponents have one length, whatever the vector's signs and sizes, so the time of a power tells nothing of
-        them.
+        So all exponents have one length, whatever the vector's signs and sizes, and the time of a power tells nothing.
         """
         return tuple(p + e for p, e in zip(self.pack(vector), self.exponent_offsets(), strict=True))
 
     def exponent_offsets(self) -> tuple[int, ...]:
-        """What :meth:`pack_exponents` adds to each plaintext; public."""
+        """Return the public number that :meth:`pack_exponents` adds to each plaintext."""
         return tuple(lifted + mark for lifted, mark in zip(self._offsets, self._marks, strict=True))
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:
-        """A one above the slots in use, by plaintext."""
+        """A one above the slots in use, for each plaintext."""
         sizes = (min(self.per_plaintext, self.length - i) for i in range(0, self.length, self.per_plaintext))
         return tuple(1 << (self.width * size) for size in sizes)
 
     @cached_property
     def _offsets(self) -> tuple[int, ...]:
-        """``offset`` in each slot in use, by plaintext."""
+        """``offset`` in each slot in use, for each plaintext."""
         return tuple(self.offset * ((mark - 1) // ((1 << self.width) - 1)) for mark in self._marks)
 
     def mark(self) -> tuple[int, ...]:
-        """What a contributor adds to each plaintext above its slots, so that :meth:`unpack` can count contributors."""
+        """Return the marks that a contributor adds above the slots, so that :meth:`unpack` can count contributors."""
         return self._marks
 
     def unpack(self, plaintexts: Sequence[int], modulus: int, contributors: int = 0) -> tuple[int, ...]:
@@ -119,14 +118,14 @@ class Packing:
         modulus : int
             N.
         contributors : int
-            How many have added their :meth:`mark`. It stands where zeros stand otherwise, so the chance that a sum
-            without meaning passes is the same.
+            How many contributors have added their :meth:`mark`. The marks stand where zeros stand otherwise, so a sum
+            without meaning passes with the same chance.
 
         Raises
         ------
         RunFailed
-            The top bits are not zero: a share is missing or wrong. Nothing can be read from such a sum, nor whose it
-            is.
+            The top bits are not zero: a share is missing or wrong. Nothing can be read from such a sum, not even whose
+            share it is.
         """
         vector: list[int] = []
         width, offset = self.width, self.offset
@@ -135,6 +134,7 @@ class Packing:
             if not 0 <= value < mark:
                 msg = "the opened sum is not the sum of everybody's shares: one is missing or wrong"
                 raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
-            slots = gmpy2.unpack(mpz(value + mark), width)  # the mark is one entry more; without it zeros would be lost
+            # The mark adds one entry. Without it gmpy2 would drop the highest slots where they are zero.
+            slots = gmpy2.unpack(mpz(value + mark), width)
             vector += [int(slot) - offset for slot in slots[:-1]]
         return tuple(vector)

@@ -1,6 +1,6 @@
 """Additive shares, permutations from a common seed, and masks from a common key.
 
-All arithmetic is modulo a public integer, so a share hides perfectly: it is uniform, whatever it shares.
+All arithmetic is modulo a public integer. So a share hides its value perfectly: it is uniform, whatever the value is.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def random_permutation(rng: Rng, size: int) -> tuple[int, ...]:
 
 
 class _Stream(FromBytes):
-    """SHAKE-256 as a source for public-coin draws: the same for all who hold the seed."""
+    """SHAKE-256 as a source of draws that are the same for all who hold the seed."""
 
     def __init__(self, seed: bytes, label: str) -> None:
         self._seed = seed + b"\0" + label.encode() + b"\0"

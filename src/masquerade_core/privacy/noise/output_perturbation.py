@@ -1,13 +1,14 @@
-"""How the noise follows from the wish. The one place where Pathak's lambda meets ours: Lambda = 2 lambda.
+"""Output perturbation: how much noise hides one record in a trained classifier, by the papers and as proved.
 
-Pathak's equation (2) regularises with lambda w.w, whose strong convexity is 2 lambda; the study's ``regularization`` is
-the Lambda of (Lambda/2) ||w||^2. So the paper's experiments at lambda = 1 are ours at Lambda = 2.
+Here alone Pathak's lambda meets our Lambda: **Lambda = 2 lambda**. Pathak's equation (2) regularizes with lambda w.w,
+whose strong convexity is 2 lambda. The study's ``regularization`` is the Lambda of (Lambda/2) ||w||^2. So the paper's
+experiments at lambda = 1 are ours at Lambda = 2.
 
-Numbers of the study enter as the decimals that stand in its file (:func:`~masquerade_core.study.as_fraction`), so that
-all participants draw at the same rational scale.
+Numbers of the study enter as the decimals of its file (:func:`~masquerade_core.study.as_fraction`). So all participants
+draw at the same rational scale.
 
-``n`` is a number of records: a party's own n_j where it draws its noise, which is secret, or the public ``min_records``
-where slots are laid out, since less data means more noise.
+``n`` is a number of records. A party that draws noise uses its own n_j, which is secret. The layout of slots uses the
+public ``min_records``, since less data means more noise.
 """
 
 import math
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 SMALL_NOISE = 0.25
-"""Noise counts as small when its root mean square norm is this part of the classifier's norm."""
+"""Noise counts as small when its root mean square norm is at most this part of the classifier's norm."""
 
 _W_1E = 0.27846454276107374
 """W(1/e), the largest value of m sigma(-m); reached at m = 1 + W(1/e)."""
@@ -42,7 +43,7 @@ _W_1E = 0.27846454276107374
 
 def _check(n: int, *positive: float) -> None:
     if n < 1 or not all(p > 0 for p in positive):
-        raise LocalProtocolError("noise was asked for with no records, epsilon or regularization; nothing was drawn")
+        raise LocalProtocolError("noise was asked for with no records, epsilon or regularization; all must be positive")
 
 
 def paper_scale(n: int, eps: float, Lambda: float) -> Fraction:
@@ -53,7 +54,7 @@ def paper_scale(n: int, eps: float, Lambda: float) -> Fraction:
     n : int
         Records: n_j of the party that draws.
     eps : float
-        The wish.
+        The privacy target.
     Lambda : float
         Twice the paper's lambda.
 
@@ -68,10 +69,10 @@ def paper_scale(n: int, eps: float, Lambda: float) -> Fraction:
 def paper_beta(n: int, eps: float, Lambda: float) -> Fraction:
     """Return beta = n Lambda eps / 2, of the density exp(-beta ||eta||_2) on the *average* classifier.
 
-    Rajkumar and Agarwal's equation (2) has beta = eps / C with C the L2 sensitivity, and 2/(Lambda n) as logistic
-    regression's in their form (Lambda/2) ||w||^2, which is ours; their footnote 2 says that this density, too, makes
-    Pathak's aggregate private. Put together: beta = eps n Lambda / 2. Like Pathak they do not divide by K, although
-    one party's record moves the average by 1/K of that.
+    Rajkumar and Agarwal's equation (2) has beta = eps / C with C the L2 sensitivity. For logistic regression with
+    (Lambda/2) ||w||^2, which is also our form, they have C = 2/(Lambda n). Their footnote 2 says that this density,
+    too, makes Pathak's aggregate private. Put together: beta = eps n Lambda / 2. Like Pathak they do not divide by K,
+    although one party's record moves the average by only 1/K of C.
 
     References
     ----------
@@ -86,8 +87,8 @@ def l2_sensitivity(n: int, Lambda: float) -> float:
 
     References
     ----------
-    Chaudhuri and Monteleoni 2008, Corollary 2, for ||x||_2 <= 1 and regularisation (Lambda/2) ||w||^2. Pathak's Theorem
-    6.1 prints it as an L1 norm and with a factor 1/eps; neither is meant.
+    Chaudhuri and Monteleoni 2008, Corollary 2, for ||x||_2 <= 1 and regularization (Lambda/2) ||w||^2. Pathak's Theorem
+    6.1 prints it as an L1 norm and with a factor 1/eps; both are slips.
     """
     _check(n, Lambda)
     return 2 / (n * Lambda)
@@ -96,8 +97,8 @@ def l2_sensitivity(n: int, Lambda: float) -> float:
 def classifier_norm_bound(Lambda: float) -> float:
     """Return R with ||w_j||_2 <= R for every minimiser over records in the unit ball.
 
-    At the minimiser Lambda ||w||^2 = mean_i m_i sigma(-m_i) <= W(1/e), as m sigma(-m) is nowhere larger. If that puts
-    ||w|| below the place of this maximum, then m_i <= ||w|| gives Lambda ||w|| <= sigma(-||w||), which is sharper.
+    At the minimiser Lambda ||w||^2 = mean_i m_i sigma(-m_i) <= W(1/e), as m sigma(-m) is nowhere larger. Where that
+    bound on ||w|| lies below the maximum's place, m_i <= ||w|| gives the sharper Lambda ||w|| <= sigma(-||w||).
     """
     _check(1, Lambda)
     R = math.sqrt(_W_1E / Lambda)
@@ -111,10 +112,11 @@ def classifier_norm_bound(Lambda: float) -> float:
 
 
 def refined_l2_sensitivity(n: int, Lambda: float) -> float:
-    """Return min(2 sigma(R)/(n Lambda), 2R): :func:`l2_sensitivity` with the slopes that can really occur.
+    """Return min(2 sigma(R)/(n Lambda), 2R): :func:`l2_sensitivity` with only the slopes that can occur.
 
-    With w the minimiser over D and D' its neighbour, strong convexity of J' gives ||w - w'|| <= ||grad J'(w)||/Lambda,
-    and grad J'(w) is the difference of two records' gradients at w over n, each at most sigma(||w||) <= sigma(R) long.
+    Let w be the minimiser over D, and D' a neighbour of D. Strong convexity of J' gives ||w - w'|| <=
+    ||grad J'(w)||/Lambda. Here grad J'(w) is the difference of two records' gradients at w, over n. Each of them is at
+    most sigma(||w||) <= sigma(R) long.
     """
     R = classifier_norm_bound(Lambda)
     return min(l2_sensitivity(n, Lambda) / (1 + math.exp(-R)), 2 * R)
@@ -123,8 +125,8 @@ def refined_l2_sensitivity(n: int, Lambda: float) -> float:
 def paper_noise_norm(d: int, n: int, eps: float, Lambda: float, noise: str = "laplace") -> float:
     """Return the root mean square norm of the noise on the average classifier.
 
-    sqrt(2 d) b for "laplace", and sqrt(d (d+1)) / beta for "l2", whose norm is Gamma(d)/beta. It does not depend
-    on K: the paper's noise is as large for fifty parties as for two.
+    It is sqrt(2 d) b for "laplace", and sqrt(d (d+1)) / beta for "l2", whose norm has the law Gamma(d)/beta. It does
+    not depend on K: the paper's noise is as large for fifty parties as for two.
     """
     if noise == "laplace":
         return math.sqrt(2 * d) * float(paper_scale(n, eps, Lambda))
@@ -143,15 +145,15 @@ def eps_where_noise_is_small(d: int, n: int, Lambda: float, norm: float | None =
     Lambda : float
         Twice the paper's lambda.
     norm : float
-        ||average classifier||_2 where it is known (a demonstration); otherwise :func:`classifier_norm_bound`, so that
-        the epsilon returned is the least that any data could do with.
+        ||average classifier||_2 where it is known, as in a demonstration. Where it is left out,
+        :func:`classifier_norm_bound` stands for it, and no data could do with less than the epsilon returned.
     noise : str
         "laplace" or "l2".
 
     Notes
     -----
-    A quarter tilts the direction of the classifier by some 14 degrees on average, as noise in d dimensions is nearly
-    orthogonal to it; only records whose margin is smaller than that change their label. It is a rule of thumb, and no
+    Noise in d dimensions is nearly orthogonal to the classifier. So noise of a quarter of its length tilts it by some
+    14 degrees on average, and only records with a smaller margin change their label. This is a rule of thumb, and no
     guarantee of accuracy.
     """
     size = classifier_norm_bound(Lambda) if norm is None else norm
@@ -174,9 +176,8 @@ def provable_epsilon(
 ) -> float:
     """Return the epsilon that is proved of the released model, where the study's is ``eps``.
 
-    One record moves one w_j by at most Delta_2 = 2 s/(n_j Lambda) in L2 norm, s = 1, or sigma(R) when ``refined``
-    (:func:`~masquerade_core.privacy.noise.output_perturbation.refined_l2_sensitivity`), and so their sum. The sum's noise is K times
-    the average's:
+    One record moves one w_j, and so the sum of all, by at most Delta_2 = 2 s/(n_j Lambda) in L2 norm. Here s = 1, or
+    s = sigma(R) when ``refined`` (:func:`refined_l2_sensitivity`). The noise on the sum is K times that on the average:
 
     * "laplace": scale K b, b = 4/(n_(1) eps Lambda), per coordinate, and an L1 norm of sqrt(d) Delta_2 at most:
       sqrt(d) Delta_2/(K b) = eps s sqrt(d)/(2K).
@@ -185,9 +186,9 @@ def provable_epsilon(
     Parameters
     ----------
     fraction_bits : int, optional
-        F, if what is released lies on a grid of 2^-F. Rounding moves a neighbouring pair apart by up to sqrt(d) 2^-F
-        more, and minimisers of gradient norm gamma by 2 gamma/Lambda; both are counted at ``LARGEST_SMALLEST`` records.
-        Without it the number is that of exact arithmetic.
+        F, if the release lies on a grid of 2^-F. Rounding moves two neighbours apart by up to sqrt(d) 2^-F more, and
+        minimisers of gradient norm gamma by 2 gamma/Lambda more. Both are counted at ``LARGEST_SMALLEST`` records.
+        Without F the number is that of exact arithmetic.
 
     References
     ----------
@@ -201,16 +202,16 @@ def provable_epsilon(
         return eps * slope * math.sqrt(d) / (2 * K)
     if noise == "l2":
         return eps * slope / K
-    raise LocalProtocolError(f"there is no statement for noise {noise!r}")
+    raise LocalProtocolError(f"there is no statement for noise {noise!r}, only for 'laplace' and 'l2'")
 
 
 def provable_delta(*, d: int, epsilon: float, noise: str) -> float:
     """Return the delta that goes with a proved ``epsilon``: the slots' bound on the noise, and the sampler's error.
 
-    A draw beyond the bound B aborts the run, with equal probability on neighbours. What is left is the noise x within
-    B whose neighbour's x + v is beyond. For "laplace" its probability is at most sum_i P(|x_i| > B - |v_i|) <=
-    2^-60 exp(Delta_2/(K b)), and Delta_2/(K b) = epsilon/sqrt(d). For "l2" it is at most 2^-60 exp(epsilon), to which
-    the sampler's total variation adds (1 + exp(epsilon)) 2^-60.
+    A draw beyond the bound B aborts the run, with equal probability on neighbours. There remains noise x within B for
+    which the neighbour's x + v is beyond B. For "laplace" its probability is at most sum_i P(|x_i| > B - |v_i|) <=
+    2^-60 exp(Delta_2/(K b)), and Delta_2/(K b) = epsilon/sqrt(d). For "l2" it is at most 2^-60 exp(epsilon). There the
+    sampler's total variation adds (1 + exp(epsilon)) 2^-60.
     """
     if noise == "laplace":
         return min(1.0, 2.0**-TAIL_BITS * math.exp(min(epsilon / math.sqrt(d), 700)))

@@ -1,0 +1,82 @@
+"""A party's work before it joins (section 3.1): it trains, draws its noise, and rounds both to the grid of 2^-F.
+
+It all happens before the join. Afterwards, the time that it takes would lie between two frames that Charlie sees, and
+would tell him the number of records.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
+from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.local_aggregation import joint_noise
+from masquerade_protocols.local_aggregation.public import FRACTION_BITS, joint_noise_of, parameters_of
+
+__all__ = ["Prepared", "draw_noise", "encode_weights", "prepare", "train"]
+
+
+class Prepared(NamedTuple):
+    """Three things that party P_j has when it joins, all on the grid.
+
+    Parameters
+    ----------
+    noise : tuple of int
+        The vector that stage 2 takes under encryption: K eta_j ("paper"), or unit noise g_j ("proven").
+    vector : tuple of int
+        The vector that stage 3 shares: W_j ("paper"), or W_j with the fine noise f_j ("proven").
+    scale : int
+        b_j, the scale for this party's number of records ("proven"); 0 ("paper").
+    """
+
+    noise: tuple[int, ...]
+    vector: tuple[int, ...]
+    scale: int
+
+
+async def prepare(seat: Seat, study: Study, data: Dataset) -> Prepared:
+    """Train and draw, for the roles of :mod:`masquerade_protocols.local_aggregation.roles`.
+
+    Raises
+    ------
+    RefusedLocally
+        With calibration "proven": the records are fewer than the study's ``min_records``.
+    """
+    w_j, n_j = await train(seat, study, data), len(data.y)
+    if not study.proven:
+        noise = await seat.once("noise", lambda rng: draw_noise(rng, study, n_j))
+        return Prepared(noise, encode_weights(w_j), 0)
+    joint = joint_noise_of(study)
+    b_j = joint_noise.own_scale(joint, n_j)
+    unit, fine = await seat.once("noise", lambda rng: tuple(joint_noise.draw(rng, joint)))
+    return Prepared(unit, tuple(w + f for w, f in zip(joint_noise.encode(w_j), fine, strict=True)), b_j)
+
+
+async def train(seat: Seat, study: Study, data: Dataset) -> tuple[float, ...]:
+    """Return w_j, the minimiser over this party's records."""
+    await seat.stage("training")
+    return await seat.once("classifier", lambda _: tuple(fit(data.X, data.y, study.model.regularization).tolist()))
+
+
+def draw_noise(rng: Rng, study: Study, n: int) -> tuple[int, ...]:
+    """Step 2.3 of calibration "paper": draw K eta_j for n records, in units of 2^-F, as one integer vector.
+
+    The factor K belongs to the scale. If K multiplied a drawn integer, the released sum modulo K would be the
+    classifiers' sum modulo K, for everybody to read.
+    """
+    scale = Fraction(study.K << FRACTION_BITS)
+    eps, lam = study.privacy.epsilon, study.model.regularization
+    if parameters_of(study).noise == "laplace":
+        return tuple(discrete_laplace(rng, scale * paper_scale(n, eps, lam), study.d))
+    return tuple(l2_laplace(rng, paper_beta(n, eps, lam), study.d, scale))
+
+
+def encode_weights(w: Sequence[float]) -> tuple[int, ...]:
+    """Round to the grid of 2^-F, F that of calibration "paper"."""
+    return tuple(round(v * 2**FRACTION_BITS) for v in w)

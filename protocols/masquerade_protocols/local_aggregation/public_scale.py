@@ -1,0 +1,95 @@
+"""Local aggregation where the scale of the noise is public: no key, no comparison, and the lead is an ordinary party.
+
+The scale is public in two cases, both of calibration "proven". With ``scale = "floor"`` the noise is sized as if every
+party had ``min_records`` records. With ``weights = "sizes"`` a classifier counts n_j times, and then no size is left in
+the scale. Nothing has to be selected, so stages 1 and 2 fall away::
+
+    party P_j                                  Charlie
+      | train w_j, draw x_j                       |
+      |=== join: everybody's box key of this run =|
+      |<~~~~~~~~~~~~~~~ coin toss ~~~~~~~~~~~~~~~>|   3 boxes to each other party
+      |-------- Share: W_j + x_j + z_j ---------->|   with "sizes": (n_j, n_j W_j + x_j) + z_j
+      |<------- Published ------------------------|
+
+x_j is a party's share of the noise, and z_j its share of zero
+(:mod:`masquerade_protocols.local_aggregation.zero_sharing`).
+"""
+
+from fractions import Fraction
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import RunFailed
+from masquerade_core.model import Model, Shares
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.coin_toss import coin_toss
+from masquerade_protocols.local_aggregation import joint_noise
+from masquerade_protocols.local_aggregation.additive_shares import give_share, publish_shares
+from masquerade_protocols.local_aggregation.before_join import train
+from masquerade_protocols.local_aggregation.joint_noise import Drawn, check_size, encode
+from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS, joint_noise_of, packing
+
+__all__ = ["charlie", "party"]
+
+
+async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+    """Party P_j, with the scale rule "floor" or "sizes".
+
+    Raises
+    ------
+    RefusedLocally
+        Its records are fewer than the study's ``min_records``, or more than are counted.
+    ProtocolViolation
+        Another participant's fault. It is named where that can be known.
+    RunFailed
+        The opened sum is not the sum of everybody's shares, or the opened n is not a number of records.
+    """
+    noise, layout, n_j = joint_noise_of(study), packing(study), len(data.y)
+    by_size = noise.scale_rule == "sizes"
+    check_size(n_j, noise)
+    w_j = await train(seat, study, data)
+    _, x_j = Drawn(*await seat.once("noise", lambda rng: tuple(joint_noise.draw(rng, noise))))
+    vector = tuple(w + x for w, x in zip(encode(w_j, n_j if by_size else 1), x_j, strict=True))
+
+    await seat.join()
+    await seat.stage("keys")
+    seed = await coin_toss(seat)
+    shared = (n_j, *vector) if by_size else vector
+    nothing = (0,) * layout.count
+    return _released(study, await give_share(seat, study, layout, _modulus(study), shared, nothing, seed))
+
+
+async def charlie(seat: Seat, study: Study) -> Model:
+    """Charlie, with the scale rule "floor" or "sizes": he relays the coin toss, and publishes the shares.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party's fault. It is named where that can be known.
+    RunFailed
+        The opened sum is not the sum of everybody's shares, or the opened n is not a number of records.
+    """
+    layout = packing(study)
+    await seat.join()
+    await seat.stage("keys")
+    await seat.stage("stage 3: shares")
+    nothing = (0,) * layout.count
+    return _released(study, await publish_shares(seat, study, layout, _modulus(study), nothing))
+
+
+def _modulus(study: Study) -> int:
+    """Return M, the modulus of the shares. No key gives one here, so it is public, and as long as a key's."""
+    return (1 << study.crypto.key_bits) - 1
+
+
+def _released(study: Study, shares: Shares) -> Model:
+    """Divide the opened sum: by K, or by the n that stands before it."""
+    if joint_noise_of(study).scale_rule != "sizes":
+        return Model(shares.open(), shares)
+    n, *total = shares.total()
+    if n < 1:
+        raise RunFailed(
+            "the opened number of all records is less than 1: a party counted wrongly",
+            "start a new run; no participant can be blamed from the sum alone",
+        )
+    return Model(tuple(float(Fraction(v, n << JOINT_FRACTION_BITS)) for v in total), None)
