@@ -30,7 +30,7 @@ from masquerade.alive import show_life, while_alive
 from masquerade.console import literal_console
 from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
-from masquerade.draft import Draft, auxiliary_file, needs_auxiliary
+from masquerade.draft import Draft, auxiliary_file
 from masquerade.report import result_report
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
@@ -42,6 +42,7 @@ from masquerade_host.process import harden
 from masquerade_host.progress import Mode, Progress
 from masquerade_party import no_questions
 from masquerade_party import run as run_party
+from masquerade_protocols import entry_named, protocol_of
 
 __all__ = ["curator", "main", "party"]
 
@@ -97,8 +98,9 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
         raise BadInput(
             f"{len(halves)} parties came, but {parties} were asked for", "run: docker compose down --volumes"
         )
-    cohort = suited(protocol, parties)
-    if needs_auxiliary(protocol):
+    entry = entry_named(protocol)
+    cohort = suited(entry, parties)
+    if entry.auxiliary:
         cohort = cohort.with_auxiliary()
     study = SCRATCH / "study.toml"
     study.unlink(missing_ok=True)
@@ -146,7 +148,7 @@ def party(progress: Progress) -> None:
 
     study = _await(study_with_me, "the study")
     me = study.name_of(keys.public)
-    cohort = suited(study.study.protocol, study.K)
+    cohort = suited(protocol_of(study), study.K)
     data = SCRATCH / "records.csv"
     data.write_text(cohort.parties[me].to_csv(), encoding="utf-8")
     out, own = SCRATCH / f"run-{time.time_ns()}", classifiers(study).get(me)

@@ -255,7 +255,7 @@ def test_a_baseline_is_refused_where_parties_would_have_to_talk(shell: Shell, tm
     for words in (["study", "show", study], ["demo", "--protocol", name, "--out", tmp_path / "d"]):
         answer = shell.json(*words)
         assert (answer.code, answer.json["error_code"]) == (4, "bad_input")
-        assert f"'{name}', a baseline" in answer.json["message"]
+        assert f"'{name}' is a baseline" in answer.json["message"]
         assert "simulate" in answer.json["hint"]
     assert not (tmp_path / "d").exists()
 

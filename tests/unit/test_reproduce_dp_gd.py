@@ -14,6 +14,7 @@ from masquerade_core.learning.erm import error_rate
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
+from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as protocol
 from masquerade_protocols.in_memory import run_in_memory
 from tests.paper_data import split
@@ -46,7 +47,7 @@ def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monk
     def known(_rng: Any, _sigma: Any, size: int) -> list[int]:
         return [v * 10**7 for v in SimulationRng(3).bytes(size)]
 
-    monkeypatch.setattr(protocol, "discrete_gaussian", known)
+    monkeypatch.setattr(noise_shares, "discrete_gaussian", known)
     records, _ = unit_ball(0)
     study = _small_keys(dp_gd._study(1.0, 0.05, 5))
     parts, table = split(records, study, (0.01, 0.29, 0.2, 0.25, 0.25)), Table(study.names)

@@ -20,7 +20,6 @@ from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
 from masquerade_protocols.blocks import local_descent
-from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descent_study
 
@@ -47,7 +46,7 @@ def test_walks_are_the_protocol_s_without_noise_and_with_it(monkeypatch: pytest.
         for column in range(5):
             sd = 0.0 if column == 0 else sds[(column - 1) // 2, j]
             planted = (n * sd * unit * z[:, j, :, (column - 1) % 2]).round().astype(int).ravel().tolist()
-            monkeypatch.setattr(weighted_dp, "gaussian", lambda *_, planted=planted: planted)
+            monkeypatch.setattr(local_descent, "gaussian", lambda *_, planted=planted: planted)
             own = local_descent.local_descent(study, T, ETAS[3], Fraction(1), data[name], SimulationRng(0))
             np.testing.assert_allclose(theta[j, :, 3, column], own, rtol=0, atol=1e-6)
 
