@@ -18,9 +18,9 @@ from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.words import counted
 from masquerade_host.dialer import speaks_curve
 from masquerade_host.keyfiles import load_keys
-from masquerade_core.words import counted
 from masquerade_protocols import Cost, protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]
@@ -129,8 +129,8 @@ def _arithmetic(study: Study, cost: Cost) -> Check:
     gmpy2.powmod(base, n, n * n)
     seconds = time.perf_counter() - began
     words = (
-        f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}: {seconds * 1000:.0f} ms for an exponentiation with a key of "
-        f"{bits} bits"
+        f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}: {seconds * 1000:.0f} ms for an exponentiation with "
+        f"{bits}-bit keys"
     )
     if not cost.exponentiations:
         return Check("arithmetic", Verdict.OK, f"{words}; this run encrypts nothing and needs none")

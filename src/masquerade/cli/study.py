@@ -195,8 +195,8 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
     entry = entry_of(loaded)
     if entry.baseline:
         raise BadInput(
-            f"{entry.name!r} is a baseline: one person holds everybody's records and nobody sends anything, so there is "
-            "nothing that a party has to agree to",
+            f"{entry.name!r} is a baseline: one person holds everybody's records and nobody sends anything, so a party "
+            "has nothing to agree to",
             f"see its privacy with 'masquerade statement {study}', or run it with 'masquerade simulate'",
         )
     explanation = entry.explain(loaded)
