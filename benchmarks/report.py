@@ -1,4 +1,4 @@
-"""What was measured, against the limits: a table for people, JSON for machines."""
+"""The measurements and the limits: tables for people, JSON for machines."""
 
 import json
 import math

@@ -111,7 +111,7 @@ def _add_naive(bench: Bench, study: Study, keys: naive.Keys) -> None:
 
 
 def measure_wall(bench: Bench, progress: Progress, samples: int, *, d: int = COORDINATES, bits: int = KEY_BITS) -> None:
-    """Time rounds between processes, and what they are compared with, in turns: the machine has other tenants."""
+    """Time rounds between processes and their comparisons in turns, since the machine may be busy with other work."""
     secret, layout = new_key(bits), gradient_layout(gradient_study(K, d, bits=bits))
     sent = layout.count * secret.public.ciphertext_bytes + 200  # with the frame around it
 

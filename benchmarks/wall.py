@@ -1,7 +1,7 @@
-"""Wall time of a round between 1 + K processes over CURVE, and beside it what no such round can do without.
+"""Wall time of a round between 1 + K processes over CURVE, and of the work that every such round needs.
 
-``python -m benchmarks.wall WHO DIRECTORY`` is one participant: the program's own session, sockets and driver under a
-role that does nothing but add up. It writes when its rounds began to ``WHO.json``.
+``python -m benchmarks.wall WHO DIRECTORY`` is one participant: the program's own session, sockets and driver, with a
+role that only adds up. It writes the times at which its rounds began to ``WHO.json``.
 """
 
 import json
@@ -40,7 +40,7 @@ _PATIENCE = 240.0  # seconds, for any of the processes
 
 
 def _take_part(who: str, directory: Path) -> None:
-    """Be one participant, and write down what came of it."""
+    """Run one participant, and write its result to a file."""
     study, _ = load_study(directory / "study.toml")
     keys = load_keys(directory / f"{who}.key")
     rounds = json.loads((directory / "rounds.json").read_text())
@@ -126,7 +126,7 @@ def decryption_seconds(secret: SecretKey, count: int, samples: int) -> list[floa
 
 
 def round_trip_seconds(request: int, reply: int, samples: int) -> list[float]:
-    """Return the wall seconds of plain round trips over CURVE with another process: so many bytes there and back."""
+    """Return the wall seconds of plain round trips over CURVE: so many bytes to another process and back."""
     address = f"tcp://127.0.0.1:{_free_port()}"
     server_key, server_secret = zmq.curve_keypair()
     command = [sys.executable, "-m", "benchmarks.wall", "echo", address, server_key.decode(), str(reply)]

@@ -236,6 +236,6 @@ def test_figure_2_reads_the_directory_that_is_named(
 
 
 def test_figure_2_needs_the_data() -> None:
-    with pytest.raises(BadInput, match="figure 2 of pathak-2010 is about real data") as refused:
+    with pytest.raises(BadInput, match="figure 2 of pathak-2010 needs real data") as refused:
         reproduce("pathak-2010")
     assert "a9a and a9a.t" in str(refused.value.hint)

@@ -1,9 +1,8 @@
 """Bixler, section 4: descent on noisy examples against plain descent, on 5000 simulated records.
 
-The section has no figure and no table, and leaves out the model, its dimension, the step and the noise. The settings
-here are those under which plain descent needs about the 3000 iterations that the paper speaks of; the bands are those
-of an independent implementation with these settings. ``docs/reproduction/bixler.md`` says how both relate to what the
-paper reports.
+The section has no figure and no table, and does not give the model, its dimension, the step and the noise. With the
+settings here plain descent needs about 3000 iterations, as the paper reports. The bands come from an independent
+implementation with these settings. ``docs/reproduction/bixler.md`` compares both with the paper.
 """
 
 from collections.abc import Callable
@@ -110,7 +109,7 @@ def section_4(draws: int, seed: int, progress: Callable[[int, int], None]) -> Re
 
 
 def _mean(values: _Array) -> tuple[float, float | None]:
-    """Return the mean of runs, and its standard error where there are two or more."""
+    """Return the mean of the runs, and its standard error where there are two or more runs."""
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
     return float(values.mean()), error
 

@@ -1,8 +1,8 @@
 """Pathak, Rane and Raj 2010, figure 2: local aggregation on Adult's records, for three splits among five parties.
 
 The figure has no numbers, and its lambda = 1 is so large that the classifier without noise answers "no" to everybody.
-The bands are those of an independent implementation in floating point at a smaller lambda, where the paper's sentences
-hold; ``docs/reproduction/pathak-2010.md`` says what of the figure can be met.
+The bands come from an independent implementation in floating point at a smaller lambda, where the paper's sentences
+hold. ``docs/reproduction/pathak-2010.md`` says which part of the figure can be met.
 """
 
 from collections.abc import Callable
@@ -59,12 +59,12 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     Parameters
     ----------
     draws : int
-        Of the noise, for each of fifty partitions.
+        How many draws of the noise, for each of fifty partitions.
     seed : int
     progress : callable
         (done, of).
     data : path
-        The directory with a9a and a9a.t; the current one if there is no name.
+        The directory that holds a9a and a9a.t; the current one by default.
 
     Raises
     ------
