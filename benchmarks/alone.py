@@ -1,8 +1,9 @@
 """Charlie's whole role, run again alone in a fresh process, as in a deployment.
 
 ``python -m benchmarks.alone`` reads from standard input all answers that Charlie got in a run, and runs his role from
-its first step to its last: key check, layout, sigma*, descent and all rounds. Imports and the study's file come before the
-measurement, and every cache of this program is cold. E is measured right before and right after, in the same process.
+its first step to its last: key check, layout, sigma*, descent and all rounds. Imports and the study's file come before
+the measurement, and every cache of this program is cold. E is measured right before and right after, in the same
+process.
 """
 
 import json

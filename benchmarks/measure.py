@@ -175,7 +175,7 @@ class Bench:
             self._naive_comparison(rng, keys)
             progress(f"round {number} of {self.rounds}: K=5")
             self._ours(5)
-            progress(f"round {number} of {self.rounds}: K=5 with phe as it comes")
+            progress(f"round {number} of {self.rounds}: K=5 with plain phe")
             self._naive(rng, keys, 5)
             progress(f"round {number} of {self.rounds}: K={MANY}")
             self._ours(MANY)

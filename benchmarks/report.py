@@ -21,7 +21,7 @@ __all__ = ["GATES", "Gate", "print_report", "write_json"]
 
 @dataclass(frozen=True)
 class Gate:
-    """One figure with its limit; ``against`` names the figure of phe as it comes, where that was run."""
+    """One figure with its limit; ``against`` names the figure of plain phe, where that was run."""
 
     title: str
     figure: str

@@ -62,7 +62,7 @@ def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
             bench.add("round charlie arithmetic, the meter's own readings, left out", alone.meter / ROUNDS)
             bench.add("round charlie codec and boxes, alone", alone.codec / ROUNDS)
         if number < samples or samples == 1:
-            progress(f"sample {number} of {samples}: one sum with phe as it comes")
+            progress(f"sample {number} of {samples}: one sum with plain phe")
             _add_naive(bench, study, keys)
     bench.facts["psgd"] = (
         f"N = 20,000, epsilon = 1, delta = 1e-5, T = {ROUNDS}: slots of {layout.width} bits, "

@@ -1,6 +1,6 @@
-"""Simulation: the roles of a protocol in one process, for research and figures. It is never a private release.
+"""Simulation: all roles of a protocol in one process, for research and figures. It is never a private release.
 
-This one process sees all parties' records. A seed makes the noise repeatable: whoever knows the seed can subtract it.
+The one process sees all parties' records. A seed makes the noise repeatable, so whoever knows the seed can subtract it.
 """
 
 import time
@@ -40,7 +40,7 @@ class Simulation:
     model : Model
         The model that Charlie would have published.
     result : dict
-        The fields of a run's ``result.json``, with a watermark.
+        The fields of a run's ``result.json``, and a watermark.
     study : Study
     classifiers : mapping of str to Model
         For the baseline ``individual``, each party's model. ``model`` is the one with the smallest error on the test
@@ -193,7 +193,7 @@ def _header(study: Study, seed: int | None) -> dict[str, Any]:
 
 
 def _check_records(data: Dataset, study: Study, source: str) -> None:
-    """Refuse what a party's own process would refuse, or could not have loaded."""
+    """Refuse records that a party's own process would refuse, or could not have loaded."""
     if (found := data.X.shape[1]) != study.d:
         raise BadInput(
             f"{source}: each record has {found} coordinates, but the study's records have {study.d}",

@@ -351,7 +351,7 @@ def test_what_a_participant_tells_is_heard_and_the_rest_is_not(tmp_path: Path) -
     with Participants() as participants:
         events = _perform(participants, tmp_path, "sys.exit(6)")
     assert [event.name for event in events] == ["stage", "exit"]
-    assert events[1].fields == {"code": 6, "murmur": "a murmur\n"}
+    assert events[1].fields == {"code": 6, "stderr": "a murmur\n"}
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

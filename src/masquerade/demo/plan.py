@@ -1,4 +1,4 @@
-"""What a demonstration needs on disk: for each participant a directory of its own, as on a machine of its own."""
+"""The files of a demonstration: each participant has a directory of its own, as it would have a machine of its own."""
 
 import shutil
 import socket
@@ -13,7 +13,7 @@ from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.words import listed
+from masquerade_core.words import counted, listed
 from masquerade_host.keyfiles import make_keys
 from masquerade_protocols import PROTOCOLS, entry_named, protocol_of
 
@@ -26,7 +26,7 @@ _DEADLINE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything lies.
+    """Where the files of a demonstration are.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def prepare(
     names = tuple(cohort.parties)
     if len(names) < 2:  # noqa: PLR2004
         raise BadInput(
-            f"there is {len(names)} party, but at least 2 are needed: one alone has nobody to learn with",
+            f"there is {counted(len(names), 'party', 'parties')}, but a demonstration needs at least 2",
             "give --parties 2 or more",
         )
     entry = entry_named(protocol)
@@ -151,13 +151,13 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
 
 
 def classifiers(study: Study) -> dict[str, str]:
-    """Return what the parties vote with, in a protocol of votes: a kind for each in turn, to show that all will do."""
+    """Return each party's classifier, in a protocol of votes: one kind after the other, since every kind can vote."""
     kinds = SHORT_NAMES if protocol_of(study).classifiers else ()
     return dict(zip(study.names, cycle(kinds), strict=False))
 
 
 def discard(directory: Path, *, ours: bool) -> None:
-    """Remove what a demonstration that failed has left: it holds copies of records, and keys."""
+    """Remove the files of a demonstration that failed, since they are copies of records, and keys."""
     for entry in directory.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
