@@ -1,4 +1,4 @@
-"""The demonstration's parts: its data, its directory, what it shows, and how it takes a failure."""
+"""The parts of a demonstration: its data, its directory, its display, and its failures."""
 
 import csv
 import io
@@ -69,8 +69,8 @@ def test_names_go_on_where_the_letters_end() -> None:
     assert party_names(30)[::29] == ("hospital-01", "hospital-30")
 
 
-def test_the_default_demo_is_good_on_real_records_and_its_wish_is_proved(tmp_path: Path) -> None:
-    """On average within 5 points of no privacy, and always far from the majority's rule, which is 22 away."""
+def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_proved(tmp_path: Path) -> None:
+    """It is on average within 5 points of no privacy, and far from the more frequent answer, which is 22 points away."""
     cohort = suited(PROTOCOLS[DEFAULT_PROTOCOL], 5)
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
     study, noise = plan.study, dp_gd.noise_of(plan.study)
@@ -324,7 +324,7 @@ import json, sys, time
 print(json.dumps({"event": "stage", "name": "training"}), flush=True)
 print("not for us", flush=True)
 print(json.dumps(["neither"]), flush=True)
-sys.stderr.write("a murmur\\n")
+sys.stderr.write("a warning\\n")
 %s
 """
 
@@ -347,11 +347,11 @@ def _perform(participants: Participants, tmp_path: Path, end: str) -> list[Event
     return events
 
 
-def test_what_a_participant_tells_is_heard_and_the_rest_is_not(tmp_path: Path) -> None:
+def test_a_participants_events_are_read_and_other_output_is_not(tmp_path: Path) -> None:
     with Participants() as participants:
         events = _perform(participants, tmp_path, "sys.exit(6)")
     assert [event.name for event in events] == ["stage", "exit"]
-    assert events[1].fields == {"code": 6, "stderr": "a murmur\n"}
+    assert events[1].fields == {"code": 6, "stderr": "a warning\n"}
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -483,7 +483,7 @@ def test_the_screen_shows_rounds_their_time_the_objective_and_bytes_so_far() -> 
     assert not any(line.split()[1:2] == ["training"] for line in text.splitlines())  # no stage of this protocol
 
 
-def test_plain_lines_tell_of_rounds_ten_times_at_most_each_with_its_own_objective() -> None:
+def test_plain_lines_report_at_most_ten_rounds_each_with_its_own_objective() -> None:
     console = _console(terminal=False)
     with Lines(console) as view:
         for event in (*EVENTS, *ROUNDS):
@@ -514,7 +514,7 @@ def test_a_curve_is_a_row_of_bars(values: list[float | None], bars: str) -> None
     assert len(sparkline(values * 100, 24)) == (24 if values else 0)
 
 
-def test_a_result_without_anybody_who_takes_off_all_noise_says_what_each_has(tmp_path: Path) -> None:
+def test_a_result_without_an_observer_who_can_subtract_all_noise_says_what_each_can(tmp_path: Path) -> None:
     study, _ = _descent(tmp_path, "psgd")
     rows = [claim.to_json() for claim in protocol_of(study).statement(study)]
     console = _console(terminal=False)

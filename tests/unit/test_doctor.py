@@ -1,4 +1,4 @@
-"""What the doctor says of the machine's speed, by a clock that the test sets."""
+"""What the doctor says about the machine's speed, with a clock that the test sets, and about the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hamm, Cao and Belkin's figure 2 on made-up records: the aggregates, the bounds, and noise of the right length."""
+"""Hamm, Cao and Belkin's figure 2 on invented records: the aggregates, the bounds, and noise of the right length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kang's figure 2: its descents are the protocol's, its groups and noises are the paper's, and what misses is said."""
+"""Kang's figure 2: the descents are the protocol's, groups and noises are the paper's, and misses are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _records(n: int = 300, d: int = 4, seed: int = 0) -> Dataset:
 
 
 def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The protocol is given the very normals that the figure's descent draws."""
+    """The protocol gets the same normal numbers as the figure's descent."""
     T, sizes = 12, (30, 31, 90, 90)
     study = descent_study("weighted-dp", K=4, d=3, section="c = 1.0", Lambda=0.0)
     data = make_data(study, sizes)
@@ -106,7 +106,9 @@ def test_accuracy_counts_what_is_labelled_rightly() -> None:
     np.testing.assert_allclose(accuracies(theta, test), [[1.0, 2 / 3, 1 / 3]])
 
 
-def test_a_missing_folder_is_said_and_none_at_all_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(BadInput, match="neither a folder breast-cancer-wisconsin nor"):
         kang.figure_2(1, 1, lambda _done, _of: None, tmp_path)
     folder = tmp_path / "breast-cancer-wisconsin"
