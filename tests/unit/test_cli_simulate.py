@@ -575,11 +575,10 @@ def test_parties_vote_with_what_they_name(shell: Shell, everybody: Path, tmp_pat
     answer = shell.json(*words, "--classifier", "nowhere=tree")
     assert answer.code == 4
     assert "'nowhere' is not in the roster" in answer.json["message"]
-    answer = shell.json(
-        "simulate", _named(shell, tmp_path, "psgd"), *words[2:], "--classifier", "north=tree"
-    )  # fmt: skip
-    assert answer.code == 4
-    assert "trains the study's own classifier" in answer.json["message"]
+    for other in ("psgd", "pooled"):
+        answer = shell.json("simulate", _named(shell, tmp_path, other), *words[2:], "--classifier", "north=tree")
+        assert answer.code == 4
+        assert f"{other} trains the study's own classifier" in answer.json["message"]
 
 
 def test_a_study_without_its_auxiliary_file_says_so(shell: Shell, everybody: Path, tmp_path: Path) -> None:

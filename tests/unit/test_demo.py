@@ -70,7 +70,7 @@ def test_names_go_on_where_the_letters_end() -> None:
 
 
 def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_proved(tmp_path: Path) -> None:
-    """It is on average within 5 points of no privacy, and far from the more frequent answer, which is 22 points away."""
+    """It is on average within 5 points of no privacy, and far from the more frequent answer, 22 points away."""
     cohort = suited(PROTOCOLS[DEFAULT_PROTOCOL], 5)
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
     study, noise = plan.study, dp_gd.noise_of(plan.study)

@@ -83,7 +83,7 @@ def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(reduced: Report
 
 
 def test_noise_of_which_each_share_is_enough_is_told_from_shares_of_it(reduced: Report) -> None:
-    """At epsilon = .1 the difference is certain: the noise is fifteen times a share's."""
+    """At epsilon = .1 the difference is certain: all parties' noise has fifteen times the variance."""
     tables = reduced.tables()
     errors = {row.name: row for table in (dp_gd._ERROR, dp_gd._BESIDE) for row in tables[table]}
     broken = [row for row in tables[dp_gd._BROKEN] if row.name.startswith("all noise")]

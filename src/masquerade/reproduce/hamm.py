@@ -76,17 +76,17 @@ _CURVES = {
 _UNTIL = "1/eps up to which soft and avg are better than indiv; the paper says 1"
 
 _CLEAR = (
-    "Everything is computed in the clear: the same minimisers, votes and averages as the protocols and baselines use, "
-    "and noise from their sampler on their grid. It comes from a seed: nothing here is a private release."
+    "Everything is computed without encryption. Minimisers, votes and averages are those of the protocols and "
+    "baselines; the noise comes from their sampler, on their grid. A seed gives it: nothing here is a private release."
 )
 _UNACCOUNTED = (
-    "The principal components are those of the training records, and lambda was chosen on them: neither is accounted "
-    "for by the paper's epsilon, nor by any other here."
+    "The principal components are those of the training records, and lambda was chosen on these records. Neither the "
+    "paper's epsilon nor any other epsilon here accounts for that."
 )
 _MEANING = (
-    "Figures are accuracies on the 2,947 test records, averaged over the trials, which deal the records anew, and over "
-    "the draws of the noise; the standard error is that of the trials' means. All curves of a trial take their noise "
-    "from one pool of draws, each scaled by its own Delta/eps."
+    "Figures are accuracies on the 2,947 test records. They are averages over the draws of the noise and over the "
+    "trials, which deal the records anew; the standard error is that of the trials' means. All curves of a trial take "
+    "their noise from one pool of draws, each scaled by its own Delta/eps."
 )
 
 _Array = NDArray[np.float64]

@@ -39,8 +39,8 @@ _FALLS = f"A4: {_USEFUL.name}: the largest step up along eps, less two standard 
 _ALLOWED = 2.0
 
 _CLEAR = (
-    "Parties' classifiers are averaged in the clear; they are trained, and the noise is drawn, by the protocol's own "
-    "functions."
+    "The parties' classifiers are averaged without encryption. The protocol's own functions train them and draw the "
+    "noise."
 )
 _SEEDED = "The noise comes from a seed: nothing here is a private release."
 _MEANING = (

@@ -86,14 +86,14 @@ _NOISE = {
 }
 
 _CLEAR = (
-    "Rounds are computed in the clear, many draws at a time: the same sums of gradients, steps, minimiser and noise "
-    "laws as the protocols use, noise from the same samplers on the same grid. The tests show that rounds under "
-    "encryption equal these to 1e-6."
+    "Rounds are computed without encryption, many draws at a time. Sums of gradients, steps, the minimiser and the "
+    "samplers of the noise are those of the protocols. The tests show that rounds under encryption equal these to 1e-6."
 )
 _SEEDED = "The noise comes from a seed and the records from a generator: nothing here is a private release."
 _MEANING = (
     "Figures are error rates on 1,000 test records, averaged over five data sets and all draws; the standard error is "
-    "that of the data sets' means. Each K has the same realised sum of eta, and shares the rho of its first parties."
+    "that of the data sets' means. Every K has the same sum of eta, and the same rho for the parties that it shares "
+    "with a larger K."
 )
 
 _Array = NDArray[np.float64]
