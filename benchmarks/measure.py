@@ -217,7 +217,7 @@ class Bench:
 
         (total, seconds), e = self.yardstick.around(timed)
         wanted = tuple(sum(column) + K * eta for column, eta in zip(zip(*weights, strict=True), noise[0], strict=True))
-        assert total == wanted, "phe's version does not agree with the computation in the clear"
+        assert total == wanted, "plain phe's result differs from the result without encryption"
         self.add(f"K={K} phe", seconds / e)
 
     def _comparison(self, rng: SystemRng) -> None:

@@ -101,7 +101,9 @@ def _add_naive(bench: Bench, study: Study, keys: naive.Keys) -> None:
     layout = gradient_layout(study)
     vectors = [some_vector(layout, name) for name in study.names]
     (total, seconds), e = bench.yardstick.around(lambda: naive.sum_up(keys, vectors))
-    assert total == tuple(sum(c) for c in zip(*vectors, strict=True)), "phe's sum differs from the sum in the clear"
+    assert total == tuple(sum(c) for c in zip(*vectors, strict=True)), (
+        "plain phe's sum differs from the sum without encryption"
+    )
     bench.add("round party phe", seconds.party / e)
     bench.add("round lead phe", seconds.lead / e)
     bench.add("round charlie phe", seconds.charlie / e)

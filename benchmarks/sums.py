@@ -202,7 +202,9 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
     results = table.run({**roles, CHARLIE: charlie(table.seat(CHARLIE))})
     if not noise:
         columns = zip(*(some_vector(layout, name) for name in study.names), strict=True)
-        assert set(results.values()) == {tuple(sum(c) for c in columns)}, "a total differs from the sum in the clear"
+        assert set(results.values()) == {tuple(sum(c) for c in columns)}, (
+            "a total differs from the sum without encryption"
+        )
     others = ordinary(study.names, study.lead)
     total = table.meter.total
     return Ring(

@@ -78,7 +78,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int) -> list[float]:
     Raises
     ------
     AssertionError
-        A process failed, or the total is not the sum in the clear.
+        A process failed, or the total is not the sum of the vectors.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -104,7 +104,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int) -> list[float]:
         said = {who: json.loads((directory / f"{who}.json").read_text()) for who in study.names}
         layout = gradient_layout(study)
         clear = [sum(c) for c in zip(*(some_vector(layout, who) for who in study.names), strict=True)]
-        assert all(one["total"] == clear for one in said.values()), "a total differs from the sum in the clear"
+        assert all(one["total"] == clear for one in said.values()), "a total differs from the sum without encryption"
         return [after - before for before, after in pairwise(said[study.lead]["times"])]
 
 

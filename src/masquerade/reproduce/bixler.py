@@ -45,8 +45,8 @@ _E4 = "E4: the noise of 100,000 accesses, alpha = 10"
 _BROKEN = "Broken variants must miss E4"
 
 _CLEAR = (
-    "E1 to E3 are computed without encryption, all runs at once, with noise in floating point from a seed: nothing here "
-    "is a private release. E4 takes its noise from the accesses of the protocol's own training."
+    "E1 to E3 are computed without encryption, all runs at once, with noise in floating point from a seed: nothing "
+    "here is a private release. E4 takes its noise from the accesses of the protocol's own training."
 )
 _SETTINGS = (
     f"Not in the paper: x ~ N(0, I) in {D} dimensions, labels sign(u.x), logistic loss, steps of {STEP}, at most "

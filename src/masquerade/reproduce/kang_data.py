@@ -47,7 +47,7 @@ def _adult(folder: Path) -> Dataset:
 
 
 def _bank(folder: Path) -> Dataset:
-    """Read the calls without their length, which is known only when the outcome is, as the data set's authors advise."""
+    """Read calls without their length, which is known only with the outcome, as the data set's authors advise."""
     return one_hot(bank(folder), "y", lambda cell: cell == "yes", left_out=("duration",))
 
 
