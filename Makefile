@@ -29,11 +29,12 @@ audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, pr
 compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-gd); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL)
 
-check: $(DEV) ## format, lint, types, import contracts, packaging, spelling
+check: $(DEV) ## format, lint, types, import contracts, protocols' names, packaging, spelling
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_no_protocol_is_named.py
 	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/codespell
 

@@ -1,1 +1,1 @@
-"""What a run costs, against the same run with phe as it comes: ``make bench``."""
+"""The cost of a run, beside the cost of the same run with plain phe: ``make bench``."""

@@ -1,6 +1,6 @@
 """``python -m benchmarks [PART ...] [--json FILE] [--rounds N] [--plots]``: exit 1 if a limit is missed.
 
-Votes of very many parties have no limit to miss and take up to 20 minutes: ``python -m benchmarks.votes [K ...]``.
+Votes of very many parties have no limit and take up to 20 minutes: ``python -m benchmarks.votes [K ...]``.
 """
 
 import argparse
@@ -24,16 +24,16 @@ PARTS: dict[str, Callable[[Bench, Callable[[str], None]], None]] = {
 
 
 def main() -> int:
-    """Measure, print, and judge."""
+    """Measure, print the tables, and compare them with the limits."""
     parser = argparse.ArgumentParser(
         prog="benchmarks",
-        description="What the protocols cost, in phe encryptions.",
-        epilog="Votes of very many parties are counted on their own: python -m benchmarks.votes [K ...]",
+        description="Measure the cost of the protocols, in units of one phe encryption.",
+        epilog="A benchmark of its own measures votes of very many parties: python -m benchmarks.votes [K ...]",
     )
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: everything)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to this file")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="samples of every figure (default: 3)")
     parser.add_argument("--plots", action="store_true", help=f"draw {GROWTH} anew (measures growth)")
     arguments = parser.parse_args()

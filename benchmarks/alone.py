@@ -1,8 +1,9 @@
-"""Charlie's whole role once more, alone in a fresh process, as he is deployed.
+"""Charlie's whole role, run again alone in a fresh process, as in a deployment.
 
-``python -m benchmarks.alone`` reads what he was answered in a run, from standard input, and plays his role from its
-first step to its last: key check, layout, sigma*, descent and all rounds. Imports and the study's file come before;
-every cache of ours is cold. E is taken right before and right after, in the same process.
+``python -m benchmarks.alone`` reads from standard input all answers that Charlie got in a run, and runs his role from
+its first step to its last: key check, layout, sigma*, descent and all rounds. Imports and the study's file come before
+the measurement, and every cache of this program is cold. E is measured right before and right after, in the same
+process.
 """
 
 import json
@@ -34,11 +35,11 @@ class Alone:
     Attributes
     ----------
     arithmetic : float
-        Of the whole role, set-up included; without codec, boxes and signatures, and without the meter's readings.
+        The whole role with its set-up, without codec, boxes and signatures, and without the meter's readings.
     meter : float
-        What those readings took.
+        The time that the meter's readings took.
     set_up : float
-        The part of it that was spent before the first round.
+        The part of ``arithmetic`` before the first round.
     codec : float
         Codec and boxes.
     """
@@ -55,7 +56,7 @@ def charlie_alone(study: Study, table: MeteredTable, modulus: int) -> Alone:
     Raises
     ------
     LocalProtocolError
-        He would ask for or send other bytes than in the run; the process ends with it.
+        Charlie would ask for or send other bytes than in the run. The process ends with this error.
     """
     # A computation cannot be pickled, and a replay takes its result from the journal.
     journal = [

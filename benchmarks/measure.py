@@ -1,7 +1,7 @@
 """The measurements: every figure in units of E, the CPU time of one ``phe`` encryption taken right before and after.
 
-One round takes each measurement once; rounds are repeated, and medians count. E moves with the machine's clock and its
-other tenants, and the measured work moves with it, so a ratio is steadier than either.
+One round takes each measurement once. Rounds are repeated, and medians count. E changes with the machine's clock and
+with its other load, and so does the measured work, so their ratio is steadier than either.
 """
 
 import time
@@ -58,7 +58,7 @@ def make_study(K: int, d: int = COORDINATES, bits: int = KEY_BITS) -> Study:
 
 
 def make_data(study: Study) -> dict[str, Dataset]:
-    """Return simulated records in the unit ball: few, for training is not measured, and no two parties equally many."""
+    """Return a few simulated records in the unit ball, since training is not measured; no two parties have as many."""
     rng = np.random.default_rng(0)
     true = rng.normal(size=study.d)
     data = {}
@@ -82,7 +82,7 @@ def run_metered(study: Study, data: dict[str, Dataset]) -> MeteredTable:
 
 @dataclass(frozen=True)
 class MessageSize:
-    """One type of message as it was on the wire: who put it there, how often, how many bytes a frame."""
+    """One type of message on the wire: its sender, the number of frames, and the bytes of a frame."""
 
     source: str
     type: str
@@ -109,7 +109,7 @@ class Yardstick:
     bits : int
         Key length.
     n : int, optional
-        The modulus; drawn where none is given.
+        The modulus; a new one is drawn if it is not given.
     """
 
     def __init__(self, bits: int, n: int | None = None) -> None:
@@ -128,7 +128,7 @@ class Yardstick:
         return taken
 
     def around(self, work: Callable[[], R]) -> tuple[R, float]:
-        """Do the work; return its result and the median E of right before and right after."""
+        """Do the work; return its result and the median of E measured right before and right after."""
         before = self.take()
         result = work()
         return result, median(before + self.take())
@@ -143,15 +143,15 @@ class Bench:
     values : dict of str to list of float
         Samples by figure.
     by_step : dict of str to dict
-        Samples by "K=5" or "K=50", then (role, step); the ordinary parties are averaged.
+        Samples by "K=5" or "K=50", then by (role, step); the ordinary parties are averaged.
     messages : list of MessageSize
-        At K = 5.
+        The frames of a run with K = 5.
     facts : dict of str to str
-        What was measured, for people.
+        What was measured and where, for the report's head.
     steps_of_round : dict of (str, str) to list of float
-        Of one round of gradient descent, by (role, step).
+        The steps of one round of gradient descent, by (role, step).
     messages_of_round : list of MessageSize
-        Its frames.
+        The frames of one round.
     by_parties, by_length : list
         The points of the two curves of growth.
     """
@@ -176,7 +176,7 @@ class Bench:
             self._naive_comparison(rng, keys)
             progress(f"round {number} of {self.rounds}: K=5")
             self._ours(5)
-            progress(f"round {number} of {self.rounds}: K=5 with phe as it comes")
+            progress(f"round {number} of {self.rounds}: K=5 with plain phe")
             self._naive(rng, keys, 5)
             progress(f"round {number} of {self.rounds}: K={MANY}")
             self._ours(MANY)
@@ -218,7 +218,7 @@ class Bench:
 
         (total, seconds), e = self.yardstick.around(timed)
         wanted = tuple(sum(column) + K * eta for column, eta in zip(zip(*weights, strict=True), noise[0], strict=True))
-        assert total == wanted, "phe's version does not agree with the computation in the clear"
+        assert total == wanted, "plain phe's result differs from the result without encryption"
         self.add(f"K={K} phe", seconds / e)
 
     def _comparison(self, rng: SystemRng) -> None:

@@ -1,8 +1,8 @@
 """CPU time of a run at the in-memory table, split by participant and by step.
 
-Effects are the whole interface between a role and its driver, so a run is metered from outside: around every ``once``
-computation, around every turn of a role, around what its Seat does to messages, and around every frame. Each moment
-counts for exactly one (participant, step), the innermost; the sum is all that the process used, in all threads.
+Effects are the whole interface between a role and its driver, so the meter works from outside. It times every ``once``
+computation, every turn of a role, the work of its Seat on messages, and every frame. Each moment counts for exactly one
+(participant, step), the innermost. The sum is the CPU time that the process used, in all threads.
 """
 
 import time
@@ -39,7 +39,7 @@ M = TypeVar("M", bound=Message)
 
 EXCLUDED = "excluded: key generation, training"
 GRADIENTS = "gradients"
-"""What a party computes from its own records, and would without any protocol: counted, and shown apart."""
+"""The work on a party's own records, which it would do without any protocol too: counted, and shown apart."""
 ROLE, BOXES, FRAMES, TABLE = "role arithmetic", "codec and boxes", "frames, signatures", "queues, journal"
 STEPS = (
     "noise sampling",
@@ -89,7 +89,7 @@ _BY_FIRST_WORD = {
 
 
 def step_of(label: str) -> str:
-    """Return the step that a ``once`` label belongs to; what is not named here is a draw, and counts."""
+    """Return the step to which a ``once`` label belongs; a label that is not named here is a draw, and counts."""
     return _BY_LABEL.get(label) or _BY_FIRST_WORD.get(label.split(maxsplit=1)[0], "draws")
 
 
@@ -106,7 +106,7 @@ class Meter:
     seconds : mapping of (str, str) to float
         By (participant, step).
     readings : mapping of (str, str) to int
-        How many intervals those seconds consist of; each holds what one reading of the clock takes.
+        How many intervals those seconds consist of; each contains the time of one reading of the clock.
     before : mapping of (str, str) to dict
         Seconds by step that a participant had used when it began a stage: by (participant, stage).
     """
@@ -127,7 +127,7 @@ class Meter:
         self._since = now
 
     def under(self, participant: str, step: str) -> AbstractContextManager[None]:
-        """Charge what happens inside to this key, but for what is charged further inside."""
+        """Charge the time inside this block to this key, except the time that an inner block charges."""
         return _Under(self, (participant, step))
 
     def enter(self, key: tuple[str, str]) -> None:
@@ -136,7 +136,7 @@ class Meter:
         self._open.append(key)
 
     def leave(self) -> None:
-        """Charge to what was charged before."""
+        """Charge to the key before again."""
         self._charge()
         self._open.pop()
 
@@ -155,7 +155,7 @@ class Meter:
         )
 
     def reading_seconds(self, participants: Collection[str], steps: Collection[str], times: int = 1000) -> float:
-        """Return what the readings of the clock within :meth:`total` took, by as many spans with nothing in them."""
+        """Return the time of the clock's readings within :meth:`total`, measured by as many empty spans."""
         empty = Meter(self._clock)
         with empty.under("outer", ""):
             for _ in range(times):
@@ -170,7 +170,7 @@ class Meter:
 
 
 class _Under(AbstractContextManager[None]):
-    """Lighter than a generator: what the meter itself takes is charged to those who are metered."""
+    """A block that is lighter than a generator, since the meter's own time is charged to the participants."""
 
     __slots__ = ("_key", "_meter")
 
@@ -269,7 +269,7 @@ class MeteredSeat(Seat):
 
 
 class _MeteredEndpoint:
-    """An Endpoint whose work is charged to its owner, and whose frames are weighed as they leave."""
+    """An Endpoint that charges its work to its owner, and counts the bytes of every frame that leaves."""
 
     def __init__(self, inner: Endpoint, meter: Meter, me: str, sent: dict[tuple[str, str], list[int]]) -> None:
         self._inner, self._meter, self._me, self._sent = inner, meter, me, sent
@@ -316,7 +316,7 @@ class MeteredTable(Table):
         return seat
 
     def run(self, roles: Mapping[str, Coroutine[Effect, Any, Any]]) -> dict[str, Any]:
-        """Run all roles to their end, metered; whatever is nobody's is the table's, and counts."""
+        """Run all roles to their end, metered; time that belongs to no participant is the table's, and counts."""
         metered = {name: MeteredRole(role, self.meter, name) for name, role in roles.items()}
         with self.meter.under("table", TABLE):
             return super().run(metered)

@@ -1,7 +1,7 @@
 """MPyC's secure sum of the same vectors: ``python -m benchmarks.mpyc_sum ROUNDS LENGTH -M5``.
 
-The peer that one would otherwise take: Shamir shares of fixed-point numbers between K parties, which trust that fewer
-than half of them collude. Each party inputs its vector, all add up, everybody gets the sum.
+MPyC is the usual alternative: K parties hold Shamir shares of fixed-point numbers, and trust that fewer than half of
+them collude. Each party inputs its vector, all shares are added, and everybody gets the sum.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Local aggregation as the paper's text says it, with phe as it comes: what the costs are compared with.
+"""Local aggregation as the paper's text describes it, with plain phe: the measure for this program's costs.
 
-One coordinate per ciphertext, one fresh obfuscator for each ciphertext that is sent, and for each pair of slots a
-comparison of bits under Paillier. Where the paper leaves a choice, it is made in this version's favour: sizes are
-shared modulo 2^33 (wide integer shares would make the comparisons 114 bits long), one direction per pair, and no
-message handling at all. It multiplies the selected noise by K after decryption, as the paper does; that leaves the
-released sum on a lattice and is one of the reasons why the real protocol differs.
+Each coordinate has a ciphertext of its own, each ciphertext that is sent has a fresh obfuscator, and each pair of slots
+takes a comparison of bits under Paillier. Where the paper leaves a choice, this version gets the cheaper one: sizes are
+shared modulo 2^33 (wide integer shares would make the comparisons 114 bits long), each pair is compared in one
+direction, and no message is handled at all. It multiplies the selected noise by K after decryption, as the paper does.
+That leaves the released sum on a lattice, which is one of the reasons why the real protocol differs.
 
 References
 ----------
@@ -45,7 +45,7 @@ class Keys:
 
 
 def _sent(value: EncryptedNumber) -> EncryptedNumber:
-    """What the recipient has: phe obfuscates when the ciphertext is taken out for sending."""
+    """Return what the recipient gets: phe obfuscates a ciphertext when it is taken out for sending."""
     return EncryptedNumber(value.public_key, value.ciphertext(be_secure=True))
 
 

@@ -1,4 +1,4 @@
-"""What was measured, against the limits: a table for people, JSON for machines."""
+"""The measurements and the limits: tables for people, JSON for machines."""
 
 import json
 import math
@@ -21,7 +21,7 @@ __all__ = ["GATES", "Gate", "print_report", "write_json"]
 
 @dataclass(frozen=True)
 class Gate:
-    """One figure with its limit; ``against`` names the figure of phe as it comes, where that was run."""
+    """One figure with its limit; ``against`` names the figure of plain phe, where that was run."""
 
     title: str
     figure: str

@@ -62,7 +62,7 @@ def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
             bench.add("round charlie arithmetic, the meter's own readings, left out", alone.meter / ROUNDS)
             bench.add("round charlie codec and boxes, alone", alone.codec / ROUNDS)
         if number < samples or samples == 1:
-            progress(f"sample {number} of {samples}: one sum with phe as it comes")
+            progress(f"sample {number} of {samples}: one sum with plain phe")
             _add_naive(bench, study, keys)
     bench.facts["psgd"] = (
         f"N = 20,000, epsilon = 1, delta = 1e-5, T = {ROUNDS}: slots of {layout.width} bits, "
@@ -101,7 +101,9 @@ def _add_naive(bench: Bench, study: Study, keys: naive.Keys) -> None:
     layout = gradient_layout(study)
     vectors = [some_vector(layout, name) for name in study.names]
     (total, seconds), e = bench.yardstick.around(lambda: naive.sum_up(keys, vectors))
-    assert total == tuple(sum(c) for c in zip(*vectors, strict=True)), "phe's sum differs from the sum in the clear"
+    assert total == tuple(sum(c) for c in zip(*vectors, strict=True)), (
+        "plain phe's sum differs from the sum without encryption"
+    )
     bench.add("round party phe", seconds.party / e)
     bench.add("round lead phe", seconds.lead / e)
     bench.add("round charlie phe", seconds.charlie / e)
@@ -111,7 +113,7 @@ def _add_naive(bench: Bench, study: Study, keys: naive.Keys) -> None:
 
 
 def measure_wall(bench: Bench, progress: Progress, samples: int, *, d: int = COORDINATES, bits: int = KEY_BITS) -> None:
-    """Time rounds between processes, and what they are compared with, in turns: the machine has other tenants."""
+    """Time rounds between processes and their comparisons in turns, since the machine may be busy with other work."""
     secret, layout = new_key(bits), gradient_layout(gradient_study(K, d, bits=bits))
     sent = layout.count * secret.public.ciphertext_bytes + 200  # with the frame around it
 

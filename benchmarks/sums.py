@@ -1,6 +1,6 @@
-"""Secure sums to be measured: a study whose gradients fit three ciphertexts, and roles that do nothing but add up.
+"""Secure sums for the measurements: a study whose gradients fit three ciphertexts, and roles that only add up.
 
-Everything here runs the program's own roles and building blocks, at a metered table or in processes of their own.
+All measurements run the program's own roles and building blocks, at a metered table or in processes of their own.
 """
 
 import hashlib
@@ -118,14 +118,14 @@ async def adding(
     vector = some_vector(layout, seat.me)
     await seat.join()
     await seat.stage("keys")
-    adder = await set_up(seat, study)
-    await adder.precompute((rounds + 1) * layout.count)
-    await adder.open_sum(layout, vector, b"ready")  # nobody's first round waits for another's pool
+    sums = await set_up(seat, study)
+    await sums.precompute((rounds + 1) * layout.count)
+    await sums.open_sum(layout, vector, b"ready")  # so that no first round waits for the pool of another party
     await seat.stage("rounds")
     times = [clock()]
     total: tuple[int, ...] = ()
     for t in range(rounds):
-        total = await adder.open_sum(layout, vector, t.to_bytes(4, "big"))
+        total = await sums.open_sum(layout, vector, t.to_bytes(4, "big"))
         times.append(clock())
     return tuple(times), total
 
@@ -146,7 +146,7 @@ async def multiplying(seat: Seat, study: Study, rounds: int) -> None:
 
 
 class _Joined(MeteredSeat):
-    """A seat that is taken without a join, in which K parties would compute K (K-1) Diffie-Hellman keys."""
+    """A seat without the join, in which K parties would compute K (K-1) Diffie-Hellman keys."""
 
     async def join(self) -> None:
         self._box = BoxKey(hashlib.sha256(self.me.encode()).digest())
@@ -154,12 +154,12 @@ class _Joined(MeteredSeat):
 
 @dataclass(frozen=True)
 class Ring:
-    """What rounds of a secure sum cost: CPU seconds a round, by role, and what each had to send.
+    """The cost of rounds of a secure sum: CPU seconds of a round by role, and the bytes that a party sends.
 
     Attributes
     ----------
     party, lead, charlie : float
-        Noise and obfuscators included; without set-up and the tables of fixed-base powers.
+        With noise and obfuscators, without set-up and the tables of fixed-base powers.
     sent : float
         Bytes a round that an ordinary party sends.
     """
@@ -171,9 +171,9 @@ class Ring:
 
 
 def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True) -> Ring:
-    """Run secure sums at a metered table, with pairwise keys made up, for a toss of K parties takes 3 K^2 boxes."""
+    """Run secure sums at a metered table, with invented pairwise keys: a coin toss of K parties takes 3 K^2 boxes."""
     key, layout = secret.public, gradient_layout(study)
-    key.short_obfuscators(SystemRng(), 1)  # its table is not what grows
+    key.short_obfuscators(SystemRng(), 1)  # builds its table, which does not grow
     table = MeteredTable(study.names, seats=_Joined)
     schedule = psgd_schedule.psgd(study, RECORDS)
     unit = Fraction(1 << psgd_schedule.fraction_bits(study, schedule, RECORDS))
@@ -183,14 +183,14 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
 
     async def party(seat: Seat, pair_keys: Mapping[str, tuple[bool, bytes]]) -> tuple[int, ...]:
         await seat.join()
-        adder = PartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
+        sums = PartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
         rho = await seat.once("rho", draw) if noise else ()
-        await adder.precompute(rounds * layout.count)
+        await sums.precompute(rounds * layout.count)
         vector = some_vector(layout, seat.me)
         total: tuple[int, ...] = ()
         for t in range(rounds):
             noisy = [v + r for v, r in zip(vector, rho[t], strict=True)] if noise else vector
-            total = await adder.open_sum(layout, noisy, t.to_bytes(4, "big"))
+            total = await sums.open_sum(layout, noisy, t.to_bytes(4, "big"))
         return total
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
@@ -202,7 +202,9 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
     results = table.run({**roles, CHARLIE: charlie(table.seat(CHARLIE))})
     if not noise:
         columns = zip(*(some_vector(layout, name) for name in study.names), strict=True)
-        assert set(results.values()) == {tuple(sum(c) for c in columns)}, "a total differs from the sum in the clear"
+        assert set(results.values()) == {tuple(sum(c) for c in columns)}, (
+            "a total differs from the sum without encryption"
+        )
     others = ordinary(study.names, study.lead)
     total = table.meter.total
     return Ring(
@@ -224,5 +226,5 @@ def _pair_keys(names: tuple[str, ...]) -> dict[str, dict[str, tuple[bool, bytes]
 
 
 def new_key(bits: int = KEY_BITS) -> SecretKey:
-    """Draw xi."""
+    """Draw the parties' secret key, xi."""
     return SecretKey(*draw_primes(SystemRng(), bits))

@@ -1,10 +1,11 @@
 """``python -m benchmarks.votes [K ...]``: votes of very many parties, one after another, in memory that does not grow.
 
-A party comes, trains a small classifier on 22 made-up records, votes on 1,000 auxiliary points, encrypts its packed
-counters and is forgotten; the running total keeps the product of all ciphertexts. The opened total has to be the
-counters in the clear. Each K runs in a process of its own, so its peak memory is its own.
+One party after another trains a small classifier on 22 invented records, votes on 1,000 auxiliary points and encrypts
+its packed counters. Then the party is dropped; the product of all ciphertexts is kept. The opened total must equal the
+counters without encryption. Each K runs in a process of its own, so its peak memory is its own.
 
-The pairwise masks are left out: K parties would need K (K - 1)/2 keys and each K - 1 mask vectors. So is the network.
+The pairwise masks are left out: K parties would need K (K - 1)/2 keys, and each of them K - 1 mask vectors. There is no
+network either.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def _parties(K: int, X_aux: _Array, rng: np.random.Generator) -> Iterator[tuple[
 
 
 def count_votes(K: int, points: int = POINTS, bits: int = KEY_BITS) -> Figures:
-    """Train, vote, encrypt, multiply and open; the opened counters equal those in the clear, else AssertionError."""
+    """Train, vote, encrypt, multiply and open; AssertionError if the opened counters are wrong."""
     began = time.perf_counter()
     rng, system = np.random.default_rng(0), SystemRng()
     secret = SecretKey(*draw_primes(system, bits))
@@ -87,13 +88,13 @@ def count_votes(K: int, points: int = POINTS, bits: int = KEY_BITS) -> Figures:
             running = terms if running is None else tuple(a + b for a, b in zip(running, terms, strict=True))
             encrypting += time.perf_counter() - started
     opened = layout.unpack(secret.decrypt_all(running or ()), key.n, contributors=K)
-    assert opened == tuple(expected.tolist()), "the opened total differs from the counters in the clear"
+    assert opened == tuple(expected.tolist()), "the opened total differs from the counters without encryption"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Figures(K, time.perf_counter() - began, encrypting, peak, layout.count)
 
 
 def main() -> int:
-    """Count and tell."""
+    """Count the votes, and print the costs."""
     parser = argparse.ArgumentParser(prog="benchmarks.votes", description="Votes of very many parties.")
     parser.add_argument("parties", nargs="*", type=int, metavar="K", default=[1000, 5000, 20000])
     console = Console()

@@ -1,7 +1,7 @@
-"""Wall time of a round between 1 + K processes over CURVE, and beside it what no such round can do without.
+"""Wall time of a round between 1 + K processes over CURVE, and of the work that every such round needs.
 
-``python -m benchmarks.wall WHO DIRECTORY`` is one participant: the program's own session, sockets and driver under a
-role that does nothing but add up. It writes when its rounds began to ``WHO.json``.
+``python -m benchmarks.wall WHO DIRECTORY`` is one participant: the program's own session, sockets and driver, with a
+role that only adds up. It writes the times at which its rounds began to ``WHO.json``.
 """
 
 import json
@@ -40,7 +40,7 @@ _PATIENCE = 240.0  # seconds, for any of the processes
 
 
 def _take_part(who: str, directory: Path) -> None:
-    """Be one participant, and write down what came of it."""
+    """Run one participant, and write its result to a file."""
     study, _ = load_study(directory / "study.toml")
     keys = load_keys(directory / f"{who}.key")
     rounds = json.loads((directory / "rounds.json").read_text())
@@ -78,7 +78,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int) -> list[float]:
     Raises
     ------
     AssertionError
-        A process failed, or the total is not the sum in the clear.
+        A process failed, or the total is not the sum of the vectors.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -104,7 +104,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int) -> list[float]:
         said = {who: json.loads((directory / f"{who}.json").read_text()) for who in study.names}
         layout = gradient_layout(study)
         clear = [sum(c) for c in zip(*(some_vector(layout, who) for who in study.names), strict=True)]
-        assert all(one["total"] == clear for one in said.values()), "a total differs from the sum in the clear"
+        assert all(one["total"] == clear for one in said.values()), "a total differs from the sum without encryption"
         return [after - before for before, after in pairwise(said[study.lead]["times"])]
 
 
@@ -126,7 +126,7 @@ def decryption_seconds(secret: SecretKey, count: int, samples: int) -> list[floa
 
 
 def round_trip_seconds(request: int, reply: int, samples: int) -> list[float]:
-    """Return the wall seconds of plain round trips over CURVE with another process: so many bytes there and back."""
+    """Return the wall seconds of plain round trips over CURVE: so many bytes to another process and back."""
     address = f"tcp://127.0.0.1:{_free_port()}"
     server_key, server_secret = zmq.curve_keypair()
     command = [sys.executable, "-m", "benchmarks.wall", "echo", address, server_key.decode(), str(reply)]

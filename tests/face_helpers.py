@@ -1,4 +1,4 @@
-"""What tests of the command line share: a run of one command line, studies and records on disk."""
+"""Helpers for tests of the command line: run one command line, and write studies and records to disk."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The one object on stdout."""
+        """The JSON object on stdout."""
         answer: dict[str, Any] = json.loads(self.out)
         assert set(answer) == FIELDS
         assert answer["schema_version"] == 1
@@ -46,13 +46,13 @@ class Answer:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What it carries."""
+        """The data in that object."""
         data: dict[str, Any] = self.json["data"]
         return data
 
 
 class Shell:
-    """Runs command lines in this process."""
+    """Run command lines in this process."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys

@@ -1,7 +1,7 @@
-"""How the parties of the composed table notice that Charlie's process has ended, in whatever way it did.
+"""How the parties of a composed run notice that Charlie's process has ended, even if it was killed.
 
-Charlie's process holds a lock on a file that all can see. The kernel frees the lock when the process ends, even if it
-is killed. A party that finds the lock free ends too, for nobody sits before it who would stop it.
+Charlie's process holds a lock on a file that all containers can see. The kernel releases the lock when the process
+ends. A party that finds the lock free ends too, since nobody is there to stop it.
 """
 
 import contextlib
@@ -18,22 +18,22 @@ from masquerade_host.signals import stoppable
 __all__ = ["has_ended", "show_life", "while_alive"]
 
 _LOOK_EVERY = 0.2  # seconds
-_GRACE = 15.0  # seconds that a party has, once Charlie has ended, to finish a run that went well
+_GRACE = 15.0  # seconds that a party has to finish a good run after Charlie has ended
 
 
 @contextlib.contextmanager
 def show_life(path: Path) -> Iterator[None]:
-    """Be seen as alive, by those who look at ``path``, until this block or this process ends."""
+    """Hold a lock on the file ``path`` until this block or this process ends: a sign that this process is alive."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     with part.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        part.rename(path)  # the file is locked before anybody can find it: a Charlie who starts has not ended
+        part.rename(path)  # locked before anybody can find it, so a Charlie who is starting does not look dead
         yield
 
 
 def has_ended(path: Path) -> bool:
-    """Tell whether somebody showed life at ``path`` and no longer does; False where nobody ever did."""
+    """Return whether a process held the lock on ``path`` and no longer does; False if none ever did."""
     try:
         with path.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -44,14 +44,14 @@ def has_ended(path: Path) -> bool:
 
 @contextlib.contextmanager
 def while_alive(path: Path) -> Iterator[None]:
-    """End the block with an error if Charlie has ended and the block does not end by itself soon after.
+    """End the block with an error if Charlie has ended, and the block does not end by itself soon after.
 
     A signal interrupts the block, so this must be called in the main thread.
 
     Raises
     ------
     CannotConnect
-        Inside of the block, wherever it is.
+        Charlie has ended. The error interrupts the block wherever it is.
     """
     main = threading.get_ident()
     finished = threading.Event()
@@ -79,7 +79,7 @@ def while_alive(path: Path) -> Iterator[None]:
     except RunFailed as error:
         if stopped.is_set():
             raise CannotConnect(
-                "Charlie's container ended before the run did", "see what it said: docker compose logs curator"
+                "Charlie's container ended before the run did", "read its messages with: docker compose logs curator"
             ) from error
         raise
     finally:

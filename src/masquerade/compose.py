@@ -1,4 +1,4 @@
-"""The composed table: one participant per container, who find each other at a common folder.
+"""The composed run: one participant per container, and a common folder through which they find each other.
 
 ``python -m masquerade.compose curator`` and ``... party`` are what ``docker-compose.yml`` starts. The containers share
 one folder for public things alone::
@@ -11,10 +11,10 @@ one folder for public things alone::
       | takes its part of the example data    |
       |<============ the run ================>|
 
-The folder stands in for the telephone and the e-mail of a real study. There people compare fingerprints; here nobody
-does.
+The folder takes the place of the telephone and the e-mail of a real study, where people compare the fingerprints of
+keys. Here nobody does so.
 
-In a real run a party waits for Charlie as long as its owner lets it. Here nobody sits before the party, so a party ends
+In a real run a party waits for Charlie as long as its owner lets it. Nobody watches these containers, so a party ends
 soon after Charlie's process has ended (:mod:`masquerade.alive`).
 """
 
@@ -30,24 +30,26 @@ from masquerade.alive import show_life, while_alive
 from masquerade.console import literal_console
 from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
-from masquerade.draft import Draft, auxiliary_file, needs_auxiliary
+from masquerade.draft import Draft, auxiliary_file
 from masquerade.report import result_report
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import Study
+from masquerade_core.words import counted
 from masquerade_curator import run as run_curator
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
 from masquerade_host.process import harden
 from masquerade_host.progress import Mode, Progress
 from masquerade_party import no_questions
 from masquerade_party import run as run_party
+from masquerade_protocols import entry_named, protocol_of
 
 __all__ = ["curator", "main", "party"]
 
 MEETING = Path("/meeting")
 KEY = Path("/keys/private/participant.key")
-SCRATCH = Path("/tmp")  # noqa: S108 - the only place a read-only container can write to, and its own
+SCRATCH = Path("/tmp")  # noqa: S108 - the only place where a read-only container can write, and its own
 ALIVE = MEETING / "charlie.alive"
 READY = SCRATCH / "ready"
 PORT = 5555
@@ -58,12 +60,12 @@ T = TypeVar("T")
 
 
 def _keys() -> Keys:
-    """Make this container's keys, or read those it made when it was started before."""
+    """Return this container's keys; an earlier start may have made them already."""
     return load_keys(KEY) if KEY.exists() else make_keys(KEY)
 
 
 def _publish(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write a file such that nobody can read a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
@@ -75,14 +77,15 @@ def _await(look: Callable[[], T | None], what: str) -> T:
     while (found := look()) is None:
         if time.monotonic() > until:
             raise DeadlinePassed(
-                f"{what} did not come within {_PATIENCE:g} seconds", "see whether all containers have started"
+                f"{what} did not come within {_PATIENCE:g} seconds",
+                "check with docker compose ps that all containers run",
             )
         time.sleep(_LOOK_EVERY)
     return found
 
 
 def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None:
-    """Be Charlie: gather the keys, write the study, run, and report."""
+    """Act as Charlie: collect the keys, write the study, run it, and print the result."""
     keys = _keys()
     folder = MEETING / "keys"
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,10 +98,12 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
     halves = [PublicKeys.parse(path.read_text()) for path in _await(everybody, f"the keys of {parties} parties")]
     if len(halves) != parties:
         raise BadInput(
-            f"{len(halves)} parties came, but {parties} were asked for", "run: docker compose down --volumes"
+            f"there are keys of {counted(len(halves), 'party', 'parties')}, but the run is for {parties}",
+            "an earlier run may have left its keys: run docker compose down --volumes, and start again",
         )
-    cohort = suited(protocol, parties)
-    if needs_auxiliary(protocol):
+    entry = entry_named(protocol)
+    cohort = suited(entry, parties)
+    if entry.auxiliary:
         cohort = cohort.with_auxiliary()
     study = SCRATCH / "study.toml"
     study.unlink(missing_ok=True)
@@ -133,20 +138,20 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
 
 
 def party(progress: Progress) -> None:
-    """Be a party: show the key, find the own name in the study, take part with that part of the example data."""
+    """Act as a party: publish the key, find its name in the study, and take part with its part of the example data."""
     keys = _keys()
     _publish(MEETING / "keys" / f"{keys.public.fingerprint().replace(' ', '')}.pub", str(keys.public))
     READY.touch()
 
     def study_with_me() -> Study | None:
         path = MEETING / "study.toml"
-        # A study of an earlier start may still lie there; this container's turn is the one with its key.
+        # The folder may still hold the study of an earlier start. The study that counts has this container's key.
         study = load_study(path)[0] if path.exists() else None
         return study if study and any(p.key == keys.public for p in study.parties) else None
 
     study = _await(study_with_me, "the study")
     me = study.name_of(keys.public)
-    cohort = suited(study.study.protocol, study.K)
+    cohort = suited(protocol_of(study), study.K)
     data = SCRATCH / "records.csv"
     data.write_text(cohort.parties[me].to_csv(), encoding="utf-8")
     out, own = SCRATCH / f"run-{time.time_ns()}", classifiers(study).get(me)
@@ -164,11 +169,14 @@ def _start(arguments: list[str], progress: Progress) -> None:
             with while_alive(ALIVE):
                 party(progress)
         case _:
-            raise BadInput("say which participant this container is", "docker-compose.yml says: curator or party")
+            raise BadInput(
+                f"the arguments are {' '.join(arguments) or 'missing'}, but they must be curator or party",
+                "correct the command in docker-compose.yml",
+            )
 
 
 def main() -> int:
-    """Start the participant that the command line names; return its exit code."""
+    """Start the participant that the arguments name, and return its exit code."""
     harden()
     progress = Progress(Mode.TEXT)
     try:

@@ -1,7 +1,7 @@
-"""Printing for people, on stderr or into a report: text is shown letter by letter.
+"""Printing for people, on stderr or into a report: every string is shown letter by letter.
 
-Rich reads ``[bold]`` as a style and ``:a:`` as an emoji in every plain string that it prints. Our strings hold names,
-levels and paths that others chose. So plain strings are never interpreted here; what needs a style is a ``Text``.
+Rich reads ``[bold]`` as a style and ``:a:`` as an emoji in every plain string that it prints. Our strings contain
+names, levels and paths that users chose. So this console never interprets a plain string; a style needs a ``Text``.
 """
 
 from typing import Any

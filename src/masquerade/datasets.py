@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
+from masquerade_protocols import Protocol
 
 __all__ = [
     "Cohort",
@@ -233,9 +234,13 @@ def breast_cancer(K: int = 5) -> Cohort:
 _MOST_WDBC_PARTIES = 16
 
 
-def suited(protocol: str, K: int) -> Cohort:
-    """Return the data that show a protocol best: real ones for ``dp-gd`` and up to 16 parties, else simulated ones."""
-    return breast_cancer(K) if protocol == "dp-gd" and K <= _MOST_WDBC_PARTIES else simulated(K)
+def suited(protocol: Protocol, K: int) -> Cohort:
+    """Return the data that show a protocol best, for K parties.
+
+    These are the 569 real records where some hundreds are enough and K is at most 16, and thousands of simulated
+    records elsewhere.
+    """
+    return breast_cancer(K) if protocol.learns_from_hundreds and K <= _MOST_WDBC_PARTIES else simulated(K)
 
 
 UNIT_BALL_SEED = 2012

@@ -1,4 +1,7 @@
-"""The doctor: is this machine ready for a study? Each check is one line, with what to do if it fails."""
+"""The doctor: is this machine ready for a study? Each check is one line, with what to do if it fails.
+
+What a run costs comes from the entry of the study's protocol, so the doctor knows no protocol by name.
+"""
 
 import secrets
 import socket
@@ -15,18 +18,19 @@ from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.words import counted
 from masquerade_host.dialer import speaks_curve
 from masquerade_host.keyfiles import load_keys
-from masquerade_protocols import protocol_of
+from masquerade_protocols import Cost, protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]
 
-_SLOW = 0.1  # seconds for one exponentiation
-_TIMEOUT = 2.0  # seconds for somebody to answer
+_SLOW = 0.1  # seconds for one modular exponentiation
+_TIMEOUT = 2.0  # seconds for Charlie's machine to answer
 
 
 class Verdict(StrEnum):
-    """The result of a check."""
+    """The result of a check: a note asks for nothing, a warning may pass by itself, a failure does not."""
 
     OK = "ok"
     NOTE = "note"
@@ -60,7 +64,10 @@ class Check:
 
 
 def examine(study_file: Path, *, key: Path | None = None, data: Path | None = None) -> Iterator[Check]:
-    """Check a study, and the key and the records that a participant would bring to it. Nothing is sent to anybody.
+    """Check a study, and the keys and the records that a participant would bring to it.
+
+    Nothing of the records or the keys is sent to anybody. The check of the network opens a connection to the address
+    that the study gives for Charlie. Errors become failed checks, and a study that cannot be run ends the list.
 
     Parameters
     ----------
@@ -69,6 +76,10 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         The participant's secret keys.
     data : Path, optional
         A party's records.
+
+    Yields
+    ------
+    Check
     """
     try:
         study, _ = load_study(study_file)
@@ -77,19 +88,14 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         yield _failed("study", error)
         return
     yield Check("study", Verdict.OK, f"{protocol.name}, {study.K} parties, epsilon = {study.privacy.epsilon:g}")
-    yield _arithmetic(study)
+    cost = protocol.cost(study)
+    yield _arithmetic(study, cost)
+    yield _conversation(cost)
     me: str | None = None
     if key is not None:
         try:
             me = study.name_of(load_keys(key).public)
-            role = (
-                "Charlie, the curator"
-                if me == CHARLIE
-                else f"{me}, the lead (the party with the secret key)"
-                if me == study.lead
-                else me
-            )
-            yield Check("key", Verdict.OK, f"you are {role}, and only you can read {key}")
+            yield Check("key", Verdict.OK, f"you are {_described(me, study)}, and only you can read {key}")
         except MasqueradeError as error:
             yield _failed("key", error)
     if data is not None:
@@ -98,8 +104,8 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
     yield Check(
         "budget",
         Verdict.NOTE,
-        "the program does not know what earlier runs over these records have cost; the costs add up",
-        "add the epsilons and deltas of all runs over these records yourself",
+        "this program keeps no account of earlier runs over these records, whose privacy costs add up",
+        "add up the epsilons and the deltas of all runs over these records",
     )
 
 
@@ -107,17 +113,28 @@ def _failed(name: str, error: MasqueradeError) -> Check:
     return Check(name, Verdict.FAIL, error.message, error.hint)
 
 
-def _arithmetic(study: Study) -> Check:
-    """Time one modular exponentiation: a run consists of little else."""
+def _described(me: str, study: Study) -> str:
+    """Return a participant's name and part in the study."""
+    if me == CHARLIE:
+        return "Charlie, the curator"
+    return f"{me}, the lead (the party that holds the secret key)" if me == study.lead else me
+
+
+def _arithmetic(study: Study, cost: Cost) -> Check:
+    """Time one modular exponentiation: they take most of the time of a run that encrypts."""
     bits = study.crypto.key_bits
     n = gmpy2.mpz(secrets.randbits(bits) | 1 << (bits - 1) | 1)
     base = gmpy2.mpz(secrets.randbits(2 * bits)) % (n * n)
     began = time.perf_counter()
     gmpy2.powmod(base, n, n * n)
     seconds = time.perf_counter() - began
-    total = seconds * protocol_of(study).cost(study).exponentiations
-    version = f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
-    words = f"{version}: {seconds * 1000:.0f} ms for an exponentiation, about {total:.1f} s for everybody's together"
+    words = (
+        f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}: {seconds * 1000:.0f} ms for an exponentiation with "
+        f"{bits}-bit keys"
+    )
+    if not cost.exponentiations:
+        return Check("arithmetic", Verdict.OK, f"{words}; this run encrypts nothing and needs none")
+    words += f", about {seconds * cost.exponentiations:.1f} s for those of all participants"
     if seconds > _SLOW:
         return Check(
             "arithmetic",
@@ -128,18 +145,28 @@ def _arithmetic(study: Study) -> Check:
     return Check("arithmetic", Verdict.OK, words)
 
 
+def _conversation(cost: Cost) -> Check:
+    """Say how long the conversation is: on a slow network, waiting for each other takes most of the time."""
+    waits = counted(cost.round_trips, "time")
+    sums, ciphertexts = counted(cost.sums, "secure sum"), counted(cost.ciphertexts, "ciphertext")
+    message = f"Charlie and the parties wait for each other {waits}; all in all they make {sums} and send {ciphertexts}"
+    return Check("conversation", Verdict.NOTE, message)
+
+
 def _records(path: Path, study: Study) -> Check:
     try:
         load_csv(path, study)
     except MasqueradeError as error:
         return _failed("data", error)
     return Check(
-        "data", Verdict.OK, f"{path} has all columns, values within bounds, two classes or more, and enough records"
+        "data",
+        Verdict.OK,
+        f"{path} has all columns, its values are within the bounds, and it has two classes or more and enough records",
     )
 
 
 def _network(study: Study, me: str | None) -> Check:
-    """Check Charlie's port: whether Charlie can listen there, or a party reach it."""
+    """Check Charlie's address: Charlie has to be able to listen there, and a party to reach it."""
     host, _, port = study.address.removeprefix("tcp://").rpartition(":")
     host = host.strip("[]")
     try:

@@ -13,19 +13,14 @@ from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
-from masquerade_protocols import BASELINES, PROTOCOLS, entry_named, entry_of, protocol_of
+from masquerade_protocols import DEFAULT_PROTOCOL, Protocol, entry_named, entry_of
 
 __all__ = [
-    "DEFAULT_PROTOCOL",
     "Draft",
     "auxiliary_file",
-    "needs_auxiliary",
     "new_nonce",
     "throwaway_key",
 ]
-
-DEFAULT_PROTOCOL = "dp-gd"
-"""Of a new study and of a demonstration. Its privacy target is what is proved of it."""
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
@@ -47,11 +42,6 @@ def new_nonce() -> str:
 def throwaway_key() -> PublicKeys:
     """Return a public key whose secret half nobody has: for simulations, where nobody signs anything."""
     return PublicKeys(secrets.token_bytes(32), secrets.token_bytes(32))
-
-
-def needs_auxiliary(protocol: str) -> bool:
-    """Whether a protocol of this name learns from auxiliary records."""
-    return protocol in PROTOCOLS and PROTOCOLS[protocol].auxiliary
 
 
 def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
@@ -134,11 +124,7 @@ class Draft:
         """
         text = self._text(lambda key: str(key) if key else PLACEHOLDER)
         checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()))
-        study = Study.parse(checked, "the new study", in_memory=True)
-        if self.protocol in BASELINES:
-            entry_of(study)
-        else:
-            protocol_of(study)
+        entry_of(Study.parse(checked, "the new study", in_memory=True))
         return text
 
     def write(self, path: Path) -> str:
@@ -159,13 +145,10 @@ class Draft:
             raise BadInput(f"{path} cannot be written: {error.strerror}", "choose another file") from error
         return text
 
-    def _section(self) -> str:
-        if self.protocol in BASELINES:
-            baseline = BASELINES[self.protocol]
-            proven = self.calibration == "proven" and baseline.proven_section
-            text = proven or baseline.section or _BASELINE_SECTION
-        else:
-            text = entry_named(self.protocol).section_for(self.calibration) + self._auxiliary_section()
+    def _section(self, entry: Protocol) -> str:
+        text = entry.section_for(self.calibration) + self._auxiliary_section(entry)
+        if entry.baseline:
+            text = text or _BASELINE_SECTION
         wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}
         for key, value in wanted.items():
             text, count = re.subn(rf"^{key} = .+$", f"{key} = {json.dumps(value)}", text, flags=re.MULTILINE)
@@ -173,11 +156,8 @@ class Draft:
                 raise BadInput(f"{self.protocol} has no {key} to choose", f"leave {'--' * (key == 'rounds')}{key} out")
         return text
 
-    def _calibration(self) -> str:
-        return PROTOCOLS[self.protocol].calibrations[0] if self.protocol in PROTOCOLS else "paper"
-
-    def _auxiliary_section(self) -> str:
-        if not needs_auxiliary(self.protocol):
+    def _auxiliary_section(self, entry: Protocol) -> str:
+        if not entry.auxiliary:
             if self.auxiliary is not None:
                 raise BadInput(f"{self.protocol} learns from no auxiliary records", "leave --auxiliary out")
             return ""
@@ -185,7 +165,7 @@ class Draft:
         return _AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
 
     def _text(self, shown: Callable[[PublicKeys | None], str]) -> str:
-        section = self._section()  # first: it refuses a protocol that there is not
+        entry = entry_named(self.protocol)
         names = [name for name, _ in self.parties]
         values = {
             "name": self.name,
@@ -197,7 +177,7 @@ class Draft:
             "nonce": self.nonce,
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
-            "calibration": self.calibration or self._calibration(),
+            "calibration": self.calibration or entry.calibrations[0],
             "colluders": self.colluders,
             "regularization": float(self.regularization),
             "intercept": self.intercept,
@@ -211,9 +191,9 @@ class Draft:
         key = "positive" if self.label.classes is None else "classes"
         words |= {"label_key": key, "label_words": _LABEL_WORDS[key]}
         words |= {f"{what}_note": _EXAMPLE_NOTES[what] if what in self.examples else "" for what in _EXAMPLE_NOTES}
-        note = (PROTOCOLS | BASELINES)[self.protocol].regularization_note
+        note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [_HEAD.format_map({**words, "section": section})]
+        blocks = [_HEAD.format_map({**words, "section": self._section(entry)})]
         blocks += [_feature(feature) for feature in self.features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [

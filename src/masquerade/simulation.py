@@ -1,6 +1,6 @@
-"""Simulation: the roles of a protocol in one process, for research and figures. It is never a private release.
+"""Simulation: all roles of a protocol in one process, for research and figures. It is never a private release.
 
-This one process sees all parties' records. A seed makes the noise repeatable: whoever knows the seed can subtract it.
+The one process sees all parties' records. A seed makes the noise repeatable, so whoever knows the seed can subtract it.
 """
 
 import time
@@ -23,7 +23,8 @@ from masquerade_core.seat import Effect, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_host.results import MODEL, RESULT, RunDirectory
-from masquerade_protocols import BASELINES, Protocol, entry_of, protocol_of
+from masquerade_protocols import Protocol, entry_of
+from masquerade_protocols.in_memory import roles_of
 
 __all__ = ["WATERMARK", "Simulation", "load_named", "load_split", "simulate"]
 
@@ -39,7 +40,7 @@ class Simulation:
     model : Model
         The model that Charlie would have published.
     result : dict
-        The fields of a run's ``result.json``, with a watermark.
+        The fields of a run's ``result.json``, and a watermark.
     study : Study
     classifiers : mapping of str to Model
         For the baseline ``individual``, each party's model. ``model`` is the one with the smallest error on the test
@@ -115,21 +116,16 @@ def simulate(
         _check_records(data[name], study, f"the data of {name}")
     check_auxiliary(study, auxiliary)
     chosen = classifiers or {}
-    if study.study.protocol in BASELINES:
-        return _baseline(study, data, seed, test)
-    protocol = protocol_of(study)
+    protocol = entry_of(study)
     _check_classifiers(chosen, study, protocol)
+    if protocol.baseline:
+        return _baseline(protocol, study, data, seed, test)
     shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
     everybody = (*study.names, CHARLIE)
     table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
-    roles = {
-        name: protocol.party(
-            table.seat(name), study, data[name], **shared, **({"classifier": chosen[name]} if name in chosen else {})
-        )
-        for name in study.names
-    }
-    model: Model = table.run({**roles, CHARLIE: charlie})[CHARLIE]
+    roles = roles_of(protocol, table, study, data, classifiers=chosen, instead={CHARLIE: charlie}, **shared)
+    model: Model = table.run(roles)[CHARLIE]
     stages = charlie.stages()
     result = {
         **_header(study, seed),
@@ -146,9 +142,10 @@ def simulate(
     return Simulation(model, result, study)
 
 
-def _baseline(study: Study, data: Mapping[str, Dataset], seed: int | None, test: Dataset | None) -> Simulation:
+def _baseline(
+    baseline: Protocol, study: Study, data: Mapping[str, Dataset], seed: int | None, test: Dataset | None
+) -> Simulation:
     """Run a baseline. One person holds all records, so nobody sends anything."""
-    baseline = entry_of(study)
     began = time.perf_counter()
     found = baseline.central(study, data, _rng(seed, baseline.name))
     seconds = time.perf_counter() - began
@@ -196,7 +193,7 @@ def _header(study: Study, seed: int | None) -> dict[str, Any]:
 
 
 def _check_records(data: Dataset, study: Study, source: str) -> None:
-    """Refuse what a party's own process would refuse, or could not have loaded."""
+    """Refuse records that a party's own process would refuse, or could not have loaded."""
     if (found := data.X.shape[1]) != study.d:
         raise BadInput(
             f"{source}: each record has {found} coordinates, but the study's records have {study.d}",

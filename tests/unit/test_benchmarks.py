@@ -1,4 +1,4 @@
-"""The benchmark's phe version computes the right thing, and its meter counts what it should and no more."""
+"""The version with plain phe computes the right result, and the meter counts each kind of work once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table() -> MeteredTable:
 
 
 @pytest.mark.parametrize("sizes", list(itertools.permutations((10, 2000, 2**31))))
-def test_phes_version_agrees_with_the_clear(sizes: tuple[int, ...], keys: naive.Keys) -> None:
+def test_plain_phe_agrees_with_the_result_without_encryption(sizes: tuple[int, ...], keys: naive.Keys) -> None:
     weights = [[2**32, -5], [-(2**33), 7], [3, -(2**31)]]
     noise = [[-(2**40), 1], [2**41, -2], [0, 2**39]]
     smallest = sizes.index(10)
@@ -47,13 +47,13 @@ def test_phes_version_agrees_with_the_clear(sizes: tuple[int, ...], keys: naive.
     assert naive.aggregate(RNG, keys, sizes, weights, noise) == expected
 
 
-def test_phes_version_selects_one_of_the_tied(keys: naive.Keys) -> None:
+def test_plain_phe_selects_one_of_several_smallest(keys: naive.Keys) -> None:
     ((selected,), (again,)) = (naive.aggregate(RNG, keys, (9, 9, 30), [[0]] * 3, [[1], [2], [4]]) for _ in range(2))
     assert {selected, again} <= {3, 6}
 
 
 @pytest.mark.parametrize("difference", [-(2**31), -1, 0, 1, 2**31])
-def test_phes_comparison_agrees_with_the_clear(difference: int, keys: naive.Keys) -> None:
+def test_plain_phes_comparison_agrees_with_integers(difference: int, keys: naive.Keys) -> None:
     y = RNG.below(2**33)
     assert naive.compare(RNG, keys, (y + difference) % 2**33, y) == (difference < 0)
 
@@ -145,7 +145,7 @@ def test_every_byte_that_charlie_sees_is_weighed(table: MeteredTable) -> None:
 # --- The verdict ----------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_is_missed_is_called_so() -> None:
+def test_a_missed_limit_is_reported() -> None:
     (gate,) = (g for g in GATES if g.figure == "comparison")
     bench = Bench.__new__(Bench)
     bench.values = {"comparison": [3.0, 3.9, 99.0]}
@@ -162,13 +162,13 @@ def test_the_study_of_a_round_takes_two_ciphertexts() -> None:
     assert (layout.length, layout.count) == (123, 2)
 
 
-def test_phes_sum_is_the_sum(keys: naive.Keys) -> None:
+def test_plain_phes_sum_is_the_sum(keys: naive.Keys) -> None:
     total, seconds = naive.sum_up(keys, [(1, -2), (-30, 5), (2**40, 0)])
     assert total == (2**40 - 29, 3)
     assert seconds.lead > seconds.party > 0
 
 
-def test_many_parties_add_up_without_a_toss() -> None:
+def test_many_parties_add_up_without_a_coin_toss() -> None:
     ring = run_ring(gradient_study(4, 3, bits=512), new_key(512), 2, noise=False)  # which checks the total
     assert min(ring.party, ring.lead, ring.charlie) > 0
     assert 128 < ring.sent < 512
@@ -240,7 +240,7 @@ def test_the_curves_of_growth_are_drawn(tmp_path: Path) -> None:
 # --- Charlie alone --------------------------------------------------------------------------------------------------
 
 
-def test_charlies_whole_role_is_played_in_a_process_of_its_own() -> None:
+def test_charlies_whole_role_runs_in_a_process_of_its_own() -> None:
     study = gradient_study(2, 3, 4, bits=2048)
     table = run_descent(study)
     alone = charlie_alone(study, table, new_key().public.n)
@@ -248,7 +248,7 @@ def test_charlies_whole_role_is_played_in_a_process_of_its_own() -> None:
     assert alone.codec > 0
 
 
-def test_a_role_that_differs_from_the_run_is_no_measurement() -> None:
+def test_a_role_that_differs_from_the_run_is_refused() -> None:
     study = gradient_study(2, 3, 4, bits=2048)
     table = run_descent(study)
     shorter = gradient_study(2, 3, 3, bits=2048)

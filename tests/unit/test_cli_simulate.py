@@ -255,7 +255,7 @@ def test_a_baseline_is_refused_where_parties_would_have_to_talk(shell: Shell, tm
     for words in (["study", "show", study], ["demo", "--protocol", name, "--out", tmp_path / "d"]):
         answer = shell.json(*words)
         assert (answer.code, answer.json["error_code"]) == (4, "bad_input")
-        assert f"'{name}', a baseline" in answer.json["message"]
+        assert f"'{name}' is a baseline" in answer.json["message"]
         assert "simulate" in answer.json["hint"]
     assert not (tmp_path / "d").exists()
 
@@ -460,7 +460,8 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(
     party = shell.json("doctor", real, "--key", tmp_path / "n.key", "--data", data)
     assert party.code == 0
     assert _verdicts(party) == {
-        "study": "ok", "arithmetic": "ok", "key": "ok", "data": "ok", "network": "warn", "budget": "note",
+        "study": "ok", "arithmetic": "ok", "conversation": "note", "key": "ok", "data": "ok", "network": "warn",
+        "budget": "note",
     }  # fmt: skip
     assert "north, the lead" in party.out
     curator = shell.json("doctor", real, "--key", tmp_path / "c.key")
@@ -574,11 +575,10 @@ def test_parties_vote_with_what_they_name(shell: Shell, everybody: Path, tmp_pat
     answer = shell.json(*words, "--classifier", "nowhere=tree")
     assert answer.code == 4
     assert "'nowhere' is not in the roster" in answer.json["message"]
-    answer = shell.json(
-        "simulate", _named(shell, tmp_path, "psgd"), *words[2:], "--classifier", "north=tree"
-    )  # fmt: skip
-    assert answer.code == 4
-    assert "trains the study's own classifier" in answer.json["message"]
+    for other in ("psgd", "pooled"):
+        answer = shell.json("simulate", _named(shell, tmp_path, other), *words[2:], "--classifier", "north=tree")
+        assert answer.code == 4
+        assert f"{other} trains the study's own classifier" in answer.json["message"]
 
 
 def test_a_study_without_its_auxiliary_file_says_so(shell: Shell, everybody: Path, tmp_path: Path) -> None:

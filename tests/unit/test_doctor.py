@@ -1,4 +1,4 @@
-"""What the doctor says of the machine's speed, by a clock that the test sets."""
+"""What the doctor says about the machine's speed, with a clock that the test sets, and about the conversation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from masquerade import doctor
+from masquerade_protocols import Cost
 from tests.protocol_helpers import make_study
 
 
@@ -17,7 +18,24 @@ def test_an_exponentiation_of_more_than_a_tenth_of_a_second_is_slow(
     seconds: float, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "time", SimpleNamespace(perf_counter=iter((7.0, 7.0 + seconds)).__next__))
-    check = doctor._arithmetic(make_study(5, 3))
+    check = doctor._arithmetic(make_study(5, 3), Cost(0, 1, 1, 1, exponentiations=80.0))
     assert (check.verdict, check.name) == (verdict, "arithmetic")
     assert said in check.message
+    assert f"about {80 * seconds:.1f} s for those of all participants" in check.message
     assert ("slow or busy" in check.hint) is (verdict == "warn")
+
+
+def test_a_run_that_encrypts_nothing_is_never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "time", SimpleNamespace(perf_counter=iter((7.0, 8.0)).__next__))
+    check = doctor._arithmetic(make_study(5, 3), Cost(1, 0, 0, 5, exponentiations=0.0))
+    assert check.verdict == "ok"
+    assert check.message.endswith("this run encrypts nothing and needs none")
+
+
+def test_the_conversation_is_told_in_numbers_with_their_nouns() -> None:
+    told = [doctor._conversation(Cost(sums, 0, sent, 1, 0.0)).message for sums, sent in ((1, 0), (0, 12_000))]
+    wait = "Charlie and the parties wait for each other 1 time; all in all they make"
+    assert told == [
+        f"{wait} 1 secure sum and send no ciphertexts",
+        f"{wait} no secure sums and send 12,000 ciphertexts",
+    ]

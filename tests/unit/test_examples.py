@@ -1,4 +1,4 @@
-"""Every example study can be run, and the tables that prepare.py makes of the original files are those it describes."""
+"""Every example study can be run, and describes the tables that prepare.py makes of the original files."""
 
 import csv
 import importlib.util
@@ -41,7 +41,7 @@ def study_of(name: str) -> Study:
 
 
 def cells(study: Study, columns: tuple[str, ...], row: int) -> dict[str, str]:
-    """Made-up cells that the study allows, and a "7" wherever it asks nothing."""
+    """Invent cells that the study allows, and put a "7" in columns that the study does not use."""
     out = dict.fromkeys(columns, "7")
     for place, feature in enumerate(study.features):
         if feature.levels is not None:

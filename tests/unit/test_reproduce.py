@@ -1,4 +1,4 @@
-"""Figures made again: a reduced run in its bands, broken variants outside, clear rounds equal to encrypted ones."""
+"""Reproduced figures: a reduced run is in its bands, broken variants are not, and rounds equal encrypted rounds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_broken_psgd_lies_outside_even_of_the_widened_bands(reduced: Report) -> 
         assert tables[too_little] < -0.1
 
 
-def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_without_encryption_equal_those_under_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
     etas: list[list[int]] = []
     rhos: list[list[int]] = []
 
@@ -138,7 +138,7 @@ def test_the_printed_root_solves_the_printed_equation() -> None:
     assert stats.chi2(7).cdf((sigma * e - 2) ** 2 / (4 * sigma**2)) == pytest.approx(0.99)
 
 
-def test_records_are_dealt_whole_and_at_random_with_one_for_everybody() -> None:
+def test_all_records_are_dealt_at_random_and_every_party_gets_one() -> None:
     records, _ = unit_ball(2)
     for seed in range(20):
         parts = random_split(15, 1000, 7, seed)
@@ -151,7 +151,7 @@ def test_records_are_dealt_whole_and_at_random_with_one_for_everybody() -> None:
 # --- Rows -------------------------------------------------------------------------------------------
 
 
-def test_the_error_is_that_of_the_data_sets_means() -> None:
+def test_the_standard_error_is_that_of_the_data_sets_means() -> None:
     assert mean_and_error(np.array([[1.0, 3.0], [2.0, 4.0], [3.0, 5.0]])) == pytest.approx((3.0, 1 / np.sqrt(3)))
 
 
@@ -207,7 +207,7 @@ def test_it_succeeds_when_everything_is_where_it_must_be(shell: Shell, monkeypat
     assert "all 2 numbers lie within their bands" in shell("reproduce", "rajkumar-2012").err
 
 
-def test_papers_and_figures_that_are_not_there_are_refused(shell: Shell) -> None:
+def test_unknown_papers_and_figures_are_refused(shell: Shell) -> None:
     answer = shell("reproduce", "einstein-1905")
     assert answer.code == 4
     assert "rajkumar-2012" in answer.err

@@ -1,4 +1,4 @@
-"""Bixler's section 4: descents side by side are the protocol's descent, and bands miss what is wrong."""
+"""Bixler's section 4: many descents at once equal the protocol's descent, and broken variants miss the bands."""
 
 from __future__ import annotations
 

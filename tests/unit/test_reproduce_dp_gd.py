@@ -1,4 +1,4 @@
-"""dp-gd's tables: rounds in the clear are the protocol's, a reduced run lies in its bands, broken variants do not."""
+"""dp-gd's tables: rounds equal the protocol's, a reduced run is in its bands, and broken variants are not."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from masquerade_core.learning.erm import error_rate
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
+from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as protocol
 from masquerade_protocols.in_memory import run_in_memory
 from tests.paper_data import split
@@ -42,11 +43,11 @@ def _small_keys(study: Any) -> Any:
     return study.model_copy(update={"crypto": study.crypto.model_copy(update={"key_bits": 1024})})
 
 
-def test_what_is_said_of_the_rounds_is_so_they_equal_those_under_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_without_encryption_equal_those_under_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
     def known(_rng: Any, _sigma: Any, size: int) -> list[int]:
         return [v * 10**7 for v in SimulationRng(3).bytes(size)]
 
-    monkeypatch.setattr(protocol, "discrete_gaussian", known)
+    monkeypatch.setattr(noise_shares, "discrete_gaussian", known)
     records, _ = unit_ball(0)
     study = _small_keys(dp_gd._study(1.0, 0.05, 5))
     parts, table = split(records, study, (0.01, 0.29, 0.2, 0.25, 0.25)), Table(study.names)
@@ -82,7 +83,7 @@ def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(reduced: Report
 
 
 def test_noise_of_which_each_share_is_enough_is_told_from_shares_of_it(reduced: Report) -> None:
-    """At epsilon = .1 beyond doubt: all parties' noise is that of fifteen."""
+    """At epsilon = .1 the difference is certain: all parties' noise has fifteen times the variance."""
     tables = reduced.tables()
     errors = {row.name: row for table in (dp_gd._ERROR, dp_gd._BESIDE) for row in tables[table]}
     broken = [row for row in tables[dp_gd._BROKEN] if row.name.startswith("all noise")]

@@ -1,4 +1,4 @@
-"""Hamm, Cao and Belkin's figure 2 on made-up records: the aggregates, the bounds, and noise of the right length."""
+"""Hamm, Cao and Belkin's figure 2 on invented records: the aggregates, the bounds, and noise of the right length."""
 
 from __future__ import annotations
 
@@ -175,11 +175,11 @@ def _named(report: Report, table: str, name: str = "") -> list[Row]:
 def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) -> None:
     report = reproduce("hamm-2016", "2", data=small, draws=3)
     assert [row.name for row in _named(report, hamm._WITHOUT)][:5] == ["batch", "indiv", "vote", "soft", "avg"]
-    (norm,) = _named(report, hamm._LAW)
+    (norm,) = _named(report, hamm._NORMS)
     assert norm.inside(WIDENED)
     assert norm.error is not None
     assert 0 < norm.error < 0.02
-    (wrong,) = _named(report, hamm._BROKEN_LAW)
+    (wrong,) = _named(report, hamm._BROKEN_NORM)
     assert wrong.broken
     assert not wrong.inside(WIDENED)
     assert wrong.value == pytest.approx(1 / (C * 8), rel=0.3)
@@ -187,7 +187,7 @@ def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) 
     assert len(_named(report, hamm._BROKEN)) == 3
     assert [len(_named(report, table)) for table in hamm._CURVES.values()] == [27, 18, 27]
     assert {row.table for row in report.rows if row.banded} == {
-        *(hamm._WITHOUT, hamm._ORDER, hamm._LAW, hamm._BROKEN_LAW, hamm._NOISE, hamm._BROKEN)
+        *(hamm._WITHOUT, hamm._ORDER, hamm._NORMS, hamm._BROKEN_NORM, hamm._NOISE, hamm._BROKEN)
     }
     # Far noise leaves what a classifier that never saw a record has; hardly any leaves what there is without.
     (near,) = _named(report, hamm._CURVES["exp"], "soft, 1/eps = 0.001")
@@ -212,7 +212,7 @@ def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_notice
 
     monkeypatch.setattr(hamm, "draw_noise", wrong)
     report = reproduce("hamm-2016", "2", data=small, draws=1)
-    (norm,) = _named(report, hamm._LAW)
+    (norm,) = _named(report, hamm._NORMS)
     assert norm in report.failed
     assert not norm.inside(2)
 

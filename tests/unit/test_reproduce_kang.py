@@ -1,4 +1,4 @@
-"""Kang's figure 2: its descents are the protocol's, its groups and noises are the paper's, and what misses is said."""
+"""Kang's figure 2: the descents are the protocol's, groups and noises are the paper's, and misses are reported."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from scipy import stats
 from masquerade.originals import Table
 from masquerade.reproduce import kang, kang_runs
 from masquerade.reproduce.kang_data import _coordinates, one_hot
-from masquerade.reproduce.kang_runs import ETAS, Setting, accuracies, party_sizes, sigma, walks
+from masquerade.reproduce.kang_runs import ETAS, Setting, accuracies, local_descents, party_sizes, sigma
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
 from masquerade_protocols.blocks import local_descent
-from masquerade_protocols.weighted_dp import roles as weighted_dp
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descent_study
 
@@ -31,23 +30,23 @@ def _records(n: int = 300, d: int = 4, seed: int = 0) -> Dataset:
     return make_data(descent_study("weighted-dp", K=2, d=d, section="c = 1.0"), (n, 2), seed)["p0"]
 
 
-def test_walks_are_the_protocol_s_without_noise_and_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The protocol is given the very normals that the figure's descent draws."""
+def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol gets the same normal numbers as the figure's descent."""
     T, sizes = 12, (30, 31, 90, 90)
     study = descent_study("weighted-dp", K=4, d=3, section="c = 1.0", Lambda=0.0)
     data = make_data(study, sizes)
     parts = [part.X * part.y[:, None] for part in data.values()]
     sds = np.array([[0.3, 0.3, 0.3, 0.3], [0.1, 0.2, 0.3, 0.4]])
-    theta = walks(parts, sds, T, 2, SimulationRng(1, "walks"))
+    theta = local_descents(parts, sds, T, 2, SimulationRng(1, "descents"))
     assert theta.shape == (4, 3, 5, 5)
-    same = SimulationRng(1, "walks")
+    same = SimulationRng(1, "descents")
     z = np.array([kang_runs._normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
     unit = float(1 << local_descent.FRACTION_BITS)
     for j, (name, n) in enumerate(zip(study.names, sizes, strict=True)):
         for column in range(5):
             sd = 0.0 if column == 0 else sds[(column - 1) // 2, j]
             planted = (n * sd * unit * z[:, j, :, (column - 1) % 2]).round().astype(int).ravel().tolist()
-            monkeypatch.setattr(weighted_dp, "gaussian", lambda *_, planted=planted: planted)
+            monkeypatch.setattr(local_descent, "gaussian", lambda *_, planted=planted: planted)
             own = local_descent.local_descent(study, T, ETAS[3], Fraction(1), data[name], SimulationRng(0))
             np.testing.assert_allclose(theta[j, :, 3, column], own, rtol=0, atol=1e-6)
 
@@ -76,7 +75,7 @@ def test_sigma_is_the_protocol_s() -> None:
 
 @pytest.fixture(scope="module")
 def found() -> kang.Found:
-    return kang.walk_all(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), 6, 3, "test")
+    return kang.descend_all(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), 6, 3, "test")
 
 
 def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_weights(found: kang.Found) -> None:
@@ -107,7 +106,9 @@ def test_accuracy_counts_what_is_labelled_rightly() -> None:
     np.testing.assert_allclose(accuracies(theta, test), [[1.0, 2 / 3, 1 / 3]])
 
 
-def test_a_missing_folder_is_said_and_none_at_all_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(BadInput, match="neither a folder breast-cancer-wisconsin nor"):
         kang.figure_2(1, 1, lambda _done, _of: None, tmp_path)
     folder = tmp_path / "breast-cancer-wisconsin"

@@ -1,4 +1,4 @@
-"""Figure 2 of Pathak, Rane and Raj on made-up records: sizes, law of the noise, bands that catch what is broken."""
+"""Figure 2 of Pathak, Rane and Raj on invented records: sizes, noise, and bands that catch broken variants."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_the_classifier_of_all_records_is_that_of_another_program(report: Report
     assert [row for row in errors if not row.holds] == []
 
 
-def test_rows_that_nothing_is_asked_of_show_every_curve(report: Report) -> None:
+def test_rows_without_a_band_show_every_curve(report: Report) -> None:
     shown = [row for row in report.rows if not row.banded]
     assert len(shown) == (4 * 3 + 3) + 2 * (4 * 1 + 3)
     assert all(0 < row.value < 1 for row in shown)
@@ -236,6 +236,6 @@ def test_figure_2_reads_the_directory_that_is_named(
 
 
 def test_figure_2_needs_the_data() -> None:
-    with pytest.raises(BadInput, match="figure 2 of pathak-2010 is about real data") as refused:
+    with pytest.raises(BadInput, match="figure 2 of pathak-2010 needs real data") as refused:
         reproduce("pathak-2010")
     assert "a9a and a9a.t" in str(refused.value.hint)

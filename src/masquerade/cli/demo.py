@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from masquerade.datasets import Cohort
     from masquerade.demo import Plan, Played
     from masquerade_core.study import Study
+    from masquerade_protocols import Protocol
 
 __all__ = ["demo"]
 
@@ -28,12 +29,16 @@ class Source(StrEnum):
 
 
 def demo(
-    protocol: Annotated[str | None, typer.Option(help="The protocol. dp-gd if not given.", show_default=False)] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="The protocol. If not given, the default of 'masquerade study new'.", show_default=False),
+    ] = None,
     parties: Annotated[int | None, typer.Option(help="How many parties. 5 if not given.", show_default=False)] = None,
     dataset: Annotated[
         Source | None,
         typer.Option(
-            help="Which records. If not given, breast-cancer for dp-gd with up to 16 parties, else simulated.",
+            help="Which records. If not given: breast-cancer where the protocol can learn from a few hundred records "
+            "and there are up to 16 parties, else simulated.",
             show_default=False,
         ),
     ] = None,
@@ -65,14 +70,13 @@ def demo(
     from masquerade.console import literal_console
     from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
-    from masquerade.draft import DEFAULT_PROTOCOL
     from masquerade.report import descent, statement
-    from masquerade_protocols import protocol_of
+    from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
     protocol = protocol or DEFAULT_PROTOCOL
     console = literal_console()
     template = _study(study)
-    cohort = _cohort(protocol, dataset, data, by, label, template, parties)
+    cohort = _cohort(entry_named(protocol), dataset, data, by, label, template, parties)
     target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
     plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds)
@@ -108,7 +112,7 @@ def _study(path: Path | None) -> "Study | None":
 
 
 def _cohort(
-    protocol: str,
+    protocol: "Protocol",
     dataset: Source | None,
     data: Path | None,
     by: str | None,
@@ -177,13 +181,13 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     from rich.table import Table
     from rich.text import Text
 
-    from masquerade.draft import DEFAULT_PROTOCOL
     from masquerade.report import heading, program, short
+    from masquerade_protocols import DEFAULT_PROTOCOL, entry_named
 
     me = program()
-    protocol = plan.study.study.protocol
-    chosen = "" if protocol == DEFAULT_PROTOCOL else f" --protocol {protocol}"
-    few = ", which are too few" if protocol == "local-aggregation" else ""
+    protocol = entry_named(plan.study.study.protocol)
+    chosen = "" if protocol.name == DEFAULT_PROTOCOL else f" --protocol {protocol.name}"
+    few = "" if protocol.learns_from_hundreds else ", which are too few for this protocol"
     real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with real records{few}"
     own = f"{me} demo{chosen} --data FILE --by COLUMN --label COLUMN:POSITIVE", "the same with your own records"
     another = real if plan.cohort.simulated else own

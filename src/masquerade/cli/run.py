@@ -49,7 +49,8 @@ def party(
     classifier: Annotated[
         str | None,
         typer.Option(
-            help="For vote and soft: the classifier that votes for you, by scikit-learn's name, as in 'SVC(C=2.0)'."
+            help="In a protocol of votes: the classifier that votes for you, by its name in scikit-learn, as in "
+            "'SVC(C=2.0)'."
         ),
     ] = None,
     out: OutOption = None,

@@ -23,7 +23,7 @@ def simulate(
     ],
     classifier: Annotated[
         list[str] | None,
-        typer.Option(help="For vote and soft: NAME=CLASSIFIER, the classifier that votes for a party."),
+        typer.Option(help="In a protocol of votes: NAME=CLASSIFIER, the classifier that votes for a party."),
     ] = None,
     by: Annotated[str | None, typer.Option(help="The column with the name of each record's party.")] = None,
     test: Annotated[Path | None, typer.Option(help="A test set (CSV or Parquet).")] = None,

@@ -25,7 +25,9 @@ def new(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="The protocol, or a baseline for 'masquerade simulate'. dp-gd if not given.", show_default=False
+            help="The protocol, or a baseline for 'masquerade simulate'. If not given, the default, which the file "
+            "names.",
+            show_default=False,
         ),
     ] = None,
     rounds: Annotated[
@@ -62,7 +64,7 @@ def new(
     auxiliary: Annotated[
         Path | None,
         typer.Option(
-            help="Public records (CSV) without a label, beside the study. vote and soft learn from them.",
+            help="Public records (CSV) without a label, beside the study. Only some protocols learn from them.",
             show_default=False,
         ),
     ] = None,
@@ -97,8 +99,9 @@ def new(
 ) -> Outcome:
     """Write the draft of a study: a commented file, with placeholders for keys that are not given."""
     from masquerade.columns import parse_feature, parse_label
-    from masquerade.draft import DEFAULT_PROTOCOL, Draft, auxiliary_file, throwaway_key
+    from masquerade.draft import Draft, auxiliary_file, throwaway_key
     from masquerade_core.identity import PublicKeys
+    from masquerade_protocols import DEFAULT_PROTOCOL
 
     del output_format
     missing = throwaway_key if throwaway_keys else lambda: None
@@ -161,21 +164,19 @@ def _examples(draft: "Draft", examples: list[str]) -> str:
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Check a study file, and say what is wrong with it."""
     from masquerade_core.data.auxiliary import load_study
-    from masquerade_protocols import BASELINES, entry_of, protocol_of
+    from masquerade_protocols import entry_of
 
     del output_format
     loaded, _ = load_study(study, in_memory=True)
-    name = loaded.study.protocol
-    if name in BASELINES:
-        entry_of(loaded)
-        warning, hint = f"; {name} is a baseline, for simulations only", "masquerade simulate --help"
+    entry = entry_of(loaded)
+    if entry.baseline:
+        warning, hint = f"; {entry.name} is a baseline, for simulations only", "masquerade simulate --help"
     else:
-        protocol_of(loaded)
         network = loaded.crypto.key_bits >= 2048  # noqa: PLR2004
         warning = "" if network else f"; with {loaded.crypto.key_bits}-bit keys it is for simulations only"
         hint = f"masquerade study show {study}"
     return Outcome(
-        f"{study} is a valid study: {name}, {loaded.K} parties, {loaded.d} coordinates, "
+        f"{study} is a valid study: {entry.name}, {loaded.K} parties, {loaded.d} coordinates, "
         f"epsilon = {loaded.privacy.epsilon:g}{warning}",
         _summary(loaded),
         hint=hint,
@@ -186,11 +187,19 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
 def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Explain a study in plain words: what leaves a party, who must not collude, what it costs, who takes part."""
     from masquerade.report import explained
-    from masquerade_protocols import protocol_of
+    from masquerade_core.errors import BadInput
+    from masquerade_protocols import entry_of
 
     del output_format
     loaded = _parsed(study)
-    explanation = protocol_of(loaded).explain(loaded)
+    entry = entry_of(loaded)
+    if entry.baseline:
+        raise BadInput(
+            f"{entry.name!r} is a baseline: one person holds everybody's records and nobody sends anything, so a party "
+            "has nothing to agree to",
+            f"see its privacy with 'masquerade statement {study}', or run it with 'masquerade simulate'",
+        )
+    explanation = entry.explain(loaded)
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
         _summary(loaded)

@@ -1,6 +1,7 @@
-"""What only a demonstration may know: how good the model would be without privacy, and what each could do alone.
+"""Figures for a demonstration alone: the error without privacy, without noise, and of each party by itself.
 
-These figures are read off everybody's records. A real run computes none of them.
+They are computed from everybody's records. A real run computes none of them. What a run would have released without
+noise comes from the protocol's entry, so this module knows no protocol by name.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from masquerade_protocols import protocol_of
 
 __all__ = ["Comparison", "compare"]
 
-WARNING = "demo only: read off everybody's records, which a real run shows to nobody"
+WARNING = "demo only: computed from everybody's records, which a real run shows to nobody"
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,18 @@ class Comparison:
     best_single, worst_single : float
         Each party's own classifier.
     without_noise : float
-        What would have been released without noise.
+        The classifier that a run without noise would have released.
     noiseless : str
-        What that is, in a few words.
+        A few words that describe that classifier.
     majority : float
-        Always answering the more frequent class.
+        A rule that always gives the more frequent answer.
     noise_ratio : float
-        The noise's length over the classifier's; of a descent, its part of records' scores over the scores.
+        The noise beside the classifier, measured as the protocol's entry does: by lengths, or by records' scores.
     enough_epsilon : float or None
-        Where the noise would be small, the wish or larger for a descent; None where no epsilon makes it so.
+        An epsilon at which the noise would be small; None where no epsilon makes it small.
     advice : str
-        One sentence where the released model is not what it seems: drowned in noise, or bought with more privacy than
-        the wish; else empty.
+        A few sentences where the released model is not what it seems; else empty. The noise may drown the model, or
+        the run may cost more privacy than the study's privacy target says.
     """
 
     pooled: float
@@ -59,21 +60,21 @@ class Comparison:
     advice: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON value, marked."""
+        """Return a JSON value, with a warning."""
         return {"warning": WARNING, **asdict(self)}
 
 
 def compare(
     study: Study, cohort: Cohort, released: Sequence[float] = (), auxiliary: Auxiliary | None = None
 ) -> Comparison:
-    """Train what a demonstration compares the released model with.
+    """Train the classifiers that a demonstration shows beside the released model.
 
     Parameters
     ----------
     study : Study
     cohort : Cohort
     released : sequence of float
-        The released model's weights, for a protocol whose noise is judged by what it did.
+        The released model's weights, for a protocol that judges its noise by its effect on them.
     auxiliary : Auxiliary, optional
         The public records that the study names, where it names any.
     """

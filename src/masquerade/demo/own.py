@@ -31,10 +31,10 @@ def own_cohort(
     by : str
         The column whose values are the parties.
     label : Label, optional
-        Needed where there is no study.
+        Needed if no study is given.
     study : Study, optional
-        Gives features with public bounds, label, regularization and ``min_records``. Without it, bounds and levels are
-        read off the data, which only a demonstration may do.
+        It gives the features with public bounds, the label, the regularization and ``min_records``. Without it, bounds
+        and levels come from the data, which only a demonstration may do.
     min_records : int, optional
         By default the study's, or 20.
 
@@ -47,7 +47,10 @@ def own_cohort(
     _need(header, by, path)
     label = study.label if study is not None else label
     if label is None:
-        raise BadInput("what is to be predicted was not said", "add --label COLUMN:POSITIVE, for example outcome:yes")
+        raise BadInput(
+            "--label was not given: nothing says which column is to be predicted",
+            "add --label COLUMN:POSITIVE, for example outcome:yes",
+        )
     _need(header, label.name, path)
     if study is not None:
         features = study.features
@@ -59,7 +62,8 @@ def own_cohort(
         features = tuple(_feature(name, cells[name]) for name in wanted)
         if not features:
             raise BadInput(
-                f"{path.name} has no column besides {by!r} and {label.name!r}", "there is nothing to learn from"
+                f"{path.name} has no column besides {by!r} and {label.name!r}, so there is nothing to learn from",
+                "add a column, for example the patients' age",
             )
     columns = (*(f.name for f in features), label.name)
     places = [header.index(name) for name in columns]
@@ -84,9 +88,9 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, strict=True) if row]
     except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}") from error
+        raise BadInput(f"there is no file {path}", "check the path after --data") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path.name} cannot be read as CSV in UTF-8") from error
+        raise BadInput(f"{path.name} cannot be read as CSV in UTF-8", "save it anew as CSV in UTF-8") from error
     if len(rows) < 2:  # noqa: PLR2004
         raise BadInput(
             f"{path.name} holds no records", "the first line names the columns, each further line is a record"
@@ -94,9 +98,12 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     header = rows[0]
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
-            raise BadInput(f"{path.name}, record {number - 1}: {len(row)} columns, but {len(header)} in the first line")
+            raise BadInput(
+                f"{path.name}, record {number - 1} has {len(row)} columns, but the first line has {len(header)}",
+                "correct that record",
+            )
     if len(set(header)) != len(header):
-        raise BadInput(f"{path.name} has a column twice", "rename or remove one of them")
+        raise BadInput(f"{path.name} has two columns with the same name", "rename or remove one of them")
     return header, rows[1:]
 
 
@@ -106,15 +113,15 @@ def _need(header: Sequence[str], name: str, path: Path) -> None:
 
 
 def _feature(name: str, cells: Sequence[str]) -> Feature:
-    """Read bounds or levels off a column, rounded outwards. Only a demonstration may do that."""
+    """Take bounds, rounded outwards, or levels from a column. Only a demonstration may do that."""
     try:
         values = [float(cell) for cell in cells]
     except ValueError:
         levels = sorted(set(cells))
         if not 2 <= len(levels) <= _MOST_LEVELS or "" in levels:  # noqa: PLR2004
             raise BadInput(
-                f"column {name!r} is neither numeric nor a category of 2 to {_MOST_LEVELS} values without blanks",
-                "remove the column, or give a study that says what it holds, with --study",
+                f"column {name!r} holds neither only numbers nor 2 to {_MOST_LEVELS} values that are not empty",
+                "remove the column, or describe it in a study and give that with --study",
             ) from None
         return Feature(name=name, levels=tuple(levels))
     low, high = min(values), max(values)

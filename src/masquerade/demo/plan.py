@@ -1,4 +1,4 @@
-"""What a demonstration needs on disk: for each participant a directory of its own, as on a machine of its own."""
+"""The files of a demonstration: each participant has a directory of its own, as it would have a machine of its own."""
 
 import shutil
 import socket
@@ -8,13 +8,14 @@ from itertools import cycle
 from pathlib import Path
 
 from masquerade.datasets import Cohort
-from masquerade.draft import Draft, auxiliary_file, needs_auxiliary
+from masquerade.draft import Draft, auxiliary_file
 from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.words import counted, listed
 from masquerade_host.keyfiles import make_keys
-from masquerade_protocols import protocol_of
+from masquerade_protocols import PROTOCOLS, entry_named, protocol_of
 
 __all__ = ["Plan", "classifiers", "discard", "prepare"]
 
@@ -25,7 +26,7 @@ _DEADLINE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything lies.
+    """Where the files of a demonstration are.
 
     Parameters
     ----------
@@ -79,26 +80,34 @@ def prepare(
     ----------
     cohort : Cohort
     epsilon : float
+        The privacy target.
     protocol : str
+        Its name.
     directory : path, optional
         Empty or not there yet; ``runs/demo-<time>`` by default.
     rounds : int, optional
-        Of a protocol that has any; its own default without.
+        How many, for a protocol that has rounds; the protocol's default if None.
 
     Raises
     ------
     BadInput
-        The directory is in use, or what was asked for makes no valid study.
+        The directory is in use; the protocol is unknown or a baseline; or the values make no valid study.
     """
     names = tuple(cohort.parties)
     if len(names) < 2:  # noqa: PLR2004
         raise BadInput(
-            f"there is {len(names)} party, but at least 2 are needed: one alone has nobody to learn with",
+            f"there is {counted(len(names), 'party', 'parties')}, but a demonstration needs at least 2",
             "give --parties 2 or more",
+        )
+    entry = entry_named(protocol)
+    if entry.baseline:
+        raise BadInput(
+            f"{protocol!r} is a baseline: one person holds everybody's records, so there is no conversation to show",
+            f"run it with 'masquerade simulate', or choose one of the protocols {listed(list(PROTOCOLS))}",
         )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
-    if needs_auxiliary(protocol):
+    if entry.auxiliary:
         cohort = cohort.with_auxiliary()
     try:
         return _fill(where, cohort, epsilon, protocol, rounds)
@@ -142,13 +151,13 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
 
 
 def classifiers(study: Study) -> dict[str, str]:
-    """Return what the parties vote with, in a protocol of votes: a kind for each in turn, to show that all will do."""
+    """Return each party's classifier, in a protocol of votes: one kind after the other, since every kind can vote."""
     kinds = SHORT_NAMES if protocol_of(study).classifiers else ()
     return dict(zip(study.names, cycle(kinds), strict=False))
 
 
 def discard(directory: Path, *, ours: bool) -> None:
-    """Remove what a demonstration that failed has left: it holds copies of records, and keys."""
+    """Remove the files of a demonstration that failed, since they are copies of records, and keys."""
     for entry in directory.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)

@@ -1,4 +1,4 @@
-"""Playing the demonstration: start everybody, watch, and make sense of how it ends."""
+"""The course of a demonstration: start all participants, watch them, and report how the run ended."""
 
 import json
 import time
@@ -16,12 +16,12 @@ from masquerade_core.study import CHARLIE
 __all__ = ["Played", "play"]
 
 _TICK = 0.1
-_VERDICT = 2.0  # seconds for Charlie to end by himself after somebody has failed
+_VERDICT = 2.0  # seconds that Charlie has to end by himself after a party has failed
 
 
 @dataclass(frozen=True)
 class Played:
-    """A demonstration's end.
+    """The end of a demonstration.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def play(plan: Plan, view: View) -> Played:
     Raises
     ------
     MasqueradeError
-        In the words, and with the exit code, of Charlie; of the party that failed where he could not know why.
+        With Charlie's message and exit code; a party that failed before him is quoted first.
     """
     began = time.monotonic()
     with Participants() as participants:
@@ -69,7 +69,7 @@ def _start(plan: Plan, participants: Participants) -> None:
 
 
 def _watch(participants: Participants, view: View) -> None:
-    """Pass on what is told until everybody has ended; raise what went wrong."""
+    """Show all events until every participant has ended; raise the error of a run that failed."""
     failures: dict[str, MasqueradeError] = {}
     patience: float | None = None
     ended = 0
@@ -102,7 +102,7 @@ def _failure(event: Event) -> MasqueradeError | None:
     if event.name == "error":
         return error_from(event.who, event.fields)
     if event.name == "exit" and event.fields["code"] != 0:
-        code, murmur = event.fields["code"], event.fields["murmur"].strip()
+        code, stderr = event.fields["code"], event.fields["stderr"].strip()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return RunFailed(f"{event.who} {how}", murmur.splitlines()[-1] if murmur else "")
+        return RunFailed(f"{event.who} {how}", stderr.splitlines()[-1] if stderr else "")
     return None

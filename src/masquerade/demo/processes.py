@@ -1,4 +1,4 @@
-"""Starting participants as processes, hearing what they tell, and leaving none behind."""
+"""Participants as processes: start them, read their events, and leave none running."""
 
 import json
 import os
@@ -40,13 +40,13 @@ _KINDS = {
         ProtocolViolation,
     )
 }
-_GRACE = 5.0  # seconds for a participant to say good-bye after SIGTERM
-_LAST_WORDS = 2000  # characters of stderr that are kept
+_GRACE = 5.0  # seconds that a participant has to end after SIGTERM
+_LAST_WORDS = 2000  # characters of its error output that are kept
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a participant told; ``exit`` with ``code`` when it has ended."""
+    """An event that a participant's process reported; the last one is ``exit``, with ``code`` and ``stderr``."""
 
     who: str
     name: str
@@ -57,12 +57,12 @@ class Event:
 class _Child:
     process: subprocess.Popen[str]
     listeners: list[threading.Thread] = field(default_factory=list)
-    murmur: str = ""
-    """The end of what it wrote to stderr."""
+    stderr: str = ""
+    """The end of its error output."""
 
 
 class _Interrupts:
-    """Lets Ctrl-C, SIGTERM and SIGHUP unwind this process, but never between a process's start and its entry in a list.
+    """Let Ctrl-C, SIGTERM and SIGHUP end this process, but never between a process's start and its entry in a list.
 
     Outside the main thread, where no handlers can be set, it does nothing.
     """
@@ -75,12 +75,12 @@ class _Interrupts:
         self._pending = False
 
     def install(self) -> None:
-        """Take over."""
+        """Install the handlers."""
         if threading.current_thread() is threading.main_thread():
             self._before = [signal.signal(number, self._handle) for number in self._NUMBERS]
 
     def restore(self) -> None:
-        """Give back."""
+        """Restore the handlers that were there before."""
         for number, handler in zip(self._NUMBERS, self._before, strict=False):
             signal.signal(number, handler)
 
@@ -91,7 +91,7 @@ class _Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let an interrupt wait for the end of this block."""
+        """Delay an interrupt until this block has ended."""
         self._held = True
         try:
             yield
@@ -105,7 +105,7 @@ class _Interrupts:
 class Participants:
     """Processes that end with this one.
 
-    Each runs in a session of its own, so that Ctrl-C reaches this process alone, which then ends them in order.
+    Each runs in a session of its own, so Ctrl-C reaches this process alone, which then ends the others in order.
     """
 
     def __init__(self) -> None:
@@ -114,14 +114,14 @@ class Participants:
         self._interrupts = _Interrupts()
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Install the handlers for interrupts."""
         self._interrupts.install()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave no process behind."""
+        """End every process that still runs."""
         try:
             with self._interrupts.held():
                 self.stop()
@@ -129,7 +129,7 @@ class Participants:
             self._interrupts.restore()
 
     def start(self, who: str, module: str, arguments: Sequence[str]) -> None:
-        """Start ``python -m module arguments`` in the name of a participant."""
+        """Start ``python -m module arguments`` as a participant's process."""
         with self._interrupts.held():
             self._start(who, module, arguments)
 
@@ -157,21 +157,21 @@ class Participants:
                 try:
                     fields = json.loads(line)
                     name = str(fields.pop("event"))
-                except (ValueError, AttributeError, KeyError, TypeError):  # not for us
+                except (ValueError, AttributeError, KeyError, TypeError):  # output that is no event
                     continue
                 self._told.put(Event(who, name, fields))
         code = child.process.wait()
         child.listeners[1].join(1.0)
-        self._told.put(Event(who, "exit", {"code": code, "murmur": child.murmur}))
+        self._told.put(Event(who, "exit", {"code": code, "stderr": child.stderr}))
 
     @staticmethod
     def _overhear(_who: str, child: _Child, stream: IO[str]) -> None:
         with stream:
             for line in stream:
-                child.murmur = (child.murmur + line)[-_LAST_WORDS:]
+                child.stderr = (child.stderr + line)[-_LAST_WORDS:]
 
     def hear(self, seconds: float) -> Event | None:
-        """Return the next event, or None if nobody speaks for so long."""
+        """Return the next event, or None if there is none within so many seconds."""
         try:
             return self._told.get(timeout=seconds)
         except queue.Empty:
@@ -179,15 +179,15 @@ class Participants:
 
     @property
     def count(self) -> int:
-        """How many were started."""
+        """How many participants were started."""
         return len(self._children)
 
     def running(self) -> tuple[str, ...]:
-        """Return who has not ended yet."""
+        """Return the participants that have not ended yet."""
         return tuple(who for who, child in self._children.items() if child.process.poll() is None)
 
     def stop(self) -> None:
-        """End whoever still runs: SIGTERM, and SIGKILL for those who do not listen."""
+        """End every process that still runs: by SIGTERM, and after some seconds by SIGKILL."""
         for who in self.running():
             self._children[who].process.terminate()
         for child in self._children.values():
@@ -201,6 +201,6 @@ class Participants:
 
 
 def error_from(who: str, fields: Mapping[str, Any]) -> MasqueradeError:
-    """Return a participant's ``error`` event as an error of our own, in its words and with its exit code."""
+    """Return a participant's ``error`` event as an exception with its message, hint and exit code."""
     kind = _KINDS.get(str(fields.get("error_code")), RunFailed)
-    return kind(f"{who}: {fields.get('message', 'ended without a word')}", str(fields.get("hint", "")))
+    return kind(f"{who}: {fields.get('message', 'ended and gave no reason')}", str(fields.get("hint", "")))

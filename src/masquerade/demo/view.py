@@ -1,4 +1,4 @@
-"""The demonstration as it happens: who is there, which stage, how long, how many messages and bytes."""
+"""The display of a running demonstration: participants, stages, times, messages and bytes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from masquerade_core.study import CHARLIE
 __all__ = ["Lines", "Screen", "View", "view_for"]
 
 _TRAINING = "training"
-_ROWS = 8  # so many participants get a line each
-_TENTHS = 10  # of the rounds: plain lines tell of each
+_ROWS = 8  # the most parties that get a line each
+_TENTHS = 10  # plain lines report each tenth of the rounds
 
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {
@@ -36,7 +36,7 @@ _MARKS = {
 
 
 class View(Protocol):
-    """Whoever shows the events."""
+    """A display of events."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -48,7 +48,7 @@ class View(Protocol):
         """End."""
 
     def tell(self, event: Event) -> None:
-        """Take note of an event."""
+        """Show an event."""
 
 
 def view_for(console: Console, names: Sequence[str], stages: Sequence[str], lead: str) -> View:
@@ -57,7 +57,7 @@ def view_for(console: Console, names: Sequence[str], stages: Sequence[str], lead
 
 
 class Lines:
-    """A line for each thing worth telling: for logs and pipes."""
+    """Plain lines, for logs and pipes: connections, stages and each tenth of the rounds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -74,11 +74,11 @@ class Lines:
         """End."""
 
     def tell(self, event: Event) -> None:
-        """Print Charlie's view of the run."""
+        """Print an event that Charlie reports; the parties' events are left out."""
         if event.who != CHARLIE:
             return
         spoke = self._rounds.tell(event)
-        if event.name != "progress":  # the objective follows its round, where it is told at all
+        if event.name != "progress":  # the objective follows its round, if it is public
             self._say_how_far()
         if not spoke and (line := _line(event.name, event.fields)):
             self._say(line)
@@ -96,7 +96,7 @@ class Lines:
 
 
 class _Rounds:
-    """How far a stage of many rounds has come, by Charlie's account."""
+    """The progress of a stage with many rounds, as Charlie reports it."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -106,12 +106,12 @@ class _Rounds:
         self._told = 0.0
 
     def tell(self, event: Event) -> bool:
-        """Take note of an event; say whether it spoke of rounds."""
+        """Note an event; return whether it was about rounds."""
         match event.name:
             case "progress":
                 self.done, self.total = int(event.fields["done"]), max(1, int(event.fields["total"]))
                 self._told = time.monotonic()
-                # The first round waits for what everybody draws ahead: time counts from its end.
+                # The first round waits for the precomputation of all parties, so time counts from its end.
                 self._first = self._first or (self.done, self._told)
                 return True
             case "objective":
@@ -121,7 +121,7 @@ class _Rounds:
                 return False
 
     def pace(self) -> str:
-        """Return the mean time of a round, and the objective on the public test set, as far as they are known."""
+        """Return the mean time of a round and the objective on the public test set, if they are known."""
         done, began = self._first or (0, 0.0)
         parts = [f"{human_seconds((self._told - began) / (self.done - done))} a round"] if self.done > done else []
         parts += [f"objective {self.objectives[-1]:.4g}"] if self.objectives else []
@@ -142,7 +142,7 @@ def _line(name: str, fields: Mapping[str, Any]) -> str:
 
 
 class Screen:
-    """The same on one screen that changes in place."""
+    """A screen that changes in place, for terminals."""
 
     def __init__(self, console: Console, names: Sequence[str], stages: Sequence[str], lead: str) -> None:
         self._console = console
@@ -168,11 +168,11 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the last picture standing."""
+        """Leave the last picture on the screen."""
         self._live.__exit__(kind, error, trace)
 
     def tell(self, event: Event) -> None:
-        """Take note of an event; the next picture shows it."""
+        """Note an event; the next picture shows it."""
         who, fields = event.who, event.fields
         if who == CHARLIE:
             self._rounds.tell(event)
@@ -197,7 +197,7 @@ class Screen:
                 pass
 
     def _stage(self, event: Event, stage: str) -> None:
-        """Count the stages as Charlie does; training is the parties' own, and the slowest counts."""
+        """Note a stage as Charlie reports it; the parties report training, and the slowest of them counts."""
         begins = event.name == "stage"
         if event.who == CHARLIE and begins:
             self._open[stage] = time.monotonic()
@@ -250,7 +250,7 @@ class Screen:
             else:
                 table.add_row(Text("·", style="dim"), Text(stage, style="dim"))
         sums = {key: sum(done[key] for done in self._done.values()) for key in ("messages", "bytes")}
-        # Charlie tells his sums every few seconds, and each stage's at its end: the larger is the newer.
+        # Charlie reports his sums every few seconds, and those of a stage at its end: the larger is the newer.
         sums = {key: max(value, self._passed[key]) for key, value in sums.items()}
         table.add_row("", Text("through Charlie's hands", style="dim"), "", *_traffic(sums))
         parts: list[RenderableType] = [table]

@@ -1,4 +1,4 @@
-"""A figure reached, its standard error, and the band it must lie in: what every reproduction hands back."""
+"""What every reproduction returns: figures, their standard errors, and the bands in which they must lie."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
     Parameters
     ----------
     values : ndarray, shape (S, R)
-        R draws of the noise for each of S >= 2 data sets. The error counts both: other data and other noise.
+        R draws of the noise for each of S >= 2 data sets. The standard error counts both: other data and other noise.
     """
     means = values.mean(axis=1)
     return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))
@@ -30,14 +30,14 @@ class Row:
     Parameters
     ----------
     table, name : str
-        The table that it belongs to, and what it measures.
+        The table to which the figure belongs, and the quantity that it measures.
     value : float
     error : float, optional
-        Standard error; None for what is computed and not measured.
+        Its standard error; None for a figure that is computed and not measured.
     low, high : float, optional
-        The band, ends included; None where it is open. Both None: shown, and asked of nobody.
+        The band, ends included; None where it is open. If both are None, the figure is shown and not checked.
     broken : bool
-        A variant known to be wrong: it must lie outside of the band, or the band proves nothing.
+        Whether this is a variant known to be wrong. It must lie outside the band, or the band proves nothing.
     note : str
     """
 
@@ -52,23 +52,23 @@ class Row:
 
     @property
     def banded(self) -> bool:
-        """Whether anything is asked of this figure."""
+        """Whether this figure is checked."""
         return self.low is not None or self.high is not None
 
     def inside(self, widened: float = 0.0) -> bool:
-        """Say whether the figure lies in its band, made wider on both sides by so many standard errors."""
+        """Return whether the figure lies in its band, widened on both sides by so many standard errors."""
         more = widened * (self.error or 0.0)
         above = self.low is None or self.value >= self.low - more
         return above and (self.high is None or self.value <= self.high + more)
 
     @property
     def holds(self) -> bool:
-        """Whether what is asked of this figure is so."""
+        """Whether this figure is where it must be."""
         return not self.banded or self.inside() != self.broken
 
     @property
     def verdict(self) -> str:
-        """A word for people."""
+        """The result of the check, in a word."""
         if not self.banded:
             return ""
         where = "within" if self.inside() else "outside"
@@ -118,9 +118,9 @@ class Report:
     ----------
     paper, figure : str
     notes : sequence of str
-        How the figures came about, in sentences.
+        How the figures were made, in sentences.
     settings : dict
-        What they depend on.
+        The values on which they depend.
     rows : sequence of Row
     """
 
@@ -132,7 +132,7 @@ class Report:
 
     @property
     def failed(self) -> tuple[Row, ...]:
-        """The figures of which something is asked that is not so."""
+        """The figures that are not where they must be."""
         return tuple(row for row in self.rows if not row.holds)
 
     def tables(self) -> dict[str, tuple[Row, ...]]:

@@ -1,9 +1,8 @@
 """Bixler, section 4: descent on noisy examples against plain descent, on 5000 simulated records.
 
-The section has no figure and no table, and leaves out the model, its dimension, the step and the noise. The settings
-here are those under which plain descent needs about the 3000 iterations that the paper speaks of; the bands are those
-of an independent implementation with these settings. ``docs/reproduction/bixler.md`` says how both relate to what the
-paper reports.
+The section has no figure and no table, and does not give the model, its dimension, the step and the noise. With the
+settings here plain descent needs about 3000 iterations, as the paper reports. The bands come from an independent
+implementation with these settings. ``docs/reproduction/bixler.md`` compares both with the paper.
 """
 
 from collections.abc import Callable
@@ -46,17 +45,18 @@ _E4 = "E4: the noise of 100,000 accesses, alpha = 10"
 _BROKEN = "Broken variants must miss E4"
 
 _CLEAR = (
-    "E1 to E3 are computed in the clear, all runs at once, with noise in floating point from a seed; nothing here is a "
-    "release. E4 takes its noise from the accesses that the protocol's training goes through."
+    "E1 to E3 are computed without encryption, all runs at once, with noise in floating point from a seed: nothing "
+    "here is a private release. E4 takes its noise from the accesses of the protocol's own training."
 )
 _SETTINGS = (
     f"Not in the paper: x ~ N(0, I) in {D} dimensions, labels sign(u.x), logistic loss, steps of {STEP}, at most "
-    f"{CAP:,} of them. Each run has records, u, w_0 and an order of its own."
+    f"{CAP:,} of them. Each run has its own records, u, w_0 and order."
 )
 _MEANING = (
-    "Iterations end with the first update whose gradient is shorter than 1e-5. Extra is mean iterations over those of "
-    "plain descent, less 1; loss is the mean of |L' - L|/L over ten checkpoints, every 500 updates. "
-    "Capped: the part of the runs that reach the most updates. Within 5%: the part of single pairs of runs that are."
+    "A run ends with the first update whose gradient is shorter than 1e-5. Extra: mean iterations divided by those of "
+    "plain descent, less 1. Loss: the mean of |L' - L|/L over ten checkpoints, one every 500 updates. Capped: the "
+    "fraction of runs that reach the largest number of updates. Within 5%: the fraction of pairs of runs whose "
+    "iterations differ by at most 5 %."
 )
 
 _Array = NDArray[np.float64]
@@ -110,7 +110,7 @@ def section_4(draws: int, seed: int, progress: Callable[[int, int], None]) -> Re
 
 
 def _mean(values: _Array) -> tuple[float, float | None]:
-    """Return the mean of runs, and its standard error where there are two or more."""
+    """Return the mean of the runs, and its standard error where there are two or more runs."""
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
     return float(values.mean()), error
 

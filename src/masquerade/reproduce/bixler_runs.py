@@ -1,7 +1,7 @@
-"""Many descents on noisy examples at once, in the clear: rows are runs, columns are noises.
+"""Many descents on noisy examples at once, without encryption: rows are runs, columns are noises.
 
-Nothing here is a release, and the noise is floating point from a seed. What an access is, and the sampler that counts,
-are in :mod:`masquerade_core.learning.input_noise`; the reproduction looks at these as they are.
+Nothing here is a private release: the noise is floating point from a seed. The protocol's own accesses and its sampler
+are in :mod:`masquerade_core.learning.input_noise`, which the reproduction examines as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,12 +41,12 @@ def _uniforms(rng: SimulationRng, *shape: int) -> _Array:
 
 @dataclass(frozen=True)
 class Sample:
-    """What all columns of a run share.
+    """The records and the starting points that all columns of a run share.
 
     Parameters
     ----------
     X, y : ndarray, shape (R, N, d) and (R, N)
-        x ~ N(0, I), and labels sign(u.x) with a direction u of each run's own.
+        x ~ N(0, I), and labels sign(u.x); each run has its own direction u.
     start : ndarray, shape (R, d)
         w_0, uniform in [-1, 1]^d.
     """
@@ -57,7 +57,7 @@ class Sample:
 
 
 def draw_sample(seed: int, runs: int) -> Sample:
-    """Draw the data sets and starting points of so many runs; the first do not depend on how many there are."""
+    """Draw the data sets and starting points of some runs; more runs leave the first ones as they are."""
     X, y, start = np.empty((runs, N, D)), np.empty((runs, N)), np.empty((runs, D))
     for r in range(runs):
         rng = SimulationRng(seed, f"bixler {r}")
@@ -81,12 +81,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Descents:
-    """What came of C columns in each of R runs.
+    """The results of C columns in each of R runs.
 
     Parameters
     ----------
     iterations : ndarray, shape (C, R)
-        Updates until one's gradient was shorter than 1e-5; ``CAP`` where none was.
+        Updates until a gradient was shorter than 1e-5; ``CAP`` where none was.
     weights : ndarray, shape (10, C, R, d)
         At the checkpoints, whether a run had stopped before or not.
     losses : ndarray, shape (10, C, R)

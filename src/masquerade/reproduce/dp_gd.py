@@ -1,7 +1,7 @@
-"""``dp-gd`` on the simulated data of Rajkumar and Agarwal 2012, and on breast cancer, beside what the papers do there.
+"""``dp-gd`` on the simulated data of Rajkumar and Agarwal 2012 and on breast cancer, beside the papers' protocols.
 
-No paper prints these figures: the bars are those of an independent implementation in floating point, on other data sets
-of the same law. ``docs/reproduction/dp-gd.md`` has the tables.
+No paper prints these figures. The bars come from an independent implementation in floating point, on other data sets
+that were drawn in the same way. ``docs/reproduction/dp-gd.md`` has the tables.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ _SD = {0.1: 7.095, 0.2: 5.260, 1.0: 2.107}
 _PARTIES = (5, 10, 15)
 _PSGD_ROUNDS = 300
 
-_NOISE = "SharedNoise on a sum: 2 C sqrt(T)/mu, delta = 0.05"
+_NOISE = "Noise on a sum: 2 C sqrt(T)/mu, delta = 0.05"
 _ERROR = "Error, delta = 0.05"
 _LARGE_LAMBDA = f"Error, delta = 0.05, K = 5, Lambda = {_LAMBDA}, which shortens every step by four tenths"
 _USUAL = "Error, K = 5, with what 'masquerade study new' writes: T = 20, C = 0.5"
@@ -56,14 +56,15 @@ _BROKEN = "Broken variants must miss"
 _CANCER = "569 records of breast cancer, K = 5"
 
 _CLEAR = (
-    "Rounds are computed in the clear: the same clipped sums and steps as the protocol's, noise from the same sampler "
-    "in a share for each party. The tests show that rounds under encryption equal these to 1e-6."
+    "Rounds are computed without encryption: with the protocol's clipped sums and steps, and with noise from its "
+    "sampler, in a share for each party. The tests show that rounds under encryption equal these to 1e-6."
 )
 _SEEDED = "The noise comes from a seed and the records from a generator: nothing here is a private release."
 _CHOSEN = (
-    "Where nothing else is said, T = 10 and C = 0.25, for which the bars are. Steps of 4 and Lambda = 0.02 are what "
-    "'masquerade study new' writes. The others' Lambda is 0.1, as in rajkumar-2012; their noise is the smaller for it. "
-    "The program's own T = 20 and C = 0.5 were tried on these very records of breast cancer before they were chosen."
+    "Unless a table says otherwise, T = 10 rounds and the clip C = 0.25, for which the bars hold. Steps of 4 and "
+    "Lambda = 0.02 are what 'masquerade study new' writes. The other protocols have Lambda = 0.1, as in "
+    "rajkumar-2012, which makes their noise smaller. The program's own T = 20 and C = 0.5 were tried on these records "
+    "of breast cancer before they were chosen."
 )
 
 _Array = NDArray[np.float64]
@@ -102,12 +103,12 @@ def clipped_descent(records: Dataset, study: Study, noise: SharedNoise | None, s
     Parameters
     ----------
     records : Dataset
-        Everybody's: only sums over all parties enter a round.
+        Everybody's records, since only sums over all parties enter a round.
     study : Study
     noise : SharedNoise or None
-        None: no noise.
+        No noise if None.
     seed : str
-        Of all parties' shares.
+        It gives the shares of all parties.
     """
     descent, rounds = dp_gd.Descent(study, len(records.y)), dp_gd.Parameters.model_validate(study.protocol).rounds
     total = np.zeros((rounds, study.d), dtype=object)
@@ -126,7 +127,7 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Rep
     Parameters
     ----------
     draws : int
-        Of the noise, for each of 60 data sets; ten times as many on breast cancer, and one of PSGD's.
+        How many draws of the noise, for each of 60 data sets; ten times as many on breast cancer, and one of PSGD.
     seed : int
     progress : callable
         (done, of).
@@ -232,7 +233,7 @@ def _beside_rows(errors: _Errors) -> list[Row]:
 
 
 def _broken_rows(errors: _Errors) -> list[Row]:
-    """C for 2 C makes errors smaller: only the noise itself shows it. A whole for a share makes them larger."""
+    """Half the sensitivity makes errors smaller, so only the noise itself shows it; whole noises make them larger."""
     rows = []
     for eps in _BARS:
         halved = rounds_noise(
@@ -247,13 +248,13 @@ def _broken_rows(errors: _Errors) -> list[Row]:
         true = f"its epsilon is {epsilon_of(2 * halved.mu(5), 0.05):.2f}"
         rows.append(_sd_row(_BROKEN, f"sensitivity C, eps = {eps}", halved, eps, broken=True, note=true))
     for eps, bar in _BARS.items():
-        values = mean_and_error(errors[f"{eps} 15 collude"])  # the law is the same
+        values = mean_and_error(errors[f"{eps} 15 collude"])  # the distribution is the same
         rows.append(Row(_BROKEN, f"all noise from each of 15, eps = {eps}", *values, high=bar, broken=True))
     return rows
 
 
 def _cancer_rows(draws: int, seed: int) -> list[Row]:
-    """One split and many draws of the noise: the error is that of the draws."""
+    """Return one split with many draws of the noise: the standard error counts the draws alone."""
     cohort = breast_cancer(5)
     steps_of: dict[str, dict[str, float]] = {"T = 10, C = 0.25": _STEPS, "T = 20, C = 0.5": {}}
 

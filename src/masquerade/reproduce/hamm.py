@@ -1,9 +1,9 @@
 """Hamm, Cao and Belkin 2016, figure 2: votes of a thousand parties with six records each, on UCI HAR.
 
-The paper gives five accuracies without noise and two sentences about those with noise. The bands are those of an
-independent implementation in floating point, with other dealings of the same records;
-``docs/reproduction/hamm-2016.md`` says how they relate to what was published, and why the figure's noisy half cannot be
-met.
+The paper gives five accuracies without noise, and two sentences about accuracies with noise. The bands come from an
+independent implementation in floating point that dealt the same records in another order.
+``docs/reproduction/hamm-2016.md`` compares them with the published values, and says why the half of the figure with
+noise cannot be met.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ _TIME_DOMAIN = 265  # the first of HAR's 561 features
 _D = 50
 _CLASSES = 6
 _LAMBDA = 1e-4
-_POOL = 1000  # draws of the noise a trial, for its law and for all curves
+_POOL = 1000  # draws of the noise in a trial, for the norm and for all curves
 _INVERSES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 _PRIVATE = ("vote", "soft", "avg")
@@ -49,7 +49,7 @@ _WITHOUT_BANDS = {
     "soft": (0.786, 0.02, 0.76),
     "avg": (0.712, 0.04, 0.67),
 }
-"""Middle and half width of the band; the paper's accuracy."""
+"""The middle and the half width of the band, and the paper's accuracy."""
 _ORDER_BANDS = {("vote", "soft"): (0.008, 0.035), ("soft", "avg"): (0.04, 0.11)}
 _NOISE_BANDS: dict[tuple[str, str, float], tuple[float | None, float | None]] = {
     ("soft", "published", 0.001): (0.68, 0.76),
@@ -64,10 +64,10 @@ _NORM = 0.01  # relative
 
 _WITHOUT = "D1: test accuracy without noise"
 _ORDER = "D1: differences within a trial"
-_LAW = "D3: mean norm of the noise, soft at 1/eps = 1, in units of C d Delta/eps"
+_NORMS = "D3: mean norm of the noise, soft at 1/eps = 1, in units of C d Delta/eps"
 _NOISE = "D4: test accuracy with the density exp(-eps |eta|_2 / Delta)"
 _BROKEN = "Broken: the norm drawn from Exp(Delta/eps), as if there were one dimension"
-_BROKEN_LAW = "Broken: mean norm drawn from Exp(Delta/eps), in units of C d Delta/eps"
+_BROKEN_NORM = "Broken: mean norm drawn from Exp(Delta/eps), in units of C d Delta/eps"
 _CURVES = {
     "published": "Accuracy by 1/eps, published sensitivities",
     "tight": "Accuracy by 1/eps, the smaller of the published sensitivity and the diameter",
@@ -76,17 +76,17 @@ _CURVES = {
 _UNTIL = "1/eps up to which soft and avg are better than indiv; the paper says 1"
 
 _CLEAR = (
-    "Everything is computed in the clear: the same minimisers, votes and averages as the protocols and baselines use, "
-    "and noise from their sampler on their grid. It comes from a seed: nothing here is a private release."
+    "Everything is computed without encryption. Minimisers, votes and averages are those of the protocols and "
+    "baselines; the noise comes from their sampler, on their grid. A seed gives it: nothing here is a private release."
 )
 _UNACCOUNTED = (
-    "The principal components are those of the training records, and lambda was chosen on them: neither is accounted "
-    "for by the paper's epsilon, nor by any other here."
+    "The principal components are those of the training records, and lambda was chosen on these records. Neither the "
+    "paper's epsilon nor any other epsilon here accounts for that."
 )
 _MEANING = (
-    "Figures are accuracies on the 2,947 test records, averaged over the trials, which deal the records anew, and over "
-    "the draws of the noise; the standard error is that of the trials' means. All curves of a trial take their noise "
-    "from one pool of draws, each scaled by its own Delta/eps."
+    "Figures are accuracies on the 2,947 test records. They are averages over the draws of the noise and over the "
+    "trials, which deal the records anew; the standard error is that of the trials' means. All curves of a trial take "
+    "their noise from one pool of draws, each scaled by its own Delta/eps."
 )
 
 _Array = NDArray[np.float64]
@@ -96,7 +96,7 @@ _Curve = tuple[str, str]
 
 @dataclass
 class _Found:
-    """Each trial's accuracies and the norms of its noise."""
+    """The accuracies of each trial, and the norms of its noise."""
 
     without: dict[str, list[float]]
     noisy: dict[tuple[str, str, float], list[_Array]]
@@ -110,9 +110,9 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     Parameters
     ----------
     draws : int
-        Of the noise, for each trial, curve and epsilon.
+        How many draws of the noise, for each trial, curve and epsilon.
     seed : int
-        Of the dealings and of the noise.
+        It decides how the records are dealt, and gives the noise.
     progress : callable
         (done, of).
     data : path
@@ -142,7 +142,7 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
         advance()
         _with_noise(found, trial, X_test, y_test, draws, label)
         advance()
-    rows = (*_without_rows(found), *_law_rows(found), *_noise_rows(found), *_curve_rows(found))
+    rows = (*_without_rows(found), *_norm_rows(found), *_noise_rows(found), *_curve_rows(found))
     settings = {
         "trials": _TRIALS,
         "parties": _PARTIES,
@@ -162,7 +162,7 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
 def _records(data: Path | None) -> tuple[_Array, NDArray[np.intp], _Array, NDArray[np.intp]]:
     """Return training and test records with classes from 0."""
     if data is None:
-        raise BadInput("this figure is about real data, and this program carries none", "name the directory by --data")
+        raise BadInput("this figure needs UCI HAR, which does not come with this program", "give --data DIRECTORY")
     X, y, X_test, y_test = har(data)
     needed = _PARTIES * _RECORDS + _AUXILIARY
     if len(y) < needed or X.shape[1] < _TIME_DOMAIN:
@@ -194,7 +194,7 @@ def _sensitivity(method: str, kind: str) -> float:
 
 
 def _curves() -> Iterator[_Curve]:
-    """All but soft's tight one, which is its published one."""
+    """Yield all curves but the tight one of soft, which equals its published one."""
     for kind in _CURVES:
         yield from ((method, kind) for method in _PRIVATE if (method, kind) != ("soft", "tight"))
 
@@ -237,10 +237,10 @@ def _band(middle: float, half: float) -> tuple[float, float]:
     return round(middle - half, 4), round(middle + half, 4)
 
 
-def _law_rows(found: _Found) -> list[Row]:
+def _norm_rows(found: _Found) -> list[Row]:
     mean = _CLASSES * _D * published_sensitivity("soft", _PARTIES, _LAMBDA)
     rows = []
-    for table, norms, broken in ((_LAW, found.norms, False), (_BROKEN_LAW, found.wrong_norms, True)):
+    for table, norms, broken in ((_NORMS, found.norms, False), (_BROKEN_NORM, found.wrong_norms, True)):
         value, error = mean_and_error(np.array(norms)[:, None])
         rows.append(
             Row(table, "norm", value / mean, error / mean, *_band(1, _NORM), broken, f"{value:.1f} for {mean:.1f}")
@@ -254,7 +254,7 @@ def _noise_rows(found: _Found) -> list[Row]:
         values = np.array(found.noisy[method, kind, inverse])
         rows.append(Row(_NOISE, f"{method}, {kind}, 1/eps = {inverse:g}", *mean_and_error(values), *band))
     for (method, _, inverse), band in _NOISE_BANDS.items():
-        if method == "soft":  # the others' bands are too near to what the broken law gives
+        if method == "soft":  # the bands of the others are too near to what broken noise gives
             values = np.array(found.noisy[method, "exp", inverse])
             rows.append(Row(_BROKEN, f"{method}, 1/eps = {inverse:g}", *mean_and_error(values), *band, broken=True))
     return rows

@@ -1,7 +1,7 @@
-"""Hamm, Cao and Belkin's aggregators in the clear: all parties' classifiers in one process, and the released noise.
+"""Hamm, Cao and Belkin's aggregators without encryption: all parties' classifiers in one process, and the noise.
 
-Nothing here is a protocol: one process sees everything. The minimisers are those of the protocols and baselines, and
-the noise is from the same sampler on the same grid.
+Nothing here is a protocol: one process sees all records. The minimisers are those of the protocols and baselines, and
+the noise comes from the same sampler on the same grid.
 """
 
 import math
@@ -92,7 +92,7 @@ def aggregate(X: _Array, y: _Classes, classes: int, Lambda: float, parts: NDArra
     parts : ndarray, shape (M, n_j)
         Which records each party has.
     aux : ndarray, shape (N,)
-        Which records are the auxiliary points; their labels are not looked at.
+        Which records are the auxiliary points; their labels are not used.
 
     References
     ----------
@@ -168,7 +168,7 @@ def draw_noise(seed: str, scale: float, dimension: int, count: int) -> _Array:
     Returns
     -------
     ndarray, shape (count, dimension)
-        Multiples of 2^-32, but for the rounding of large ones to floating point.
+        Multiples of 2^-32; floating point rounds large ones.
     """
     rng, beta = SimulationRng(seed, "eta"), 1 / Fraction(scale)
     drawn = np.array([l2_laplace(rng, beta, dimension, _UNIT) for _ in range(count)], dtype=np.float64)
@@ -176,5 +176,5 @@ def draw_noise(seed: str, scale: float, dimension: int, count: int) -> _Array:
 
 
 def draw_norms(seed: str, scale: float, count: int) -> _Array:
-    """Draw from the exponential law of mean ``scale``: the norm of noise in one dimension, wrong in any other."""
+    """Draw from the exponential distribution of mean ``scale``, which is right for a norm in one dimension alone."""
     return np.abs(draw_noise(f"{seed} norm", scale, 1, count)[:, 0])

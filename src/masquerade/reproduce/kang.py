@@ -1,8 +1,8 @@
-"""Kang, Liu and Wang, figure 2: accuracy over how uneven the parties' sizes are, for the paper's method and for others.
+"""Kang, Liu and Wang, figure 2: how accuracy depends on uneven sizes of the parties, for four methods.
 
-The figure has no numbers and the paper no c. What its sentences say can be met at c = 1 and in one way alone: the
-method that is compared with must add the noise of m n_(1) records, n_(1) being the smallest party's, as the paper's
-table 1 has it. ``docs/reproduction/kang.md`` says what that means.
+The figure has no numbers, and the paper does not say c. The paper's sentences hold at c = 1, and only if the method
+that it compares itself with adds the noise of m n_(1) records, as its table 1 has it. n_(1) is the smallest party's
+number of records. ``docs/reproduction/kang.md`` says what that means.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.local_descent import exact_mu
 from masquerade_core.rng import SimulationRng
 
-__all__ = ["Found", "figure_2", "tables", "walk_all"]
+__all__ = ["Found", "descend_all", "figure_2", "tables"]
 
 SETTING = Setting()
 _SMALL_U, _LARGE_U = (1, 3, 5), (1, 5, 9)
@@ -49,23 +49,24 @@ _OWN = "with noise for n_j records W is no better"
 _PROVED = "epsilon that is proved at delta = 0.001 where 0.05 is claimed"
 
 _METHODS = (
-    "W: walks with the noise of n records, average by size. U: the same walks, plain average. UJ: walks with the noise "
-    "of m n_(1) records, n_(1) being the smallest party's, plain average. C: one walk down all records with the noise "
-    "of n. u: half of the parties have u times as many records as the others."
+    "W: local descents with the noise of n records, averaged by size. U: the same descents, plain average. UJ: local "
+    "descents with the noise of m n_(1) records, plain average; n_(1) is the smallest party's number. C: one descent "
+    "on all records with the noise of n. u: half of the parties have u times as many records as the others."
 )
 _OPTIMISTIC = (
-    "Each method takes, in each cell, the learning rate of 0.01, 0.05, 0.1, 0.5 and 1 that is best on the test "
-    "records. That is optimistic for all alike, and no private choice."
+    "In each cell, each method takes the learning rate of 0.01, 0.05, 0.1, 0.5 and 1 that is best on the test records. "
+    "That flatters all methods alike, and the choice is not private."
 )
 _SEEDED = (
-    "The descent is the protocol's, in floating point; normals are made of a seed's bits in floating point, not by the "
-    "protocol's sampler, and all methods, rates and values of u share them. Nothing here is a private release."
+    "The descent is the protocol's, in floating point. The normals come from a seed and not from the protocol's "
+    "sampler; all methods, rates and values of u share them. Nothing here is a private release."
 )
 _ENCODED = (
     "Credit's components are divided by 10, as BC's grades are. No source gives this constant, and C3 depends on it: "
-    "divided by 5, Credit's two gaps are some .03, below their bands. The large sets are encoded by the public tables' "
-    "own bounds: numbers to [0, 1], those that span two orders of magnitude by their logarithm, levels to 0 and 1. It "
-    "is the second encoding tried; Bank's call duration is left out, as the data set's authors advise."
+    "divided by 5, Credit's two gaps are some .03, below their bands. The large sets are encoded with the public "
+    "tables' own bounds: numbers go to [0, 1], numbers that span two orders of magnitude go there by their logarithm, "
+    "and levels become 0 or 1. This is the second encoding that was tried. Bank's call duration is left out, as the "
+    "data set's authors advise."
 )
 _FEW = "The large sets are run without noise, for C1 alone, at u = 1, 5 and 9 and with four partitions."
 
@@ -74,7 +75,7 @@ _Array = NDArray[np.float64]
 
 @dataclass
 class Found:
-    """Accuracies of one data set, shape (etas, partitions, draws), by method and u; and what noise does to averages."""
+    """Accuracies of one data set by method and u, shape (etas, partitions, draws); and how noise changes averages."""
 
     by: dict[tuple[str, int], list[_Array]] = field(default_factory=dict)
     squares: dict[str, list[float]] = field(default_factory=dict)
@@ -93,12 +94,12 @@ def figure_2(
     Parameters
     ----------
     draws : int
-        Of the noise, for each of twenty partitions.
+        How many draws of the noise, for each of twenty partitions.
     seed : int
     progress : callable
         (done, of).
     data : path
-        The directory of the folders; the current one if there is no name.
+        The directory that holds the folders; the current one by default.
     setting : Setting
         The bands are for the default.
 
@@ -133,17 +134,17 @@ def tables(
     plans: dict[str, tuple[tuple[int, ...], int, int]] = {}
     plans |= {name: (_SMALL_U, _SMALL_PARTITIONS, draws) for name in SMALL if name in records}
     plans |= {name: (_LARGE_U, _LARGE_PARTITIONS, 0) for name in LARGE if name in records}
-    # A walk down a large set takes about as long as twenty down a small one.
+    # A descent on a large set takes about as long as twenty on a small one.
     steps = {name: len(us) * partitions * (1 if name in SMALL else 20) for name, (us, partitions, _) in plans.items()}
     found: dict[str, Found] = {}
     done = 0
     for name, (us, partitions, each) in plans.items():
         start, share = done, steps[name] // (len(us) * partitions)
 
-        def report(walked: int, start: int = start, share: int = share) -> None:
-            progress(start + share * walked, sum(steps.values()))
+        def report(cells: int, start: int = start, share: int = share) -> None:
+            progress(start + share * cells, sum(steps.values()))
 
-        found[name] = walk_all(records[name], setting, us, partitions, each, f"{seed} {name}", report)
+        found[name] = descend_all(records[name], setting, us, partitions, each, f"{seed} {name}", report)
         done += steps[name]
     small = {name: found[name] for name in plans if name in SMALL}
     rows = [row for name in plans for row in _noiseless(name, found[name], plans[name][0])]
@@ -159,7 +160,7 @@ def tables(
     return Report("kang", "2", [*said, *notes], settings, rows)
 
 
-def walk_all(
+def descend_all(
     records: Dataset,
     setting: Setting,
     us: tuple[int, ...],
@@ -168,8 +169,8 @@ def walk_all(
     seed: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Found:
-    """Walk for all partitions and all u; a partition's order and normals are the same for every u."""
-    found, walked = Found(), 0
+    """Descend for all partitions and all u; a partition's order and normals are the same for every u."""
+    found, cells = Found(), 0
     for number in range(partitions):
         for u in us:
             rng = SimulationRng(seed, f"partition {number}")
@@ -189,8 +190,8 @@ def walk_all(
             if draws and u == us[-1]:
                 for method, averages in (("W", cell.weighted), ("U", cell.plain)):
                     found.squares.setdefault(method, []).append(deviation(averages, 0) ** 2)
-            walked += 1
-            progress(walked)
+            cells += 1
+            progress(cells)
     return found
 
 

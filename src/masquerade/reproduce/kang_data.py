@@ -17,13 +17,13 @@ _Array = NDArray[np.float64]
 
 _TEN = 10.0
 _COMPONENTS = 28  # V1, V2, ...: principal components, which have no bounds
-_LAST_SECOND, _LARGEST_AMOUNT = 172792.0, 25691.16  # as Kaggle's page has them
+_LAST_SECOND, _LARGEST_AMOUNT = 172792.0, 25691.16  # from Kaggle's page
 _KDD_RECORDS = 70_000  # as many as the paper has
-_HEAVY = 100.0  # two orders of magnitude: divided by the largest, most of such numbers would be next to nothing
+_HEAVY = 100.0  # two orders of magnitude: divided by the largest, most of such numbers would be almost 0
 
 
 def _breast_cancer(folder: Path) -> Dataset:
-    """Nine grades of 1 to 10, over 10 and over sqrt 10 with the constant; a missing one counts as 1."""
+    """Read nine grades of 1 to 10, divided by 10, and a constant; rows are divided by sqrt 10, a missing grade is 1."""
     table = breast_cancer_original(folder)
     grades = [[1.0 if cell == "?" else float(cell) for cell in row[1:-1]] for row in table.rows]
     X = np.hstack([np.array(grades) / _TEN, np.ones((len(grades), 1))]) / np.sqrt(_TEN)
@@ -31,7 +31,7 @@ def _breast_cancer(folder: Path) -> Dataset:
 
 
 def _credit(folder: Path) -> Dataset:
-    """As many honest payments as frauds: components over 10, time and amount over their maxima, rows clipped."""
+    """Read payments, half of them frauds: components divided by 10, time and amount by their maxima, rows clipped."""
     found = sorted(folder.glob("creditcard_balanced_unscaled.csv*"))
     table = credit_card(found[0] if found else folder)
     values = np.array([[float(cell) for cell in row[:-1]] for row in table.rows])
@@ -40,19 +40,19 @@ def _credit(folder: Path) -> Dataset:
 
 
 def _adult(folder: Path) -> Dataset:
-    """All 45222 records without a missing value, of both files."""
+    """Read the 45222 records without a missing value, from both files."""
     train, test = adult(folder)
     whole = [row for row in (*train.rows, *test.rows) if "?" not in row]
     return one_hot(Table(train.columns, whole), "income", lambda cell: cell == ">50K")
 
 
 def _bank(folder: Path) -> Dataset:
-    """Without the length of the call, which is known only when its outcome is: the data set's authors advise so."""
+    """Read calls without their length, which is known only with the outcome, as the data set's authors advise."""
     return one_hot(bank(folder), "y", lambda cell: cell == "yes", left_out=("duration",))
 
 
 def _kdd(folder: Path) -> Dataset:
-    """70000 of the 494021 training records, drawn once from a fixed seed."""
+    """Draw 70000 of the 494021 training records, always with the same seed."""
     train, _ = kddcup(folder)
     order = random_permutation(SimulationRng("KDD Cup 1999", "records"), len(train.rows))
     rows = [train.rows[i] for i in order[:_KDD_RECORDS]]
@@ -60,11 +60,11 @@ def _kdd(folder: Path) -> Dataset:
 
 
 def one_hot(table: Table, label: str, positive: Callable[[str], bool], left_out: tuple[str, ...] = ()) -> Dataset:
-    """Map numbers to [0, 1] by the least and largest of the table, all else to 0/1 by level; clip rows to norm 1.
+    """Map numbers to [0, 1] by their least and largest value, other columns to 0 or 1 by level; clip rows to norm 1.
 
-    A zero stays a zero, so what is absent takes none of a row's length; so it is with BC's grades and Credit's amounts.
-    Counts and amounts, which start at 0 or more and span ``_HEAVY`` or more, go in by log(1 + x). These tables are
-    public, and so are their bounds; private records take a study's.
+    A zero stays a zero, so an absent amount takes none of a row's length; the same holds for BC's grades and Credit's
+    amounts. Counts and amounts that start at 0 or more and span ``_HEAVY`` or more take log(1 + x) first. These tables
+    are public, and so are their bounds; private records need the public bounds of a study.
     """
     names = [name for name in table.columns if name != label and name not in left_out]
     columns = [_coordinates(table.column(name)) for name in names]
@@ -96,7 +96,7 @@ SMALL: dict[str, tuple[str, Callable[[Path], Dataset]]] = {
     "BC": ("breast-cancer-wisconsin", _breast_cancer),
     "Credit": ("creditcard-balanced946", _credit),
 }
-"""By the paper's short name: the folder, and how it is read."""
+"""By the paper's short name: the folder, and the function that reads it."""
 
 LARGE: dict[str, tuple[str, Callable[[Path], Dataset]]] = {
     "Adult": ("adult", _adult),

@@ -1,8 +1,8 @@
-"""Noisy local descents in the clear, all parties, learning rates and draws of the noise at once.
+"""Noisy local descents without encryption, for all parties, learning rates and draws of the noise at once.
 
-Nothing here is a protocol: one process sees everything. The descent is the protocol's (theta_0 = 0, full gradients, T
-rounds), in floating point. A figure takes some 10^8 normals, so they are made of a seed's bits by Box and Muller's
-method in floating point, too, and not by the protocol's sampler.
+Nothing here is a protocol: one process sees all records. The descent is the protocol's own, in floating point: it
+starts at theta_0 = 0 and takes T full gradients. A figure needs some 10^8 normal numbers, for which the protocol's
+sampler would be too slow. Box and Muller's method makes them from a seed's bits, in floating point.
 """
 
 import math
@@ -17,13 +17,24 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.rng import Rng
 
-__all__ = ["ETAS", "NOISES", "Cell", "Setting", "accuracies", "deviation", "partition", "party_sizes", "sigma", "walks"]
+__all__ = [
+    "ETAS",
+    "NOISES",
+    "Cell",
+    "Setting",
+    "accuracies",
+    "deviation",
+    "local_descents",
+    "partition",
+    "party_sizes",
+    "sigma",
+]
 
 ETAS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """The learning rates that the paper chooses from."""
 
 NOISES = ("n", "m n_min", "n_j")
-"""Of how many records a walk's noise is sized for."""
+"""The number of records for which the noise of a local descent is sized."""
 
 _TRAINING = 0.8
 
@@ -32,14 +43,14 @@ _Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Setting:
-    """What all cells of a figure have in common.
+    """What all cells of a figure share.
 
     Parameters
     ----------
     m : int
         Parties, in two groups of equal number.
     epsilon, delta, c : float
-        Of the noise, equation (3), with G = 1.
+        Constants of the noise, equation (3), with G = 1.
     rounds : int
         T.
     """
@@ -60,7 +71,7 @@ class Cell:
     weighted, plain : mapping of str to ndarray, shape (etas, draws, d)
         The average by size, and the plain one, by ``NOISES`` and "none" (one draw).
     central : mapping, the same
-        One walk down all records, by "n" and "none".
+        One descent on all records, by "n" and "none".
     """
 
     weighted: dict[str, _Array]
@@ -75,7 +86,7 @@ def sigma(setting: Setting, n: float) -> float:
 
 
 def party_sizes(n: int, m: int, u: float) -> NDArray[np.int64]:
-    """Return the sizes of m parties in two groups of which one has u times as many records each; they add up to n."""
+    """Return the sizes of m parties, which add up to n: half of them have u times as many records as the others."""
     half = m // 2
     small = round(n / (half * (1 + u)))
     large = [len(part) for part in np.array_split(np.arange(n - half * small), m - half)]
@@ -83,14 +94,14 @@ def party_sizes(n: int, m: int, u: float) -> NDArray[np.int64]:
 
 
 def partition(records: Dataset, setting: Setting, u: float, draws: int, rng: Rng, *, central: bool) -> Cell:
-    """Deal the records out at random, four fifths for training, and walk.
+    """Deal the records out at random, four fifths for training, and descend on each party's part.
 
     Parameters
     ----------
     draws : int
-        Of the noise; none at all if 0.
+        How many draws of the noise; with 0 there is no noise.
     central : bool
-        Whether to walk down all records, too, which does not depend on u.
+        Whether to descend on all records together too. That does not depend on u.
     """
     order = np.array(random_permutation(rng, len(records.y)))
     n = round(_TRAINING * len(order))
@@ -103,10 +114,11 @@ def partition(records: Dataset, setting: Setting, u: float, draws: int, rng: Rng
         "n_j": sizes.astype(np.float64),
     }
     sds = np.array([[sigma(setting, k) for k in at[noise]] for noise in NOISES])
-    theta = walks(np.split(Z, np.cumsum(sizes)[:-1]), sds, setting.rounds, draws, rng)
+    theta = local_descents(np.split(Z, np.cumsum(sizes)[:-1]), sds, setting.rounds, draws, rng)
     alone = {}
     if central:
-        alone = _named(walks([Z], np.array([[sigma(setting, n)]]), setting.rounds, draws, rng)[0], draws, NOISES[:1])
+        together = local_descents([Z], np.array([[sigma(setting, n)]]), setting.rounds, draws, rng)
+        alone = _named(together[0], draws, NOISES[:1])
     return Cell(
         _named(np.einsum("j,jdec->dec", sizes / n, theta), draws), _named(theta.mean(axis=0), draws), alone, test
     )
@@ -121,17 +133,19 @@ def _named(theta: _Array, draws: int, noises: Sequence[str] = NOISES) -> dict[st
     return named
 
 
-def walks(parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng) -> _Array:
-    """Walk down every party's objective, without noise and under each noise, at each learning rate.
+def local_descents(parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng) -> _Array:
+    """Descend on every party's objective: without noise and with each noise, at each learning rate.
 
     Parameters
     ----------
     parts : sequence of ndarray, shape (n_j, d)
         Records times their labels.
     sds : ndarray, shape (Q, m)
-        Standard deviations of Q noises at each party. All share their normals, as all learning rates do.
-    rounds, draws : int
-        T; of the normals.
+        Standard deviations of Q noises at each party. All noises and all learning rates share their normals.
+    rounds : int
+        T.
+    draws : int
+        How many draws of the normals.
 
     Returns
     -------
@@ -165,7 +179,7 @@ def _normals(rng: Rng, count: int) -> _Array:
 
 
 def _groups(parts: Sequence[_Array]) -> list[tuple[slice, _Array, _Array]]:
-    """Stack neighbours that have about as many records; a row of zeros has no gradient."""
+    """Stack neighbours of about the same size, filled up with rows of zeros, which have no gradient."""
     sizes = [len(part) for part in parts]
     ends = [j for j in range(1, len(parts)) if abs(sizes[j] - sizes[j - 1]) > 1]
     groups = []
@@ -178,11 +192,11 @@ def _groups(parts: Sequence[_Array]) -> list[tuple[slice, _Array, _Array]]:
 
 
 def accuracies(theta: _Array, test: Dataset) -> _Array:
-    """Return the part of the test records that is labelled rightly; (etas, draws, d) -> (etas, draws)."""
+    """Return the fraction of test records with the right label; (etas, draws, d) -> (etas, draws)."""
     right = (np.einsum("ij,ekj->eki", test.X, theta) > 0) == (test.y > 0)
     return np.asarray(right.mean(axis=2))
 
 
 def deviation(averages: dict[str, _Array], eta: int) -> float:
-    """Return the root mean square of what the noise of n records does to a coordinate of an average."""
+    """Return how much noise of n records changes a coordinate of an average, as a root mean square."""
     return float(np.sqrt(np.mean((averages["n"][eta] - averages["none"][eta]) ** 2)))

@@ -1,4 +1,4 @@
-"""Which papers' figures can be made again."""
+"""The papers and figures that can be made again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from masquerade_core.errors import BadInput
 __all__ = ["PAPERS", "Figure", "Progress", "reproduce"]
 
 Progress = Callable[[int, int], None]
-"""Called with how many steps of how many are done."""
+"""A function that takes the number of steps done and the number of all steps."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Figure:
     run : callable
         (draws, seed, progress, data) -> report; ``data`` is a directory, or None where ``needs`` is empty.
     draws : int
-        Of the noise, for each data set: that which the bands are for.
+        How many draws of the noise for each data set; the bands are for this number.
     seed : int
-        Of simulated data and of all noise.
+        It gives the simulated data and all noise.
     needs : str
-        What the directory must hold, in a few words; empty where the paper simulates its data.
+        The files that the directory must hold, in a few words; empty where the paper simulates its data.
     """
 
     run: Callable[[int, int, Progress, Path | None], Report]
@@ -67,13 +67,13 @@ def reproduce(
     ----------
     paper : str
     figure : str, optional
-        The paper's first that there is, by default.
+        By default the first figure of the paper.
     data : path, optional
         The directory with the original data files, for a figure on real data.
     draws : int, optional
-        Of the noise, for each data set; at least 1. The bands are for the default.
+        How many draws of the noise for each data set, at least 1. The bands are for the default.
     seed : int, optional
-        Of simulated data and of all noise; not negative.
+        It gives the simulated data and all noise; not negative.
 
     Raises
     ------
@@ -92,12 +92,15 @@ def reproduce(
     chosen = figures[name]
     draws, seed = chosen.draws if draws is None else draws, chosen.seed if seed is None else seed
     if draws < 1 or seed < 0:
-        raise BadInput(f"draws is {draws} and seed {seed}", "ask for at least one draw, and a seed of 0 or more")
+        raise BadInput(
+            f"draws is {draws} and seed is {seed}, but there must be at least 1 draw, and no seed is negative",
+            "ask for 1 draw or more, and a seed of 0 or more",
+        )
     if chosen.needs and data is None:
         raise BadInput(
-            f"figure {name} of {paper} is about real data, and this program carries none",
-            f"name the directory with {chosen.needs} by --data; examples/ says where they come from",
+            f"figure {name} of {paper} needs real data, which do not come with this program",
+            f"give --data DIRECTORY; it must hold {chosen.needs}, and examples/ says where to get them",
         )
     if not chosen.needs and data is not None:
-        raise BadInput(f"figure {name} of {paper} is about simulated data", "leave --data out")
+        raise BadInput(f"figure {name} of {paper} uses simulated data, but --data was given", "leave --data out")
     return chosen.run(draws, seed, progress, None if data is None else Path(data))

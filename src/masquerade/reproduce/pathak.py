@@ -1,8 +1,8 @@
 """Pathak, Rane and Raj 2010, figure 2: local aggregation on Adult's records, for three splits among five parties.
 
 The figure has no numbers, and its lambda = 1 is so large that the classifier without noise answers "no" to everybody.
-The bands are those of an independent implementation in floating point at a smaller lambda, where the paper's sentences
-hold; ``docs/reproduction/pathak-2010.md`` says what of the figure can be met.
+The bands come from an independent implementation in floating point at a smaller lambda, where the paper's sentences
+hold. ``docs/reproduction/pathak-2010.md`` says which part of the figure can be met.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ _FALLS = f"A4: {_USEFUL.name}: the largest step up along eps, less two standard 
 _ALLOWED = 2.0
 
 _CLEAR = (
-    "Parties' classifiers are averaged in the clear; they are trained, and the noise is drawn, by the protocol's own "
-    "functions."
+    "The parties' classifiers are averaged without encryption. The protocol's own functions train them and draw the "
+    "noise."
 )
 _SEEDED = "The noise comes from a seed: nothing here is a private release."
 _MEANING = (
@@ -59,12 +59,12 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     Parameters
     ----------
     draws : int
-        Of the noise, for each of fifty partitions.
+        How many draws of the noise, for each of fifty partitions.
     seed : int
     progress : callable
         (done, of).
     data : path
-        The directory with a9a and a9a.t; the current one if there is no name.
+        The directory that holds a9a and a9a.t; the current one by default.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Local aggregation on Adult's records as the paper splits them, in the clear, with the noise that the protocol draws.
+"""Local aggregation on Adult's records as the paper splits them, without encryption, with the protocol's noise.
 
-Nothing here is a protocol: one process sees everything, and the noise comes from a seed.
+Nothing here is a protocol: one process sees all records, and the noise comes from a seed.
 """
 
 import math
@@ -39,7 +39,7 @@ __all__ = [
 K = 5
 EVERYBODY = "w*"
 SPLITS = {"even": None, "15%": Fraction(15, 100), "10%": Fraction(10, 100)}
-"""The smallest party's part of all records; None: as large as everybody's."""
+"""The smallest party's fraction of all records; None where all parties have as many."""
 
 _ROW_NORM = math.sqrt(14)  # Adult has 14 attributes, and a record at most one 1 for each
 
@@ -66,7 +66,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the curves of one table have in common.
+    """What the curves of one table share.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As tables call it."""
+        """The name that the tables use."""
         return f"lambda = {self.lam:g}, {'unit' if self.unit else 'raw'} rows"
 
 
@@ -100,13 +100,13 @@ class Curve:
     Parameters
     ----------
     trained : str
-        ``EVERYBODY``'s, or the average over a split.
+        ``EVERYBODY`` for one classifier from all records, or the split whose classifiers are averaged.
     drawn : str
-        Whose smallest party draws; of ``EVERYBODY``, all records count as one party's.
+        The split whose smallest party draws the noise; for ``EVERYBODY``, all records count as one party's.
     divided : int
-        By what the noise is divided after it was drawn; the paper's is not.
+        The number that divides the noise after it was drawn; 1 in the paper.
     inverse : bool
-        Whether 1/epsilon is taken for epsilon, which is wrong.
+        Whether the noise is drawn for 1/epsilon, which is wrong.
     """
 
     trained: str
@@ -138,7 +138,7 @@ def w_star(records: Records, setting: Setting) -> _Array:
 def averages(records: Records, Lambda: float, seed: str) -> dict[str, _Array]:
     """Deal the records at random and average the parties' classifiers, for each split.
 
-    Three parties have the same records in all splits, which are so compared on one partition.
+    Three parties have the same records in all splits, so the splits are compared on one partition.
     """
     n = len(records.y)
     order = np.array(random_permutation(SimulationRng(seed, "partition"), n))

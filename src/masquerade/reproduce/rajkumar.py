@@ -1,8 +1,8 @@
 """Rajkumar and Agarwal 2012, figure 1: objective perturbation against local aggregation, on their simulated data.
 
-The figure itself has no numbers, and its text leaves lambda, T, the steps and local aggregation's noise open. The bands
-here are those of an independent implementation in floating point, on other data sets of the same law;
-``docs/reproduction.md`` says how they relate to what the paper published.
+The figure has no numbers, and the text does not give lambda, T, the steps and the noise of local aggregation. The bands
+come from an independent implementation in floating point, on other data sets that were drawn in the same way.
+``docs/reproduction/rajkumar-2012.md`` compares them with what the paper published.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ _OTHER_LAMBDAS = (0.01, 0.001)
 _EPS = 0.2
 _PARTIES = (5, 10, 15)
 _ROUNDS = (10, 100, 300)
-_AGGREGATION_DRAWS = 5  # times as many as for the others: a draw costs next to nothing
+_AGGREGATION_DRAWS = 5  # times as many as for the others, since a draw costs next to nothing
 
 _SKEW = {2: (0.1, 0.2, 0.2, 0.25, 0.25), 3: (0.01, 0.29, 0.2, 0.25, 0.25)}
 _SPLITS = {
@@ -86,14 +86,14 @@ _NOISE = {
 }
 
 _CLEAR = (
-    "Rounds are computed in the clear, many draws at a time: the same sums of gradients, steps, minimiser and noise "
-    "laws as the protocols use, noise from the same samplers on the same grid. The tests show that rounds under "
-    "encryption equal these to 1e-6."
+    "Rounds are computed without encryption, many draws at a time. Sums of gradients, steps, the minimiser and the "
+    "samplers of the noise are those of the protocols. The tests show that rounds under encryption equal these to 1e-6."
 )
 _SEEDED = "The noise comes from a seed and the records from a generator: nothing here is a private release."
 _MEANING = (
     "Figures are error rates on 1,000 test records, averaged over five data sets and all draws; the standard error is "
-    "that of the data sets' means. Each K has the same realised sum of eta, and shares the rho of its first parties."
+    "that of the data sets' means. Every K has the same sum of eta, and the same rho for the parties that it shares "
+    "with a larger K."
 )
 
 _Array = NDArray[np.float64]
@@ -107,7 +107,7 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Rep
     Parameters
     ----------
     draws : int
-        Of the noise, for each of five data sets; five times as many for local aggregation.
+        How many draws of the noise, for each of five data sets; five times as many for local aggregation.
     seed : int
     progress : callable
         (done, of).
@@ -163,7 +163,7 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Rep
 
 
 def _central(records: Dataset, label: str, draws: int) -> dict[str, list[_Array]]:
-    """GOP at both epsilons, with the printed root and other lambdas, and nothing private."""
+    """Compute GOP at both epsilons, with the printed root and with other lambdas, and one classifier without noise."""
     found = {"no privacy": [fit(records.X, records.y, _LAMBDA)]}
     wanted = [(f"gop {eps}", eps, _LAMBDA) for eps in _GOP_BANDS]
     wanted += [(f"gop lambda = {Lambda}", _EPS, Lambda) for Lambda in _OTHER_LAMBDAS]
@@ -182,7 +182,7 @@ def _printed() -> Fraction:
 
 
 def _gradient(records: Dataset, label: str, draws: int, drawn: Callable[[], None]) -> dict[str, _Array]:
-    """PSGD and its broken variants for all K, and GOP under the same sum of eta."""
+    """Compute PSGD and its broken variants for all K, and GOP under the same sum of eta."""
     study = study_of(_EPS, _LAMBDA)
     schedule = psgd(study, _N)
     eta = draw_eta(label, schedule.sigma, draws)
@@ -191,7 +191,7 @@ def _gradient(records: Dataset, label: str, draws: int, drawn: Callable[[], None
     K_wide = np.sqrt(_PARTIES)[:, None, None]
     variants = {
         "psgd": eta,
-        "no sqrt K": K_wide * eta,  # the sum of K independent eta^k of variance sigma*^2 each has this law
+        "no sqrt K": K_wide * eta,  # distributed as the sum of K independent eta^k of variance sigma*^2
         "no eta": np.zeros_like(eta),
         "fresh eta": np.zeros_like(eta),
         "printed root": draw_eta(f"{label} printed root", _printed(), draws),
@@ -213,7 +213,7 @@ def _gradient(records: Dataset, label: str, draws: int, drawn: Callable[[], None
 
 
 def _aggregated(records: Dataset, label: str, draws: int, seed: tuple[int, int]) -> dict[str, list[_Array]]:
-    """Local aggregation: at eps = 1 for the bands; at the paper's eps = 0.2; with random splits."""
+    """Compute local aggregation at eps = 1 for the bands, at the paper's eps = 0.2, and with random splits."""
     many = draws * _AGGREGATION_DRAWS
     wanted: dict[str, Split] = {"la, laplace": Split(_SPLITS["even, K = 5"], 1.0, "laplace")}
     for name, parts in _SPLITS.items():

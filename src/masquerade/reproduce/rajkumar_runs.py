@@ -1,8 +1,8 @@
-"""PSGD and local aggregation in the clear, many draws at a time, with the noise that the protocols draw.
+"""PSGD and local aggregation without encryption, many draws at a time, with the noise that the protocols draw.
 
-Nothing here is a protocol: one process sees everything. The arithmetic of a round is the protocol's own (the same sums
-of gradients, steps, noise laws on the same grid and from the same kind of source), computed for many runs at once as
-columns of a matrix.
+Nothing here is a protocol: one process sees all records. The arithmetic of a round is the protocol's own: the same sums
+of gradients, the same steps, and the same noise on the same grid. Many runs are computed at once, as columns of a
+matrix.
 """
 
 import math
@@ -48,7 +48,7 @@ __all__ = [
 
 D = 10
 DELTA = 0.05
-_SHARES = 30  # dealt evenly among 5, 10 or 15 parties, so that all have the same sum of eta
+_SHARES = 30  # divided evenly among 5, 10 or 15 parties, so that all K have the same sum of eta
 
 _Array = NDArray[np.float64]
 _UNIT = Fraction(1 << GRADIENT_BITS)
@@ -95,7 +95,7 @@ def draw_eta(seed: str, sigma: Fraction, draws: int) -> _Array:
 
 
 def draw_fresh(seed: str, sigma: Fraction, rounds: int, draws: int) -> _Array:
-    """Draw a new sum_k eta^k for each round, which is wrong; shape (rounds, draws, d). K does not change its law."""
+    """Draw a new sum_k eta^k for each round, which is wrong; shape (rounds, draws, d). K makes no difference."""
     rng = SimulationRng(seed, "fresh eta")
     drawn = gaussian(rng, sigma, rounds * draws * D, _UNIT)
     return _ungrid(np.array(drawn, dtype=np.float64).reshape(rounds, draws, D))
@@ -109,7 +109,7 @@ def draw_rho(
     Parameters
     ----------
     parties : sequence of int
-        The K's, rising.
+        The values of K, rising.
     drawn : callable
         Called after each draw.
     """
@@ -143,7 +143,7 @@ def descend(
     Parameters
     ----------
     records : Dataset
-        Everybody's: only sums over all parties enter a round.
+        Everybody's records, since only sums over all parties enter a round.
     noise : callable
         t -> sum_k (rho_t^k + eta^k), shape (R, d).
     after : sequence of int
@@ -182,7 +182,7 @@ class Split:
     law : "l2" or "laplace"
         Density exp(-beta ||eta||_2), or independent Laplace noise per coordinate.
     divided : bool
-        Whether the noise is divided by K, the average's own sensitivity, which neither paper does.
+        Whether the noise is divided by K, as the average's own sensitivity allows. Neither paper does so.
     """
 
     parts: tuple[float, ...]

@@ -188,13 +188,13 @@ def require_convex(model: Model) -> None:
         raise BadInput(
             f'[model] loss is "{model.loss}", which is not convex, but what this protocol computes and proves rests on '
             "the one minimiser of a convex objective",
-            f"set loss = {convex}, or choose the protocol weighted-dp",
+            f"set loss = {convex}, or choose a protocol whose proof needs no minimiser",
         )
     if not model.regularization > 0:
         raise BadInput(
             f"[model] regularization is {model.regularization:g}, but what this protocol computes and proves rests on "
             "an objective with one minimiser",
-            "set regularization to more than 0, or choose the protocol weighted-dp",
+            "set regularization to more than 0, or choose a protocol whose proof needs no minimiser",
         )
 
 
