@@ -50,9 +50,9 @@ def _run(charlie: Any = None, rounds: int = 1, table: Table | None = None) -> tu
 def _roles(table: Table, charlie: Any = None, rounds: int = 1) -> dict[str, Any]:
     async def party(seat: Seat) -> None:
         await seat.join()
-        adder = await ss.set_up(seat, STUDY)
+        sums = await ss.set_up(seat, STUDY)
         for _ in range(rounds):
-            await adder.contribute(LAYOUT, VOTES[seat.me], b"points")
+            await sums.contribute(LAYOUT, VOTES[seat.me], b"points")
 
     async def honest(seat: Seat) -> list[tuple[int, ...]]:
         await seat.join()
@@ -194,13 +194,13 @@ def test_an_honest_charlie_refuses_a_sum_of_fewer(left_out: str, monkeypatch: py
 
 def test_masks_are_bound_to_the_points() -> None:
     """A party that votes on other points ends the run."""
-    give = ss.PartySums.contribute
+    contribute = ss.PartySums.contribute
 
     async def other(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> None:
-        await give(self, layout, vector, b"other points" if self.seat.me == "p3" else bound_to)
+        await contribute(self, layout, vector, b"other points" if self.seat.me == "p3" else bound_to)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ss.PartySums, "give", other)
+        patch.setattr(ss.PartySums, "contribute", other)
         with pytest.raises(RunFailed, match="one is missing or wrong"):
             _run()
 

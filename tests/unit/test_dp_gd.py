@@ -31,6 +31,7 @@ from masquerade_core.seat import Progress, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import PROTOCOLS, protocol_of
+from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.noiseless import clean_descent
@@ -81,7 +82,7 @@ def _run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | No
 
 
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dp_gd, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
+    monkeypatch.setattr(noise_shares, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
 
 
 # --- The same in the clear, written down a second time ----------------------------------------------
@@ -314,7 +315,7 @@ def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.PartySums, "open_sum", watched)
-        patch.setattr(dp_gd, "discrete_gaussian", scaled)
+        patch.setattr(noise_shares, "discrete_gaussian", scaled)
         patch.setattr(dp_gd.Descent, "gradient", lambda _self, _data: (0,) * study.d)
         rngs = {name: SimulationRng(7, name) for name in (*study.names, CHARLIE)}
         _run(study, make_data(study, (10,) * study.K), rngs)
@@ -407,7 +408,7 @@ def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
         ({"epsilon": 1e-20, "delta": 1e-30}, "no plaintext holds"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
     study = _study(**changes)
     with pytest.raises(BadInput, match=words) as caught:
         protocol_of(study)
@@ -475,7 +476,7 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
     assert all_but_one["Charlie with 4 parties"] == pytest.approx(1.0)
 
 
-def test_a_view_beyond_the_wish_says_what_would_help_and_claims_nothing() -> None:
+def test_a_view_beyond_the_privacy_target_says_what_would_help_and_claims_nothing() -> None:
     rows = {claim.view: claim for claim in PROTOCOLS["dp-gd"].statement(_study(5, 10))}
     assert rows["Charlie"].holds_at == "this noise"
     party = rows["one party"]

@@ -18,7 +18,7 @@ from masquerade_protocols.psgd import schedule
 from masquerade_protocols.voting import roles as voting
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descent_study, drawn
-from tests.vote_helpers import Fixed, vote_data, vote_study
+from tests.vote_helpers import Fixed, points_of, vote_data, vote_study
 
 STUDY = descent_study(K=3)
 DATA = make_data(STUDY, (20, 30, 40))
@@ -51,7 +51,8 @@ def test_without_a_table_the_operating_system_draws() -> None:
 def test_a_party_votes_with_the_classifier_that_it_brings() -> None:
     study = vote_study(K=3, N=5)
     table = Table(study.names)
-    run_in_memory(voting, study, vote_data(study), table=table, classifiers={"p1": Fixed([-1.0, 1.0, 1.0, -1.0, 1.0])})
+    brought = {"p1": Fixed([-1.0, 1.0, 1.0, -1.0, 1.0])}
+    run_in_memory(voting, study, vote_data(study), table=table, auxiliary=points_of(study), classifiers=brought)
     assert list(drawn(table, "p1", "votes")) == [0, 1, 1, 0, 1]
     assert set(drawn(table, "p1", "votes")) < {0, 1, 2}
 

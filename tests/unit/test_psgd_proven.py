@@ -65,7 +65,7 @@ def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) ->
 
 @pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
 def test_without_noise_it_is_gradient_descent(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psgd, "share", lambda _rng, noise, d: ((0,) * d,) * noise.rounds)
+    monkeypatch.setattr(psgd, "draw_noise_share", lambda _rng, noise, d: ((0,) * d,) * noise.rounds)
     study = _study(K=5, d=10, loss=loss, epsilon=0.004, section="rounds = 200")
     data = split(simulated(0)[0], study, (0.01, 0.29, 0.2, 0.25, 0.25))
     w = descend(study, data).w
@@ -129,20 +129,20 @@ def test_a_number_of_records_below_the_floor_makes_no_other_grid() -> None:
     )
 
 
-def test_what_is_proved_is_the_wish_and_more_parties_on_charlies_side_see_more() -> None:
+def test_what_is_proved_is_the_privacy_target_and_more_parties_on_charlies_side_see_more() -> None:
     study = _study(K=5, d=10, colluders=1, section="rounds = 100")
     claims = {claim.view: claim for claim in protocol_of(study).statement(study)}
-    wish = (study.privacy.epsilon, study.privacy.delta)
+    target = (study.privacy.epsilon, study.privacy.delta)
     for view in ("released model and all iterates", "Charlie", "one party", "Charlie with 1 party"):
         found = claims[view].epsilon
         assert found is not None
-        assert found <= wish[0]
-        assert claims[view].delta == wish[1]
+        assert found <= target[0]
+        assert claims[view].delta == target[1]
     last = claims["Charlie with all parties but one"].epsilon
     assert last is not None
-    # One share of four is left: mu is twice the wish's.
-    mu = 2 * _mu(*wish)
-    assert last == pytest.approx(optimize.brentq(lambda e: _mu(e, wish[1]) - mu, wish[0], 100), rel=1e-3)
+    # One share of four is left: mu is twice the privacy target's.
+    mu = 2 * _mu(*target)
+    assert last == pytest.approx(optimize.brentq(lambda e: _mu(e, target[1]) - mu, target[0], 100), rel=1e-3)
 
 
 @pytest.mark.parametrize("protocol", ["noisy-gradient", "decaying-budget"])
@@ -155,7 +155,7 @@ def test_what_the_paper_rejects_has_no_proven_noise(protocol: str) -> None:
     ("kw", "said"),
     [({"delta": 0.0}, "delta is 0"), ({"epsilon": 90.0}, "lost to arithmetic"), ({"colluders": 3}, "coll")],
 )
-def test_a_wish_that_cannot_be_met_is_refused(kw: dict[str, Any], said: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(kw: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         protocol_of(_study(K=3, **kw))
 
@@ -175,7 +175,7 @@ def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
 
 
 def test_more_records_than_rounding_is_counted_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psgd, "MOST_RECORDS", 99)
+    monkeypatch.setattr(psgd, "MOST_ROUNDED_RECORDS", 99)
     study = _study(K=2, d=3, section="rounds = 2")
     with pytest.raises(RefusedLocally, match="more records than the 99"):
         descend(study, make_data(study, (100, 20)))

@@ -49,8 +49,8 @@ def _pair_keys(
 
     async def party(seat: Seat) -> None:
         await seat.join()
-        adder = await ss.set_up(seat, study)
-        found.update({(seat.me, peer): key for peer, (_, key) in adder.pair_keys.items()})
+        sums = await ss.set_up(seat, study)
+        found.update({(seat.me, peer): key for peer, (_, key) in sums.pair_keys.items()})
 
     async def charlie(seat: Seat) -> None:
         await seat.join()
@@ -59,7 +59,7 @@ def _pair_keys(
     rngs: dict[str, Rng] = {name: SimulationRng(5, name) for name in (*names, CHARLIE)}
     table = Table(names, rngs, bytes(16))
     with monkeypatch.context() as patch:
-        patch.setattr(ss, "toss", tossed)
+        patch.setattr(ss, "coin_toss", tossed)
         patch.setattr(ss, "draw_primes", lambda _rng, bits: primes(bits, number))
         table.run({**{name: party(table.seat(name)) for name in names}, CHARLIE: charlie(table.seat(CHARLIE))})
     return found
@@ -104,11 +104,11 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
 
     async def party(seat: Seat) -> None:
         await seat.join()
-        adder = await ss.set_up(seat, study)
-        await adder.precompute(layout.count + left)
-        await adder.open_sum(layout, [7], b"round")
+        sums = await ss.set_up(seat, study)
+        await sums.precompute(layout.count + left)
+        await sums.open_sum(layout, [7], b"round")
         try:
-            await adder.precompute(5)
+            await sums.precompute(5)
             ends[seat.me] = "filled"
         except LocalProtocolError as error:
             ends[seat.me] = str(error)
@@ -136,14 +136,14 @@ def _effects(table: Table, name: str) -> list[str]:
 def _debits(study: Study, data: Mapping[str, Any], **options: Any) -> Table:
     table = Table(study.names)
     run_in_memory(PROTOCOLS[study.study.protocol], study, data, table=table, **options)
-    wish = (study.privacy.epsilon, study.privacy.delta)
+    target = (study.privacy.epsilon, study.privacy.delta)
     assert [(name, release.epsilon, release.delta) for name, release in table.releases] == [
-        (name, *wish) for name in study.names
+        (name, *target) for name in study.names
     ]
     return table
 
 
-def test_a_party_of_dp_gd_debits_the_wish_before_its_first_gradient() -> None:
+def test_a_party_of_dp_gd_debits_the_privacy_target_before_its_first_gradient() -> None:
     study = dp_gd_study(3, 4, "rounds = 2")
     table = _debits(study, make_data(study, (20, 30, 40)))
     for name in study.names:
@@ -152,7 +152,7 @@ def test_a_party_of_dp_gd_debits_the_wish_before_its_first_gradient() -> None:
 
 
 @pytest.mark.parametrize("calibration", ["paper", "proven"])
-def test_a_party_that_votes_debits_the_wish_before_its_votes(calibration: str) -> None:
+def test_a_party_that_votes_debits_the_privacy_target_before_its_votes(calibration: str) -> None:
     made = vote_study(K=3, N=5)
     privacy = made.privacy.model_copy(update={"calibration": calibration})
     study = made.model_copy(update={"privacy": privacy})
@@ -192,6 +192,6 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
             raise
 
     monkeypatch.setattr(ss.PartySums, "open_sum", false)
-    with pytest.raises(RunFailed, match="none that there can be"):
+    with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
         run_in_memory(replace(entry, charlie=watched), study, make_data(study, (40, 40, 40)))
     assert isinstance(ends.get(CHARLIE), RunFailed)
