@@ -23,6 +23,7 @@ from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import descent
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.dp_gd import schedule as dp_gd_schedule
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -154,7 +155,7 @@ def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
                 if protocol == "dp-gd"
                 else psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N)
             )
-            longest = own * (dp_gd._clip(study) if protocol == "dp-gd" else 1) * unit
+            longest = own * (dp_gd_schedule.clip_of(study) if protocol == "dp-gd" else 1) * unit
             noise = (
                 dp_gd.noise_of(study)
                 if protocol == "dp-gd"

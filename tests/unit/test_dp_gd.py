@@ -415,6 +415,46 @@ def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any],
     assert caught.value.hint or "[protocol]" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message", "hint"),
+    [
+        (
+            1.0,
+            1e-40,
+            "[privacy] delta is 1e-40, but a delta of 2.4e-38 or less is lost to arithmetic, whatever epsilon is",
+            "choose a larger delta, which is still less than 1 divided by the number of all records",
+        ),
+        (
+            10_000.0,
+            1e-6,
+            "[privacy] epsilon is 10000, but with delta = 1e-06 it can be at most 74.2: beyond that, all of delta is "
+            "lost to arithmetic",
+            "choose an epsilon of 74.2 or less",
+        ),
+        (
+            1e-20,
+            1e-30,
+            "[privacy] epsilon is 1e-20 and delta is 1e-30, but no plaintext holds the noise that they need",
+            "choose a larger epsilon or a larger delta",
+        ),
+    ],
+)
+def test_a_refused_privacy_target_says_what_is_allowed(epsilon: float, delta: float, message: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        protocol_of(_study(epsilon=epsilon, delta=delta))
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize("delta", [1e-36, 1e-30, 1e-6, 0.3])
+def test_the_epsilon_that_a_refusal_names_is_accepted_and_hardly_more(delta: float) -> None:
+    with pytest.raises(BadInput) as caught:
+        rounds_sigma(Fraction(1), 1, 10_000.0, delta)
+    named = float(str(caught.value.hint).removeprefix("choose an epsilon of ").removesuffix(" or less"))
+    assert rounds_sigma(Fraction(1), 1, named, delta) > 0
+    with pytest.raises(BadInput, match="is lost to arithmetic"):
+        rounds_sigma(Fraction(1), 1, named + 0.2, delta)
+
+
 def test_one_party_alone_is_refused() -> None:
     study = _study(2)
     alone = study.model_copy(update={"parties": study.parties[:1]})

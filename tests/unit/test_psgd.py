@@ -525,14 +525,31 @@ def test_steps_that_diverge_for_some_number_of_records_are_refused() -> None:
         ("psgd", {"epsilon": 1e-150}, "too small"),
         ("psgd", {"epsilon": 1e-13}, "too small"),
         ("noisy-gradient", {"epsilon": 1e-150}, "round 0 needs slots of .* no room"),
-        ("noisy-gradient", {"epsilon": 1e-140, "bits": 2048}, "have at most 500"),
+        ("noisy-gradient", {"epsilon": 1e-140, "bits": 2048}, "slots of .* at most 500 are allowed"),
         ("decaying-budget", {"section": "rounds = 440"}, "round 439 needs slots of .* no room"),
-        ("decaying-budget", {"section": "rounds = 1500", "bits": 2048}, "have at most 500"),
+        ("decaying-budget", {"section": "rounds = 1500", "bits": 2048}, "slots of .* at most 500 are allowed"),
     ],
 )
 def test_noise_that_nothing_holds_is_refused(variant: str, kw: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         protocol_of(_study(variant, **kw))
+
+
+def test_slots_that_are_too_wide_are_refused_in_whole_sentences() -> None:
+    """What was seen, what is allowed, what to do; and a longer key is named where it helps, and nowhere else."""
+    with pytest.raises(BadInput) as caught:
+        protocol_of(_study("noisy-gradient", epsilon=1e-150))
+    assert caught.value.message == (
+        "the sum of round 0 needs slots of 530 bits, but a key of 512 bits has no room for such a slot"
+    )
+    assert caught.value.hint == "ask for fewer rounds, a larger epsilon or a longer key"
+    with pytest.raises(BadInput) as caught:
+        protocol_of(_study("noisy-gradient", epsilon=1e-140, bits=2048))
+    assert caught.value.message == (
+        "the sum of round 0 needs slots of 503 bits, but at most 500 are allowed: no float holds the classifier that "
+        "would follow"
+    )
+    assert caught.value.hint == "ask for fewer rounds or a larger epsilon"
 
 
 @pytest.mark.parametrize("bits", [512, 1024])

@@ -204,7 +204,7 @@ def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
         No slot of a plaintext is wide enough, or no float is large enough.
     """
     slots = _slots(study, schedule, N, t, fraction_bits(study, schedule, N))
-    return check_slots(study, slots, f"round {t}", "ask for fewer rounds, a larger epsilon or a longer key")
+    return check_slots(study, slots, f"the sum of round {t}", "fewer rounds", "a larger epsilon")
 
 
 def layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[Packing]:
