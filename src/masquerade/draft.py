@@ -13,7 +13,7 @@ from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
-from masquerade_protocols import BASELINES, PROTOCOLS, entry_named, entry_of, protocol_of
+from masquerade_protocols import BASELINES, DEFAULT_PROTOCOL, PROTOCOLS, entry_named, entry_of, protocol_of
 
 __all__ = [
     "DEFAULT_PROTOCOL",
@@ -23,9 +23,6 @@ __all__ = [
     "new_nonce",
     "throwaway_key",
 ]
-
-DEFAULT_PROTOCOL = "dp-gd"
-"""Of a new study and of a demonstration. Its privacy target is what is proved of it."""
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
