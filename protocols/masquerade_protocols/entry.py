@@ -48,20 +48,22 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run costs, from public numbers alone.
+    """What a run costs. It follows from public numbers alone.
 
     Parameters
     ----------
     sums : int
-        Secure sums.
+        How many secure sums there are.
     plaintexts : int
-        What a party encrypts in all secure sums together.
+        How many plaintexts a party other than the lead sends under encryption, each as a ciphertext.
     ciphertexts : int
-        What all participants send together.
+        How many ciphertexts all participants send together. What Charlie sends to every party counts K times; a box
+        that he relays counts once.
     round_trips : int
-        How often a party waits for Charlie, and he for all parties.
+        The longest chain of messages of which each waits for the one before. Two messages are one round trip between a
+        party and Charlie; half a round trip is rounded up.
     exponentiations : float
-        Of Paillier's modular exponentiations, what all participants compute together; roughly.
+        Roughly how many of Paillier's modular exponentiations all participants compute together.
     """
 
     sums: int

@@ -73,7 +73,9 @@ def check(study: Study) -> None:
     BadInput
         The steps diverge, no noise meets the privacy target, or no plaintext holds the noise.
     """
-    check_steps(study, parameters_of(study).learning_rate, "choose a smaller learning_rate, or a smaller regularization")
+    check_steps(
+        study, parameters_of(study).learning_rate, "choose a smaller learning_rate, or a smaller regularization"
+    )
     layout(study, noise_of(study), study.K * study.max_records)
 
 

@@ -184,15 +184,17 @@ _USUAL_PARTIES = 5
 
 def _cost(study: Study) -> Cost:
     """Price a run; with calibration "proven" and a public scale nothing is encrypted."""
-    selected = not study.proven or local_aggregation.joint_noise_of(study).law == "selected"
+    if study.proven and local_aggregation.joint_noise_of(study).law != "selected":
+        return Cost(sums=0, plaintexts=0, ciphertexts=0, round_trips=5, exponentiations=0.0)
     count, K = local_aggregation.packing(study).count, study.K
     matches = (K - 1).bit_length()
     return Cost(
         sums=0,
-        plaintexts=count if selected else 0,
-        ciphertexts=(K + 1) * (3 + count) if selected else 0,
-        round_trips=8 + matches if selected else 5,
-        exponentiations=_EXPONENTIATIONS * max(1.0, K / _USUAL_PARTIES) if selected else 0.0,
+        plaintexts=count + study.proven,  # the noise term, and the scale term
+        # The permuted and the blinded sizes; the indicator, to every party; noise terms and their total; scales.
+        ciphertexts=2 * K + K * K + K * count + 2 * (K - 1) * study.proven,
+        round_trips=9 + matches + 2 * study.proven,
+        exponentiations=_EXPONENTIATIONS * max(1.0, K / _USUAL_PARTIES),
     )
 
 

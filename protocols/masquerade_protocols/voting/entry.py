@@ -158,7 +158,7 @@ def _explained(collusion: str, cost: str, words: dict[str, Any]) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    return price_of_sums(study, [voting.layout(study).count])
+    return price_of_sums(study, [voting.layout(study).count], blinded=True)
 
 
 def _voting(name: str, parameters: type[voting.SoftParameters], ties: str = "") -> Protocol:
