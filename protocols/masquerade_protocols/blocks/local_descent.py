@@ -1,6 +1,6 @@
 """Noisy gradient descent on one set of records: Kang, Liu and Wang's Algorithm 1, lines 3 to 6.
 
-``weighted-dp`` runs it at every party, the baseline ``central-dp`` on everybody's records.
+Each party of ``weighted-dp`` runs it on its own records. The baseline ``central-dp`` runs it on everybody's records.
 """
 
 from fractions import Fraction
@@ -47,7 +47,7 @@ STEPS_SECTION = """\
 rounds = 1000
 learning_rate = 0.5
 """
-"""The ``[protocol]`` section of a new study, where somebody descends by noisy steps and a proof sizes the noise."""
+"""The ``[protocol]`` section of a new study with noisy steps, where a proof sizes the noise."""
 
 DESCENT_SECTION = (
     STEPS_SECTION
@@ -56,15 +56,15 @@ DESCENT_SECTION = (
 c = 16.0
 """
 )
-"""The same with the paper's noise."""
+"""The same section where the paper's formula sizes the noise."""
 
 
 class DescentParameters(BaseModel):
-    """What noisy gradient descent takes: ``[protocol]`` of ``central-dp``, and part of ``weighted-dp``'s.
+    """The parameters of noisy gradient descent: ``[protocol]`` of ``central-dp``, and part of ``weighted-dp``'s.
 
-    ``rounds`` is T, 1000 in the paper's experiments. The noise grows with sqrt(T), so neither more rounds nor fewer are
-    safe; the best number depends on the data, and choosing it by looking at them costs privacy that nothing counts.
-    ``c`` is the paper's and has no default: the paper leaves it open. ``learning_rate`` is eta.
+    ``rounds`` is T, 1000 in the paper's experiments. The noise grows with sqrt(T), so too many rounds
+    spoil the model as too few do. The best number depends on the data. Choosing it by looking at them costs privacy
+    that nothing counts. ``c`` is a constant that the paper leaves open, so it has no default. ``learning_rate`` is eta.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -75,18 +75,18 @@ class DescentParameters(BaseModel):
 
 
 def paper_c(chosen: DescentParameters) -> float:
-    """Return c of the paper's noise, which has no default: BadInput where the study has none."""
+    """Return c of the paper's noise. It has no default: BadInput where the study names none."""
     if chosen.c is None:
         raise BadInput(
-            "[protocol] c is missing: the noise's variance is proportional to it, and the paper says only that "
-            f"there is some constant; its own proof needs c >= {C_OF_THE_PROOF}",
+            "[protocol] c is missing, but the noise's variance is proportional to it. The paper says only that there is "
+            f"some constant; its own proof needs c >= {C_OF_THE_PROOF}",
             f"set c = {C_OF_THE_PROOF}.0",
         )
     return chosen.c
 
 
 def check_no_c(study: Study, chosen: DescentParameters) -> None:
-    """Refuse c where it would change nothing."""
+    """Refuse c where a proof sizes the noise: there it would change nothing."""
     if study.proven and chosen.c is not None:
         raise BadInput(
             f'[protocol] c is {chosen.c:g}, but with calibration = "proven" the noise follows from epsilon and delta',
@@ -100,19 +100,19 @@ def paper_sigma(study: Study, chosen: DescentParameters, n: int) -> Fraction:
     Raises
     ------
     BadInput
-        There is no c, or epsilon or delta are out of range.
+        c is missing, or epsilon or delta is out of range.
     """
     G, privacy = loss_of(study.model.loss).L, study.privacy
     return descent_sigma(paper_c(chosen), G, chosen.rounds, privacy.epsilon, privacy.delta, n)
 
 
 def proven_noise(study: Study, rounds: int) -> SharedNoise:
-    """Return the noise with which each walk alone keeps the study's wish.
+    """Return the noise with which each local descent alone meets the study's privacy target.
 
     Raises
     ------
     BadInput
-        There is no such noise.
+        No noise meets it.
     """
     return local_descent_noise(
         G=loss_of(study.model.loss).L,
@@ -125,10 +125,10 @@ def proven_noise(study: Study, rounds: int) -> SharedNoise:
 
 
 def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Dataset, rng: Rng) -> NDArray[np.float64]:
-    """Walk T rounds down the objective of ``data`` under noise: lines 3 to 6 at one party, or at the centre.
+    """Descend T noisy steps on the objective of ``data``: lines 3 to 6 at one party, or at the centre.
 
-    theta_0 = 0, which is public, where the paper has the server draw it. The regulariser's gradient Lambda theta takes
-    nothing from the records and needs no noise.
+    theta_0 is 0, which is public; in the paper the server draws it. The penalty's gradient Lambda theta does not depend
+    on the records and needs no noise.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
     T, eta : int, float
         Rounds and learning rate.
     sigma : Fraction
-        Standard deviation of a coordinate of z_t; n_j sigma for the sum of n_j gradients.
+        Standard deviation of a coordinate of z_t. The sum of n_j gradients gets n_j sigma.
     data : Dataset
     rng : Rng
         The only source of randomness.
@@ -163,7 +163,7 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
 
 
 def _noise(study: Study, rng: Rng, sigma: Fraction, size: int) -> list[int]:
-    """Draw a sum's noise on the grid: a rounded normal, or, for the proof's lemma, a discrete Gaussian."""
+    """Draw a sum's noise on the grid: a rounded normal, or a discrete Gaussian where a proof sizes it."""
     if study.proven:
         return discrete_gaussian(rng, sigma * _UNIT, size)
     return gaussian(rng, sigma, size, _UNIT)
@@ -174,5 +174,5 @@ def _rounds_a_draw(d: int) -> int:
 
 
 def draws(T: int, d: int) -> int:
-    """Return how many vectors of noise a walk draws; each serves many rounds."""
+    """Return how often a local descent draws noise; each draw serves many rounds."""
     return -(-T // _rounds_a_draw(d))

@@ -36,8 +36,8 @@ def check_slots(study: Study, slots: Packing, what: str, *remedies: str) -> Pack
         )
     if slots.width > WIDEST:
         raise BadInput(
-            f"{what} needs slots of {slots.width} bits, but at most {WIDEST} are allowed: no float holds the classifier "
-            "that would follow",
+            f"{what} needs slots of {slots.width} bits, but at most {WIDEST} are allowed: no float holds the "
+            "classifier that would follow",
             f"ask for {listed(remedies, 'or')}",
         )
     return slots

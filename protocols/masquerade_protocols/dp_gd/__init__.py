@@ -1,1 +1,1 @@
-"""dp-gd: gradient descent on clipped sums, under noise that every party draws a share of. This program's own protocol."""
+"""dp-gd, this program's own: gradient descent on clipped sums, under noise that every party draws a share of."""

@@ -36,7 +36,7 @@ def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_u
         return Noiseless(clean, what, ratio, epsilon)
     enough = epsilon * ratio / SMALL_NOISE
     advice = (
-        f"The noise moved records' scores by {times(ratio)} their size. An epsilon of some {two_digits(enough)} would "
-        f"do, or as many times more records than these {len(together.y):,} as that is larger."
+        f"The noise moved records' scores by {times(ratio)} their size. An epsilon of about {two_digits(enough)} would "
+        f"do, or {times(enough / epsilon)} the {len(together.y):,} records."
     )
     return Noiseless(clean, what, ratio, enough, advice)

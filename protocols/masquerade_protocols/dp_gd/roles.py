@@ -1,9 +1,9 @@
 """dp-gd: gradient descent on the sum of everybody's clipped gradients, under noise that a proof sizes.
 
-This program's own protocol, made of known parts. Noisy gradients are old (Song, Chaudhuri and Sarwate 2013; Abadi et al.
-2016). So is noise that parties draw in shares under a secure sum (Kairouz, Liu and Steinke 2021). Here every step is
-public, and every record takes part in every step. So the exact curve of Gaussian noise applies, and what is proved is
-the study's privacy target itself: ``docs/privacy/dp-gd.md`` has the proof.
+This program's own protocol, made of known parts. Noisy gradients are old (Song, Chaudhuri and Sarwate 2013; Abadi et
+al. 2016). So is noise that parties draw in shares under a secure sum (Kairouz, Liu and Steinke 2021). Here every step
+is public, and every record takes part in every step. So the exact curve of Gaussian noise applies, and the study's
+privacy target itself is proved: ``docs/privacy/dp-gd.md`` has the proof.
 
 N is the number of all records. *Clip* C is the longest gradient that a record may contribute: a longer one is cut to
 this length. Lambda is the weight of the penalty on the model's weights, and eta the length of a step. The *lead* is the
@@ -19,10 +19,10 @@ party that holds the parties' Paillier key. For K parties, T rounds, d coordinat
       | 4. w_(t+1) = w_t - eta (sum/N + Lambda w_t), by everybody alike            |
 
 1. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
-2. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties that
-   do not side with Charlie. The shares of any h parties are enough noise.
-3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is integers.
-   So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
+2. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
+   that do not side with Charlie. The shares of any h parties are enough noise.
+3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is
+   integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
 4. The point of the next gradients follows from the sums alone, and the masks are bound to it.
 
 :mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.

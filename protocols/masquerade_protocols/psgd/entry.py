@@ -25,8 +25,8 @@ What everybody sees: the number of all records together (of two parties, each so
 noisy gradients, round by round. From these follows the model, and every classifier on the way to it.
 """
 _COLLUSION = """
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties sent,
-with those parties' noise.
+Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
+sent, with those parties' noise.
 
 Parties that side with Charlie take their own noise off. What is proved counts on the noise of one honest party.
 

@@ -81,9 +81,9 @@ def noise_ratio(study: Study, records: Dataset, w: Weights, variant: Variant) ->
     """Return how large the noise's part of a record's score w_T.x is beside the score: root mean squares, first order.
 
     Let h be an eigenvalue of the objective's second derivative at ``w``. Along its eigenvector, the noise of round t
-    arrives at the end multiplied by z_t prod_{s > t} (1 - z_s h) / N. rho_t is new in each round, so its squares add up.
-    eta is the same in each round, so its multipliers add up. Scores are compared, not lengths: noise along a direction
-    that no record has does no harm.
+    arrives at the end multiplied by z_t prod_{s > t} (1 - z_s h) / N. rho_t is new in each round, so its squares add
+    up. eta is the same in each round, so its multipliers add up. Scores are compared, not lengths: noise along a
+    direction that no record has does no harm.
 
     Parameters
     ----------

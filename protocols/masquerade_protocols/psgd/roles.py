@@ -187,8 +187,9 @@ async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
 
 
 async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
-    """Charlie, Algorithm 1's third party: in each round he sees K ciphertexts and one sum, and he computes the
-    iterate as everybody does.
+    """Charlie, Algorithm 1's third party: in each round he sees K ciphertexts and one sum.
+
+    He computes the iterate as everybody does.
 
     Raises
     ------

@@ -160,7 +160,7 @@ def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
 
 
 def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
-    """Return a lower bound of :func:`fraction_bits` over every N that there may be: a statement is made before N is known.
+    """Return a lower bound of :func:`fraction_bits` for every N that there may be; a statement is made without N.
 
     A layout takes at least as many plaintexts as one for K 2^25, which is less than N 2^F. It takes at most as many as
     one for K max_records.
