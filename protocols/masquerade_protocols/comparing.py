@@ -37,5 +37,6 @@ def judged_by_distance(clean: Weights, what: str, released: Weights, epsilon: fl
     if ratio <= SMALL_NOISE:
         return Noiseless(clean, what, ratio, epsilon)
     enough = epsilon * ratio / SMALL_NOISE
-    advice = f"The noise moved the classifier by {times(ratio)} its length. An epsilon of about {two_digits(enough)} would do"
-    return Noiseless(clean, what, ratio, enough, f"{advice}, or {cure}." if cure else f"{advice}.")
+    moved = f"The noise moved the classifier by {times(ratio)} its length."
+    remedy = f"An epsilon of about {two_digits(enough)} would do" + (f", or {cure}." if cure else ".")
+    return Noiseless(clean, what, ratio, enough, f"{moved} {remedy}")

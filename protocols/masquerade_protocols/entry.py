@@ -185,7 +185,7 @@ class Protocol:
         return self.central is not _has_none
 
     def section_for(self, calibration: str | None = None) -> str:
-        """Return the ``[protocol]`` section of a new study with this calibration; with the protocol's first one if None."""
+        """Return the ``[protocol]`` section of a new study with this calibration; the protocol's first if None."""
         proven = (calibration or self.calibrations[0]) == "proven"
         return (proven and self.proven_section) or self.section
 

@@ -78,8 +78,8 @@ def paper_c(chosen: DescentParameters) -> float:
     """Return c of the paper's noise. It has no default: BadInput where the study names none."""
     if chosen.c is None:
         raise BadInput(
-            "[protocol] c is missing, but the noise's variance is proportional to it. The paper says only that there is "
-            f"some constant; its own proof needs c >= {C_OF_THE_PROOF}",
+            "[protocol] c is missing, but the noise's variance is proportional to it. The paper says only that there "
+            f"is some constant; its own proof needs c >= {C_OF_THE_PROOF}",
             f"set c = {C_OF_THE_PROOF}.0",
         )
     return chosen.c

@@ -95,9 +95,9 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
 _LEAVES = """
 Your records stay on your machine.
 
-What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows.{cut} Your share of the
-noise is on it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the
-first round, the number of your records leaves, encrypted and masked in the same way.
+What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows.{cut} Your share of
+the noise is on it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before
+the first round, the number of your records leaves, encrypted and masked in the same way.
 
 What everybody sees: the number of all records together (of two parties, each so learns the other's), and the noisy sum
 over all records, round by round. From these follows the model, and every classifier on the way to it.
