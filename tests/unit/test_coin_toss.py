@@ -1,4 +1,4 @@
-"""The coin toss, with parties and a Charlie that cheat."""
+"""The coin toss, with parties and a Charlie who cheat."""
 
 import hashlib
 import math
@@ -72,7 +72,7 @@ def test_charlie_sees_neither_coins_nor_commitments() -> None:
 
 
 def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
-    """Play along, but reveal what ``change`` makes of one's coins."""
+    """Follow the protocol, but reveal other coins: those that ``change`` makes of one's own."""
 
     async def role(seat: Seat) -> bytes:
         await seat.join()
@@ -90,7 +90,7 @@ def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
 
 
 async def _echo(seat: Seat, own: bytes) -> None:
-    """Echo as the honest do: what they all sent is known, as the table's draws are seeded."""
+    """Echo as honest parties do. The table's draws are seeded, so everybody's commitment is known."""
     await seat.send_sealed(Echo(digest=_seen(seat, own)))
     await seat.gather(Echo)
 
@@ -127,7 +127,7 @@ def test_who_reveals_other_coins_is_named(change: Callable[[bytes, bytes], tuple
 
 
 def test_a_copied_commitment_cannot_be_opened() -> None:
-    """Committing to what another committed to, and revealing what that one reveals, fails: the name is hashed too."""
+    """A party copies another one's commitment and its coins. This fails, because the name is hashed too."""
 
     async def copycat(seat: Seat) -> bytes:
         await seat.join()
@@ -163,7 +163,7 @@ def test_who_does_not_reveal_is_waited_for_by_name() -> None:
 
 
 def _two_faced(seat_sends: bytes) -> Cheat:
-    """Commit to other coins towards each peer, and reveal to each what was committed to it."""
+    """Commit to other coins towards each peer, and reveal to each the coins that fit its commitment."""
 
     async def role(seat: Seat) -> bytes:
         await seat.join()

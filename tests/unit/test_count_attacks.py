@@ -1,4 +1,4 @@
-"""A Charlie who changes the number of all records: parties refuse what there cannot be, and masks know the rest."""
+"""A Charlie who changes N: parties refuse an N that cannot be, and the masks are bound to every other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _slots(study: Study, protocol: str, N: int) -> Packing:
 
 
 def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any) -> tuple[Table, dict[str, Any]]:
-    """How each party's role ended; and its errors."""
+    """Run against this Charlie; return the table, and each party's result or error."""
     table, ends = Table(study.names), dict[str, Any]()
 
     async def watched(seat: Seat, study: Study, data: Dataset) -> Any:
@@ -89,7 +89,7 @@ def _dividing_by_nothing(protocol: str, by: int) -> Any:
 
 
 def _records(study: Study, *, odd: bool) -> dict[str, Dataset]:
-    """All records have positive coordinates; but for one, in the neighbour."""
+    """All records have positive coordinates, except for one in the neighbouring data set."""
     rng, made = np.random.default_rng(5), {}
     for name in study.names:
         X = np.abs(rng.normal(size=(40, study.d)))
@@ -115,7 +115,7 @@ def test_no_iterate_is_made_infinite(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ROLES)
 def test_without_the_refusal_who_fails_tells_of_a_record(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack is one: with N = 0 the neighbours are told apart by whether a party comes back, noise or no noise."""
+    """The attack works: with N = 0, whether a party answers tells the neighbours apart, under any noise."""
     monkeypatch.setattr(descent, "check_count", lambda *_: None)
     study = _made(protocol)
     for odd in (False, True):
@@ -144,7 +144,7 @@ def test_a_number_that_leaves_room_for_oneself_and_a_record_for_each_other_is_po
 
 
 def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
-    """Else whether its contribution fits would tell of it under its own noise alone."""
+    """Otherwise it would tell of a party's sum, under its own noise alone, whether its contribution fits."""
     for protocol in ROLES:
         study = _made(protocol)
         for own in (1, 40, 10_000):
@@ -165,7 +165,7 @@ def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
 
 
 def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> Any:
-    """Make a Charlie who, with the lead's help, tells each party another N, and keeps what comes back."""
+    """Make a Charlie who, with the lead's help, tells each party another N, and keeps the contributions that follow."""
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
@@ -187,7 +187,7 @@ def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> 
 def test_parties_that_are_told_different_numbers_stay_masked(
     protocol: str, bound: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not bound to N, the first round's masks cancel, and slots of two widths show one party's noisy gradient."""
+    """If masks were not bound to N, they would cancel, and two widths of slots would show one noisy gradient."""
     if not bound:
         monkeypatch.setattr(ROLES[protocol], "fingerprint", lambda _n, w: descent.fingerprint(0, w))
     study = _made(protocol, colluders=1)

@@ -1,4 +1,4 @@
-"""Clipped descent under encryption: it is clipped descent, and its noise is what the proof asks for, no less."""
+"""dp-gd is descent along clipped gradients, and its noise is all that the proof needs."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_without_noise_it_is_descent_along_clipped_gradients(
 
 
 def test_clipping_sums_and_clipping_records_are_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a mistake would look like: the sum of all gradients cut to N C is hardly ever cut."""
+    """The mistake to exclude: the sum of all gradients, cut to N C, is hardly ever cut."""
     _quiet(monkeypatch)
     study = _study(2, 5, "rounds = 10\nclip = 0.25")
     data = make_data(study, (40, 60))
@@ -250,7 +250,7 @@ def test_the_noise_on_a_sum_has_the_sd_of_two_clipped_gradients(epsilon: float) 
 
 
 def test_the_slip_of_c_for_2c_costs_what_the_curve_says() -> None:
-    """Half of the noise is twice mu: what a run would be worth that takes C for 2 C."""
+    """A run that takes C for 2 C has half of the noise, and so twice the mu."""
     for epsilon, true in ((0.1, 0.42), (0.2, 0.70), (1.0, 2.93)):
         noise = dp_gd.noise_of(_study(5, 10, epsilon=epsilon, delta=0.05))
         assert epsilon_of(2 * noise.mu(5), 0.05) == pytest.approx(true, abs=0.02)
@@ -274,7 +274,7 @@ def test_the_accountant_agrees_with_an_independent_one(epsilon: float, delta: fl
 
 
 def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
-    """The sigmoid's slope is at most 1/4: a longer clip cuts nothing, and is not paid for."""
+    """The sigmoid's slope is at most 1/4. A longer clip cuts nothing, and costs no noise."""
     long, short = (_study(loss="sigmoid", section=f"clip = {C}") for C in (1.0, 0.25))
     assert dp_gd.noise_of(long) == dp_gd.noise_of(short)
 
@@ -300,7 +300,7 @@ def test_any_honest_parties_have_enough_noise(t: int) -> None:
 
 
 def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 1.0) -> _Array:
-    """All sums that are opened, with gradients of zero: nothing but noise, in units of C."""
+    """Return all opened sums where gradients are 0: nothing but noise, in units of 1."""
     opened: list[tuple[int, ...]] = []
     open_sum = ss.PartySums.open_sum
 
@@ -323,7 +323,7 @@ def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 
 
 
 def _sd_accepted(noise: _Array, sd: float) -> bool:
-    """Whether the sum of squares is within what chi-square allows but for a chance of 2e-6."""
+    """Whether chi-square allows the sum of squares; it refuses a right one with a chance of 2e-6."""
     law = stats.chi2(noise.size)
     return 1e-6 < float(law.cdf((noise**2).sum() / sd**2)) < 1 - 1e-6
 
@@ -349,7 +349,7 @@ def test_the_opened_sum_s_noise_has_the_law_that_the_proof_asks_for(t: int, monk
 
 
 def _sum_law(share: float, h: int, reach: int) -> dict[int, float]:
-    """The law of h discrete Gaussians' sum, by convolution."""
+    """The distribution of the sum of h discrete Gaussians, by convolution."""
     x = np.arange(-reach, reach + 1)
     one = np.exp(-(x**2) / (2 * share**2))
     one /= one.sum()
@@ -362,7 +362,7 @@ def _sum_law(share: float, h: int, reach: int) -> dict[int, float]:
 @pytest.mark.parametrize("h", [1, 3])
 @pytest.mark.parametrize("shift", [(1,), (3,), (9,), (1, 1), (2, 0), (3, -2)])
 def test_a_sum_of_discrete_shares_is_within_the_continuous_curve(h: int, shift: tuple[int, ...]) -> None:
-    """On a coarse grid, where a difference would show: delta of the exact law, summed up, in one and two dimensions."""
+    """On a coarse grid, where a difference would show: the exact delta, summed up, in one and two dimensions."""
     share = gaussian_share_sigma(Fraction(5), h)
     law = _sum_law(float(share), h, math.ceil(9 * float(share)))
     size = len(shift)
@@ -379,7 +379,7 @@ def test_a_sum_of_discrete_shares_is_within_the_continuous_curve(h: int, shift: 
 
 
 def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
-    """The curve of a normal is no certificate for a discrete Gaussian of the same sigma: its delta can be larger."""
+    """The curve of a normal proves nothing of a discrete Gaussian of the same sigma: its delta can be larger."""
     law = _sum_law(2.0, 1, 40)
     worst = 0.0
     for epsilon in np.linspace(0, 2, 81):
@@ -427,8 +427,10 @@ def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any],
         (
             10_000.0,
             1e-6,
-            "[privacy] epsilon is 10000, but with delta = 1e-06 it can be at most 74.2: beyond that, all of delta is "
-            "lost to arithmetic",
+            (
+                "[privacy] epsilon is 10000, but with delta = 1e-06 it can be at most 74.2: beyond that, all of delta "
+                "is lost to arithmetic"
+            ),
             "choose an epsilon of 74.2 or less",
         ),
         (

@@ -1,4 +1,4 @@
-"""The shortest way to run a protocol, all of whose roles sit in one thread."""
+"""The shortest way to run a protocol: all roles in one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""psgd with ``calibration = "proven"``: descent, the noise that its proof needs, and what is said of it."""
+"""psgd with ``calibration = "proven"``: the descent, the noise that its proof needs, and its statement."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _mu(epsilon: float, delta: float) -> float:
 
 
 def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) -> NDArray[np.float64]:
-    """What every party contributes to its rounds where gradients are 0: (K, T, d), in units of 1."""
+    """Return every party's contributions where gradients are 0; shape (K, T, d), in units of 1."""
     seen: dict[str, list[list[int]]] = {name: [] for name in study.names}
     open_sum = ss.PartySums.open_sum
 
@@ -161,7 +161,7 @@ def test_a_privacy_target_that_cannot_be_met_is_refused(kw: dict[str, Any], said
 
 
 def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
-    """Ten dimensions, T = 1000: what is proved of the transcript, far above the claim, far below T epsilon."""
+    """Ten dimensions, T = 1000: the proved epsilon is far above the claimed one, and far below T epsilon."""
     for epsilon, found in ((0.1, 1.569), (0.2, 4.5726)):
         text = descent_study(K=5, d=10, epsilon=epsilon, section="rounds = 1000").to_toml()
         (line,) = (line for line in text.splitlines() if line.startswith("delta = "))

@@ -1,4 +1,4 @@
-"""What masks are bound to, that each release is debited, and that Charlie looks at N for himself."""
+"""Masks are bound to key and roster, each release is debited, and Charlie checks N for himself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _pair_keys(
     number: int = 0,
     names: tuple[str, ...] = ("p0", "p1", "p2"),
 ) -> Keys:
-    """The key of every pair of parties; all that is not named here is the same in every call."""
+    """Return the key of every pair of parties. Nothing else than these parameters differs between calls."""
     study = make_study(len(names), 1)
     roster = [party.model_copy(update={"name": name}) for party, name in zip(study.parties, names, strict=True)]
     study = study.model_copy(update={"parties": tuple(roster)})
@@ -68,7 +68,7 @@ def _pair_keys(
 def test_a_pairs_mask_key_is_the_same_at_both_and_in_a_second_run_like_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control of the three tests below: what they change is all that changed."""
+    """The control of the three tests below: if nothing changes, the keys do not change either."""
     keys = _pair_keys(monkeypatch)
     assert keys == _pair_keys(monkeypatch)
     assert all(keys[a, b] == keys[b, a] for a, b in keys)
@@ -86,7 +86,7 @@ def test_mask_keys_are_bound_to_the_leads_public_key(monkeypatch: pytest.MonkeyP
 
 
 def test_mask_keys_are_bound_to_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parties have another key together once a third has another name, or joins them."""
+    """The key of two parties changes when a third has another name, is missing, or joins."""
     first = _pair_keys(monkeypatch)
     for names in (("p0", "p1", "p3"), ("p0", "p1"), ("p0", "p1", "p2", "p3")):
         assert _pair_keys(monkeypatch, names=names)["p0", "p1"] != first["p0", "p1"]
@@ -128,7 +128,7 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
 
 
 def _effects(table: Table, name: str) -> list[str]:
-    """What a party debited and sent, in order."""
+    """The debits and messages of a party, in order."""
     effects = [entry.effect for entry in table.journal(name)]
     return ["debit" if isinstance(e, Release) else e.type for e in effects if isinstance(e, Release | Send)]
 
@@ -175,7 +175,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
 def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
     protocol: str, too: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parties that lie together can make it; what Charlie computes must not depend on who else looks at it."""
+    """Parties that lie together can make such a number, and then none of them refuses it."""
     study, entry = STUDIES[protocol](), PROTOCOLS[protocol]
     claimed = study.K - 1 if too == "few" else study.K * study.max_records + 1
     open_sum, ends = ss.PartySums.open_sum, dict[str, MasqueradeError]()
