@@ -35,14 +35,14 @@ def noiseless(
     enough = _smallest_epsilon(ratio_at, epsilon)
     if name == "decaying-budget" and drowned is not None:
         advice = (
-            f"Every further round has half the epsilon, and so twice the noise. From round {drowned} of {rounds} on, "
-            f"the noise is longer than the gradients of all {len(together.y):,} records together. So the released "
-            "classifier is noise. The paper rejects this protocol for that reason; it is kept for comparisons."
+            f"Every further round has half the epsilon, and so twice the noise: from round {drowned} of {rounds} on, "
+            f"it is longer than the gradients of all {len(together.y):,} records together. So the released classifier "
+            "is noise. The paper rejects this protocol for that reason; it is kept for comparisons."
         )
     elif name == "noisy-gradient":
         advice = (
-            f"Do not compare this error with those of other protocols: this one spends epsilon = {epsilon:g} in every "
-            f"one of {counted(rounds, 'round')}. The paper rejects it for that reason."
+            f"Do not compare this error with those of other protocols: here epsilon = {epsilon:g} is spent in every one "
+            f"of {counted(rounds, 'round')}. The paper rejects the protocol for that reason."
         )
     elif ratio > SMALL_NOISE:
         advice = f"At epsilon = {epsilon:g} the noise in a record's score is {times(ratio)} as large as the score" + (
