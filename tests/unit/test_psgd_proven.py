@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descend, descent_study
+from tests.unit.test_dp_gd import _study as dp_gd_study
 from tests.unit.test_psgd import _in_the_clear
 
 
@@ -172,6 +175,29 @@ def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
             assert claim.epsilon == pytest.approx(found, abs=6e-4)
             assert claim.delta == 0.05
             assert f"epsilon = {epsilon:g}" in claim.claimed or claim.claimed.startswith("nothing")
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda: dp_gd_study(2, 3, "rounds = 1"),
+        lambda: _study(K=2, d=3, section="rounds = 1"),
+        lambda: descent_study("psgd", 2, 3, section="rounds = 1"),
+        lambda: descent_study("noisy-gradient", 2, 3, section="rounds = 1"),
+        lambda: descent_study("decaying-budget", 2, 3, section="rounds = 1"),
+    ],
+    ids=["dp-gd", "psgd, proven", "psgd", "noisy-gradient", "decaying-budget"],
+)
+def test_one_round_is_said_in_the_singular(study: Callable[[], Study]) -> None:
+    made = study()
+    entry = protocol_of(made)
+    explanation = entry.explain(made)
+    words = [*explanation.leaves, *explanation.collusion, *explanation.cost]
+    words += [f"{claim.text} {claim.claimed} {claim.holds_at}" for claim in entry.statement(made)]
+    wrong = r"\b(1 \w*( \w+)? ?(sums|rounds|parties)|each of (1|one) round|0 \w+ parties|1 colluding parties)\b"
+    assert [text for text in words if re.search(wrong, text)] == []
+    assert any("in one round:" in text for text in explanation.leaves)
+    assert any("1 noisy sum" in text for text in words)
 
 
 def test_more_records_than_rounding_is_counted_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

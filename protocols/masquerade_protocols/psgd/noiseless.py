@@ -41,8 +41,8 @@ def noiseless(
         )
     elif name == "noisy-gradient":
         advice = (
-            f"Do not compare this error with those of other protocols: here epsilon = {epsilon:g} is spent in every one "
-            f"of {counted(rounds, 'round')}. The paper rejects the protocol for that reason."
+            f"Do not compare this error with those of other protocols: here epsilon = {epsilon:g} is spent in every "
+            f"one of {counted(rounds, 'round')}. The paper rejects the protocol for that reason."
         )
     elif ratio > SMALL_NOISE:
         advice = f"At epsilon = {epsilon:g} the noise in a record's score is {times(ratio)} as large as the score" + (

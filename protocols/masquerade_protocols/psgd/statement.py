@@ -160,7 +160,9 @@ def _claimed(name: str, eps: float, delta: float, rounds: int) -> str:
     if name == "psgd":
         return f"probabilistic, epsilon = {eps:g}, delta = {delta:g} (Theorem 4.2)"
     if name == "noisy-gradient":
-        return f"epsilon = {eps:g} for one round, {rounds * eps:g} for {rounds} (section 3.2, attempt 1)"
+        return (
+            f"epsilon = {eps:g} for one round, {rounds * eps:g} for {counted(rounds, 'round')} (section 3.2, attempt 1)"
+        )
     return f"pure, epsilon = {eps:g} (section 3.2)"
 
 
