@@ -40,7 +40,7 @@ Tamper = Callable[[PublicKey, Packing, dict[str, bytes]], bytes]
 
 @dataclass
 class Sums:
-    """Some rounds at the table: what everybody got, or, after a failure, what everybody had seen until then."""
+    """Some rounds at the table: everybody's results or, after a failure, all that everybody had seen until then."""
 
     study: Study
     table: Table
@@ -48,7 +48,7 @@ class Sums:
     results: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
 
     def run(self, vectors: Vectors, charlie: Any = None, bound_to: Callable[[str, int], bytes] | None = None) -> Sums:
-        """Add ``vectors[name][t]`` up in round t."""
+        """Run the sums; ``vectors[name][t]`` is a party's contribution in round t."""
         roles = {
             name: adding(self.table.seat(name), self.study, self.layouts, vectors[name], bound_to)
             for name in self.study.names
@@ -63,7 +63,7 @@ class Sums:
         return SecretKey(*drawn(self.table, self.study.lead, "key xi"))
 
     def contribution(self, name: str, round_: int) -> Ciphertexts:
-        """What this party sent to Charlie in this round."""
+        """The ciphertexts that this party sent to Charlie in this round."""
         terms: Ciphertexts = sent(self.table, name, ss.Contribution)[round_].terms
         return terms
 
@@ -159,7 +159,7 @@ class Descent:
 
     @property
     def w(self) -> NDArray[np.float64]:
-        """What Charlie released."""
+        """The classifier that Charlie released."""
         return np.array(self.results[CHARLIE].weights)
 
 

@@ -1,4 +1,4 @@
-"""The conversations: one folder per protocol, all its roles side by side."""
+"""The conversations: one folder for each protocol, with all its roles side by side."""
 
 from masquerade_protocols.entry import Cost, Explanation, Noiseless, Protocol
 from masquerade_protocols.registry import (

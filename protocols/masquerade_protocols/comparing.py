@@ -1,4 +1,4 @@
-"""How a protocol's ``noiseless`` judges the noise: what counts as small, and how a ratio is said."""
+"""How a protocol's ``noiseless`` judges the noise: what counts as small, and how a ratio is put into words."""
 
 import numpy as np
 
@@ -26,18 +26,17 @@ def judged_by_distance(clean: Weights, what: str, released: Weights, epsilon: fl
     clean : ndarray
         The classifier without noise.
     what : str
-        What it is, in a few words.
+        How it was computed, in a few words.
     released : ndarray
     epsilon : float
         The study's.
     cure : str
-        What else than a larger epsilon would make the noise small, as the end of a sentence.
+        What would make the noise small, other than a larger epsilon: the end of a sentence.
     """
     ratio = float(np.linalg.norm(released - clean) / np.linalg.norm(clean))
     if ratio <= SMALL_NOISE:
         return Noiseless(clean, what, ratio, epsilon)
     enough = epsilon * ratio / SMALL_NOISE
-    advice = (
-        f"The noise moved the classifier by {times(ratio)} its length. An epsilon of some {two_digits(enough)} would do"
-    )
-    return Noiseless(clean, what, ratio, enough, f"{advice}, or {cure}." if cure else f"{advice}.")
+    moved = f"The noise moved the classifier by {times(ratio)} its length."
+    remedy = f"An epsilon of about {two_digits(enough)} would do" + (f", or {cure}." if cure else ".")
+    return Noiseless(clean, what, ratio, enough, f"{moved} {remedy}")

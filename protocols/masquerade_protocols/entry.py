@@ -1,6 +1,7 @@
-"""What a protocol is to those who choose, check, explain, price and run it: one value for each, its *entry*.
+"""The *entry* of a protocol: one value with all that is needed to choose, check, explain, price and run it.
 
-A baseline is an entry as well: somebody holds everybody's records and computes (``central``), and nobody sends anything.
+A baseline is an entry as well. There somebody holds everybody's records and computes (``central``), and nobody sends
+anything.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -29,7 +30,7 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Explanation:
-    """A study in a data steward's words, as paragraphs.
+    """A study in the words of a data steward, as paragraphs.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class Explanation:
     collusion : tuple of str
         Who must not work together.
     cost : tuple of str
-        What it costs in privacy.
+        What the study costs in privacy.
     """
 
     leaves: tuple[str, ...]
@@ -48,20 +49,22 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run costs, from public numbers alone.
+    """What a run costs. It follows from public numbers alone.
 
     Parameters
     ----------
     sums : int
-        Secure sums.
+        How many secure sums there are.
     plaintexts : int
-        What a party encrypts in all secure sums together.
+        How many plaintexts a party other than the lead sends under encryption, each as a ciphertext.
     ciphertexts : int
-        What all participants send together.
+        How many ciphertexts all participants send together. What Charlie sends to every party counts K times; a box
+        that he relays counts once.
     round_trips : int
-        How often a party waits for Charlie, and he for all parties.
+        The longest chain of messages of which each waits for the one before. Two messages are one round trip between a
+        party and Charlie; half a round trip is rounded up.
     exponentiations : float
-        Of Paillier's modular exponentiations, what all participants compute together; roughly.
+        Roughly how many of Paillier's modular exponentiations all participants compute together.
     """
 
     sums: int
@@ -73,20 +76,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class Noiseless:
-    """What a run would have released without noise, and how the noise compares with it.
+    """The classifier that a run would have released without noise, and how the noise compares with it.
 
     Parameters
     ----------
     weights : ndarray
         That classifier.
     what : str
-        What it is, in a few words.
+        How it was computed, in a few words.
     noise_ratio : float
-        How large the noise's effect is beside the classifier's.
+        How large the effect of the noise is, beside that of the classifier.
     enough_epsilon : float or None
         An epsilon at which the noise would be small; None where none is known.
     advice : str
-        One sentence or two, where the released model is not what it seems; else empty.
+        One or two sentences, where the released model is not what it seems; otherwise empty.
     """
 
     weights: Weights
@@ -97,7 +100,7 @@ class Noiseless:
 
 
 def _has_none(*_arguments: object, **_named: object) -> Never:
-    """Stand where an entry has nothing to call: a baseline has no roles, a protocol computes nothing centrally."""
+    """Stand in for what an entry does not have: a baseline has no roles, and a protocol has no central computation."""
     raise LocalProtocolError("a baseline was to hold a conversation, or a protocol to be computed by somebody alone")
 
 
@@ -110,45 +113,48 @@ class Protocol:
     name : str
         As in the study's ``protocol`` and in results.
     paper : str
-        Where it comes from.
+        The paper that it comes from.
     parameters : type of BaseModel
         The study's ``[protocol]`` section.
     check : callable
-        (study): raises BadInput for a study that cannot be carried out.
+        (study): raises BadInput for a study that no run can carry out.
     statement : callable
-        (study) -> the privacy statement; no rows where there is no privacy to speak of.
+        (study) -> the privacy statement; it has no rows where the protocol protects nothing.
     party, charlie : callable
-        The roles: (seat, study, data) and (seat, study). Both also take ``auxiliary`` where that flag is set, and a
-        party takes ``classifier`` where that one is. Not of a baseline.
+        The roles: (seat, study, data) and (seat, study). Both also take ``auxiliary`` where the flag ``auxiliary`` is
+        set. A party also takes ``classifier`` where the flag ``classifiers`` is set. A baseline has no roles.
     central : callable
-        Of a baseline: (study, everybody's records by the roster's names, rng) -> a classifier, or one for each party.
+        For a baseline alone: (study, everybody's records by the roster's names, rng) -> a classifier, or one for each
+        party.
     explain : callable
-        (study) -> the study in plain words. Not of a baseline, which nobody has to agree to.
+        (study) -> the study in plain words. A baseline has none, since nobody has to agree to it.
     noiseless : callable
-        (study, everybody's records by name, released weights, ``auxiliary``, ``classifiers``) -> what the run would
-        have released without noise; ``classifiers`` holds names of kinds by party. For demonstrations alone.
+        (study, everybody's records by name, released weights, ``auxiliary``, ``classifiers``) -> the classifier that
+        the run would have released without noise. ``classifiers`` holds the name of a kind for each party. For
+        demonstrations alone.
     cost : callable
-        (study) -> what a run costs. Not of a baseline.
+        (study) -> the cost of a run. A baseline has none.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
-        ``section`` of a new study with ``calibration = "proven"``, where it is another.
+        The same for a new study with ``calibration = "proven"``, where it differs from ``section``.
     calibrations : tuple of str
-        How the noise may follow from the privacy target; that of a new study first.
+        How the noise may follow from the privacy target. The first is that of a new study.
     stages : tuple of str
         The stages that the roles announce, in order.
     multiclass : bool
-        Whether it can tell more classes than two apart.
+        Whether it can tell more than two classes apart.
     alone : bool
-        Whether a party can run it without others, at the in-memory table.
+        Whether one party can run it without others, in memory.
     classifiers : bool
         Whether a party may bring a classifier of its own.
     auxiliary : bool
         Whether it learns from public records without labels, which the study names.
     regularization_note : str
-        What a larger Lambda does to the noise and to the model: a clause for the comment in a new study's file.
+        What a larger Lambda (the weight of the penalty on the model's weights) does to the noise and to the model: a
+        clause for the comment in a new study's file.
     learns_from_hundreds : bool
-        Whether some hundred records teach it anything; else a demonstration simulates thousands.
+        Whether it learns something from a few hundred records. Otherwise a demonstration simulates thousands.
     """
 
     name: str
@@ -179,12 +185,12 @@ class Protocol:
         return self.central is not _has_none
 
     def section_for(self, calibration: str | None = None) -> str:
-        """Return the ``[protocol]`` section of a new study with this calibration, its own choice where None."""
+        """Return the ``[protocol]`` section of a new study with this calibration; the protocol's first if None."""
         proven = (calibration or self.calibrations[0]) == "proven"
         return (proven and self.proven_section) or self.section
 
     def check_calibration(self, study: Study) -> None:
-        """Refuse a study whose calibration this protocol does not have, by BadInput."""
+        """Refuse, with BadInput, a study whose calibration this protocol does not have."""
         if study.privacy.calibration not in self.calibrations:
             raise BadInput(
                 f"[privacy] calibration is {study.privacy.calibration!r}, but {self.name} has only "
@@ -194,5 +200,5 @@ class Protocol:
 
 
 def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:
-    """Return a text's paragraphs, each in one line, with ``words`` put in."""
+    """Return a text's paragraphs, each in one line, with ``words`` in the place of their names."""
     return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))

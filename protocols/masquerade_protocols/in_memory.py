@@ -1,6 +1,6 @@
 """Run a protocol in memory: every party and Charlie in one thread, without a network.
 
-This is the shortest way to see a protocol work, and the place where a reader can start::
+This is the shortest way to see a protocol work. A reader can start here::
 
     from masquerade_core.study import CHARLIE
     from masquerade_protocols import protocol_of
@@ -9,9 +9,8 @@ This is the shortest way to see a protocol work, and the place where a reader ca
     models = run_in_memory(protocol_of(study), study, {"hospital-a": records_a, "hospital-b": records_b})
     models[CHARLIE].weights
 
-The roles are the ones that run between machines: each is a coroutine that talks to its seat and to nothing else. In
-memory, one process sees everybody's records and keys. So such a run protects nobody; it serves simulations, tests and
-figures.
+The same roles run between machines: each is a coroutine that talks to its seat and to nothing else. In memory, one
+process sees everybody's records and keys. So such a run protects nobody; it serves simulations, tests and figures.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ __all__ = ["Roles", "roles_of", "run_in_memory"]
 
 
 class Roles(Interface):
-    """What has the two roles of a protocol: the module that defines them, or the protocol's entry in the registry."""
+    """The two roles of a protocol: the module that defines them, or the protocol's entry in the registry."""
 
     @property
     def party(self) -> Callable[..., Role]:
@@ -66,8 +65,8 @@ def roles_of(
     classifiers : mapping of str to classifier, optional
         The classifier that a party brings, by the party's name. Only the protocols of votes take one.
     instead : mapping of str to coroutine, optional
-        Roles that take the place of the protocol's own, by the participant's name. The protocol's own role is not
-        made then: Python warns of a coroutine that nobody awaits.
+        Roles that take the place of the protocol's own, by the participant's name. The protocol's own role is then not
+        made, since Python warns of a coroutine that nobody awaits.
     **options
         Passed on to every role, Charlie's too.
 
@@ -106,7 +105,8 @@ def run_in_memory(
     data : mapping of str to Dataset
         The records of each party, by name.
     table : Table, optional
-        Bring one to choose the randomness or the run id, or to look afterwards at what was sent. A new table otherwise.
+        Bring one to choose the randomness or the run id, or to look afterwards at the frames that were sent. Without
+        one, the run gets a new table.
     classifiers : mapping of str to classifier, optional
         The classifier that a party brings, by the party's name. Only the protocols of votes take one.
     instead : mapping of str to coroutine, optional

@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 DEFAULT_PROTOCOL = DP_GD.name
-"""Of a new study and of a demonstration: its privacy target is what is proved."""
+"""The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
 
 PROTOCOLS: dict[str, Protocol] = {}
-"""Those with a conversation, by name."""
+"""The entries with a conversation, by name."""
 
 BASELINES: dict[str, Protocol] = {}
-"""Those without one, by name."""
+"""The entries without a conversation, by name."""
 
 
 def register(entry: Protocol) -> None:
@@ -46,7 +46,7 @@ def register(entry: Protocol) -> None:
     Raises
     ------
     BadInput
-        The name is taken: a study's words must not change their meaning.
+        The name is taken. A name in a study file must not change its meaning.
     """
     if entry.name in PROTOCOLS or entry.name in BASELINES:
         raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
@@ -95,7 +95,7 @@ def entry_of(study: Study) -> Protocol:
     ------
     BadInput
         There is no such protocol; its section has an unknown key or a value out of range; it cannot learn the study's
-        label, or not with so few parties; it has no such calibration; or its numbers fit no key.
+        label; it needs more parties; it does not have this calibration; or no key holds its numbers.
     """
     entry = entry_named(study.study.protocol)
     check_section(entry.parameters, study.protocol, "protocol")
@@ -107,7 +107,7 @@ def entry_of(study: Study) -> Protocol:
 
 
 def _check_table(entry: Protocol, study: Study) -> None:
-    """Refuse a label or a roster that the protocol's conversation cannot do."""
+    """Refuse a label or a roster that the protocol cannot handle."""
     if study.multiclass and not entry.multiclass:
         able = [p.name for p in PROTOCOLS.values() if p.multiclass]
         raise BadInput(
@@ -129,15 +129,15 @@ def protocol_of(study: Study) -> Protocol:
     name = study.study.protocol
     if name in BASELINES:
         raise BadInput(
-            f"[study] protocol is {name!r}, a baseline: somebody holds everybody's records, and there is nobody to "
-            "talk to",
+            f"[study] protocol is {name!r}, a baseline, and a baseline has no conversation: one process holds "
+            "everybody's records",
             "run it with 'masquerade simulate'",
         )
     return entry_of(study)
 
 
 def statement_of(study: Study) -> tuple[Claim, ...]:
-    """Return what is claimed and what is proved of a study; no rows where there is no privacy to speak of.
+    """Return what is claimed and what is proved of a study; there are no rows where the protocol protects nothing.
 
     Raises
     ------

@@ -55,7 +55,7 @@ def layout(study: Study, noise: SharedNoise, N: int) -> Packing:
     bound = N * ((1 << FRACTION_BITS) + 1)
     bound += study.K * discrete_gaussian_tail_bound(noise.share, study.K * study.d, TAIL_BITS)
     slots = Packing(study.d, bound, study.crypto.key_bits)
-    return check_slots(study, slots, "the sum of records", "ask for a larger epsilon or a longer key")
+    return check_slots(study, slots, "the sum of records", "a larger epsilon")
 
 
 def check(study: Study) -> None:

@@ -1,4 +1,4 @@
-"""The sum that Charlie alone learns: right for him, uniform for the lead, and no oracle for a Charlie who cheats."""
+"""The sum that Charlie alone learns: it is right, uniform to the lead, and no oracle for a Charlie who cheats."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _run(charlie: Any = None, rounds: int = 1, table: Table | None = None) -> tu
 def _roles(table: Table, charlie: Any = None, rounds: int = 1) -> dict[str, Any]:
     async def party(seat: Seat) -> None:
         await seat.join()
-        adder = await ss.set_up(seat, STUDY)
+        sums = await ss.set_up(seat, STUDY)
         for _ in range(rounds):
-            await adder.contribute(LAYOUT, VOTES[seat.me], b"points")
+            await sums.contribute(LAYOUT, VOTES[seat.me], b"points")
 
     async def honest(seat: Seat) -> list[tuple[int, ...]]:
         await seat.join()
@@ -78,7 +78,7 @@ def test_the_lead_reads_uniform_numbers_from_a_uniform_ciphertext(monkeypatch: p
     rounds = 8
 
     def read() -> tuple[list[float], list[bool]]:
-        """What the lead read, as parts of n; and whether that is the counts."""
+        """The numbers that the lead read, divided by n; and whether they are the counts."""
         table, _ = _run(rounds=rounds)
         secret, seen, small = _secret(table), [], []
         for answer in sent(table, STUDY.lead, ss.BlindedSum):
@@ -103,7 +103,7 @@ def test_the_lead_reads_uniform_numbers_from_a_uniform_ciphertext(monkeypatch: p
 
 
 def test_what_the_lead_receives_bears_full_obfuscators() -> None:
-    """r^N with r uniform in Z*_N: half of them have Jacobi symbol -1, which no short obfuscator has."""
+    """Obfuscators r^N with r uniform in Z*_N: half have Jacobi symbol -1, which no short obfuscator has."""
     table, _ = _run(rounds=3)
     secret = _secret(table)
     key = secret.public
@@ -123,7 +123,7 @@ def test_what_the_lead_receives_bears_full_obfuscators() -> None:
 
 
 def _one_with_marks(key: PublicKey, got: Raw) -> bytes:
-    """He knows the code, and adds the other three's marks."""
+    """Charlie knows the code and adds the marks of the other three."""
     return product(key, [got["p1"]], [3 * mark for mark in LAYOUT.mark()])
 
 
@@ -143,7 +143,7 @@ ATTACKS: dict[str, tuple[Tamper, tuple[str, ...]]] = {
 
 
 def _cheating(tamper: Tamper, seen: list[float]) -> Any:
-    """A Charlie who has something else opened than the product of all; seen gets what he reads, as parts of n."""
+    """A Charlie who has another number opened than the product of all; ``seen`` gets his numbers, divided by n."""
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
         await seat.join()
@@ -181,7 +181,7 @@ def test_without_the_masks_he_gets_what_he_wants(attack: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("left_out", ["p1", "p2"])
 def test_an_honest_charlie_refuses_a_sum_of_fewer(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever removed one: what he takes the blind off has no zero bits on top."""
+    """Whoever left it out: once the blind is off, the total has no zero bits on top."""
     total = Ciphertexts.total
 
     def short(got: Mapping[str, Ciphertexts], *rest: Any) -> Ciphertexts:
@@ -194,13 +194,13 @@ def test_an_honest_charlie_refuses_a_sum_of_fewer(left_out: str, monkeypatch: py
 
 def test_masks_are_bound_to_the_points() -> None:
     """A party that votes on other points ends the run."""
-    give = ss.PartySums.contribute
+    contribute = ss.PartySums.contribute
 
     async def other(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> None:
-        await give(self, layout, vector, b"other points" if self.seat.me == "p3" else bound_to)
+        await contribute(self, layout, vector, b"other points" if self.seat.me == "p3" else bound_to)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ss.PartySums, "give", other)
+        patch.setattr(ss.PartySums, "contribute", other)
         with pytest.raises(RunFailed, match="one is missing or wrong"):
             _run()
 

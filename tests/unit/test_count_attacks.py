@@ -1,4 +1,4 @@
-"""A Charlie who changes the number of all records: parties refuse what there cannot be, and masks know the rest."""
+"""A Charlie who changes N: parties refuse an N that cannot be, and the masks are bound to every other."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from masquerade_core.table import Table
 from masquerade_core.wire.codec import pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols import PROTOCOLS
-from masquerade_protocols.blocks import descent as counting
+from masquerade_protocols.blocks import descent
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.dp_gd import schedule as dp_gd_schedule
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -46,7 +47,7 @@ def _slots(study: Study, protocol: str, N: int) -> Packing:
 
 
 def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any) -> tuple[Table, dict[str, Any]]:
-    """How each party's role ended; and its errors."""
+    """Run against this Charlie; return the table, and each party's result or error."""
     table, ends = Table(study.names), dict[str, Any]()
 
     async def watched(seat: Seat, study: Study, data: Dataset) -> Any:
@@ -79,7 +80,7 @@ def _dividing_by_nothing(protocol: str, by: int) -> Any:
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
         key = (await ss.relay_key(seat, study)).key
-        N = await _open(seat, study, key, counting.count_layout(study), 0, [by])
+        N = await _open(seat, study, key, descent.count_layout(study), 0, [by])
         slots = _slots(study, protocol, N)
         await _open(seat, study, key, slots, 1, [-(slots.bound // 2)] * study.d)
         await seat.gather(ss.Contribution, study.names)
@@ -88,7 +89,7 @@ def _dividing_by_nothing(protocol: str, by: int) -> Any:
 
 
 def _records(study: Study, *, odd: bool) -> dict[str, Dataset]:
-    """All records have positive coordinates; but for one, in the neighbour."""
+    """All records have positive coordinates, except for one in the neighbouring data set."""
     rng, made = np.random.default_rng(5), {}
     for name in study.names:
         X = np.abs(rng.normal(size=(40, study.d)))
@@ -106,7 +107,7 @@ def test_no_iterate_is_made_infinite(protocol: str) -> None:
         table, ends = _ends(study, protocol, _records(study, odd=odd), _dividing_by_nothing(protocol, -sum(SIZES)))
         for name in study.names:
             assert isinstance(ends[name], RunFailed)
-            assert "none that there can be" in str(ends[name])
+            assert "the opened number of all records cannot be" in str(ends[name])
             assert not set("0123456789") & set(str(ends[name]))
             assert len(sent(table, name, ss.Contribution)) == 1  # the size, and nothing after
         assert not table.releases
@@ -114,8 +115,8 @@ def test_no_iterate_is_made_infinite(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ROLES)
 def test_without_the_refusal_who_fails_tells_of_a_record(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack is one: with N = 0 the neighbours are told apart by whether a party comes back, noise or no noise."""
-    monkeypatch.setattr(ROLES[protocol], "check_count", lambda *_: None)
+    """The attack works: with N = 0, whether a party answers tells the neighbours apart, under any noise."""
+    monkeypatch.setattr(descent, "check_count", lambda *_: None)
     study = _made(protocol)
     for odd in (False, True):
         with np.errstate(all="ignore"):
@@ -136,25 +137,25 @@ def test_a_number_that_leaves_room_for_oneself_and_a_record_for_each_other_is_po
         (study.K * study.max_records + 1, False),
     ):
         if possible:
-            counting.check_count(study, own, n)
+            descent.check_count(study, own, n)
         else:
-            with pytest.raises(RunFailed, match="none that there can be"):
-                counting.check_count(study, own, n)
+            with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
+                descent.check_count(study, own, n)
 
 
 def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
-    """Else whether its contribution fits would tell of it under its own noise alone."""
+    """Otherwise it would tell of a party's sum, under its own noise alone, whether its contribution fits."""
     for protocol in ROLES:
         study = _made(protocol)
         for own in (1, 40, 10_000):
             N = own + study.K - 1
-            counting.check_count(study, own, N)
+            descent.check_count(study, own, N)
             unit = 2 ** (
                 dp_gd.FRACTION_BITS
                 if protocol == "dp-gd"
                 else psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N)
             )
-            longest = own * (dp_gd._clip(study) if protocol == "dp-gd" else 1) * unit
+            longest = own * (dp_gd_schedule.clip_of(study) if protocol == "dp-gd" else 1) * unit
             noise = (
                 dp_gd.noise_of(study)
                 if protocol == "dp-gd"
@@ -164,12 +165,12 @@ def test_slots_hold_a_party_s_longest_sum_whatever_number_is_let_pass() -> None:
 
 
 def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> Any:
-    """Make a Charlie who, with the lead's help, tells each party another N, and keeps what comes back."""
+    """Make a Charlie who, with the lead's help, tells each party another N, and keeps the contributions that follow."""
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
         key = seen["key"] = (await ss.relay_key(seat, study)).key
-        layout = counting.count_layout(study)
+        layout = descent.count_layout(study)
         await seat.gather(ss.Contribution, study.names)
         for name, n in told.items():
             plain = layout.pack([n])[0] + study.K * layout.mark()[0]
@@ -186,19 +187,19 @@ def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> 
 def test_parties_that_are_told_different_numbers_stay_masked(
     protocol: str, bound: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not bound to N, the first round's masks cancel, and slots of two widths show one party's noisy gradient."""
+    """If masks were not bound to N, they would cancel, and two widths of slots would show one noisy gradient."""
     if not bound:
-        monkeypatch.setattr(ROLES[protocol], "fingerprint", lambda _n, w: counting.fingerprint(0, w))
+        monkeypatch.setattr(ROLES[protocol], "fingerprint", lambda _n, w: descent.fingerprint(0, w))
     study = _made(protocol, colluders=1)
     told = {"p1": 100, "p2": study.K * study.max_records}
-    adders: dict[str, ss.PartySums] = {}
+    sums: dict[str, ss.PartySums] = {}
     set_up = ss.set_up
 
     async def kept(seat: Seat, study: Study) -> ss.PartySums:
-        adders[seat.me] = await set_up(seat, study)
-        return adders[seat.me]
+        sums[seat.me] = await set_up(seat, study)
+        return sums[seat.me]
 
-    monkeypatch.setattr(ROLES[protocol], "set_up", kept)
+    monkeypatch.setattr(descent, "set_up", kept)
     seen: dict[str, Any] = {}
     table, _ = _ends(study, protocol, make_data(study, SIZES), _two_faced(protocol, told, seen))
     assert study.lead == "p0"
@@ -207,13 +208,13 @@ def test_parties_that_are_told_different_numbers_stay_masked(
     assert slots["p1"].width != slots["p2"].width
     assert slots["p1"].count == slots["p2"].count == 1
     (one,), (two,) = ([secret.decrypt(c) for c in seen[n].read(seen["key"], 1, n)] for n in told)
-    adders["p0"]._round = 1
+    sums["p0"]._round = 1
     # What p0 shares with both cancels against p0's own masks; what they share with each other cancels, or not.
     w = np.zeros(study.d)
     modulus = secret.public.n
     found = []
     for n in told.values():
-        mask = adders["p0"]._masks(counting.fingerprint(n if bound else 0, w), 1)[0]
+        mask = sums["p0"]._masks(descent.fingerprint(n if bound else 0, w), 1)[0]
         total = (one + two + mask - slots["p1"].mark()[0] - slots["p2"].mark()[0]) % modulus
         found.append(min(total, modulus - total).bit_length())
     room = study.d * max(s.width for s in slots.values()) + 2

@@ -1,4 +1,4 @@
-"""What binds a round's masks to the point that everybody computes at is the same on every machine."""
+"""The hash that binds a round's masks to N and the iterate is the same on every machine."""
 
 from __future__ import annotations
 

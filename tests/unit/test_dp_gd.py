@@ -1,4 +1,4 @@
-"""Clipped descent under encryption: it is clipped descent, and its noise is what the proof asks for, no less."""
+"""dp-gd is descent along clipped gradients, and its noise is all that the proof needs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from masquerade_core.seat import Progress, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import PROTOCOLS, protocol_of
+from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.noiseless import clean_descent
@@ -81,7 +82,7 @@ def _run(study: Study, data: Mapping[str, Dataset], rngs: Mapping[str, Rng] | No
 
 
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dp_gd, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
+    monkeypatch.setattr(noise_shares, "discrete_gaussian", lambda _rng, _sigma, size: [0] * size)
 
 
 # --- The same in the clear, written down a second time ----------------------------------------------
@@ -152,7 +153,7 @@ def test_without_noise_it_is_descent_along_clipped_gradients(
 
 
 def test_clipping_sums_and_clipping_records_are_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a mistake would look like: the sum of all gradients cut to N C is hardly ever cut."""
+    """The mistake to exclude: the sum of all gradients, cut to N C, is hardly ever cut."""
     _quiet(monkeypatch)
     study = _study(2, 5, "rounds = 10\nclip = 0.25")
     data = make_data(study, (40, 60))
@@ -249,7 +250,7 @@ def test_the_noise_on_a_sum_has_the_sd_of_two_clipped_gradients(epsilon: float) 
 
 
 def test_the_slip_of_c_for_2c_costs_what_the_curve_says() -> None:
-    """Half of the noise is twice mu: what a run would be worth that takes C for 2 C."""
+    """A run that takes C for 2 C has half of the noise, and so twice the mu."""
     for epsilon, true in ((0.1, 0.42), (0.2, 0.70), (1.0, 2.93)):
         noise = dp_gd.noise_of(_study(5, 10, epsilon=epsilon, delta=0.05))
         assert epsilon_of(2 * noise.mu(5), 0.05) == pytest.approx(true, abs=0.02)
@@ -273,7 +274,7 @@ def test_the_accountant_agrees_with_an_independent_one(epsilon: float, delta: fl
 
 
 def test_no_more_noise_than_the_loss_s_longest_gradient_needs() -> None:
-    """The sigmoid's slope is at most 1/4: a longer clip cuts nothing, and is not paid for."""
+    """The sigmoid's slope is at most 1/4. A longer clip cuts nothing, and costs no noise."""
     long, short = (_study(loss="sigmoid", section=f"clip = {C}") for C in (1.0, 0.25))
     assert dp_gd.noise_of(long) == dp_gd.noise_of(short)
 
@@ -299,7 +300,7 @@ def test_any_honest_parties_have_enough_noise(t: int) -> None:
 
 
 def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 1.0) -> _Array:
-    """All sums that are opened, with gradients of zero: nothing but noise, in units of C."""
+    """Return all opened sums where gradients are 0: nothing but noise, in units of 1."""
     opened: list[tuple[int, ...]] = []
     open_sum = ss.PartySums.open_sum
 
@@ -314,7 +315,7 @@ def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.PartySums, "open_sum", watched)
-        patch.setattr(dp_gd, "discrete_gaussian", scaled)
+        patch.setattr(noise_shares, "discrete_gaussian", scaled)
         patch.setattr(dp_gd.Descent, "gradient", lambda _self, _data: (0,) * study.d)
         rngs = {name: SimulationRng(7, name) for name in (*study.names, CHARLIE)}
         _run(study, make_data(study, (10,) * study.K), rngs)
@@ -322,7 +323,7 @@ def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 
 
 
 def _sd_accepted(noise: _Array, sd: float) -> bool:
-    """Whether the sum of squares is within what chi-square allows but for a chance of 2e-6."""
+    """Whether chi-square allows the sum of squares; it refuses a right one with a chance of 2e-6."""
     law = stats.chi2(noise.size)
     return 1e-6 < float(law.cdf((noise**2).sum() / sd**2)) < 1 - 1e-6
 
@@ -348,7 +349,7 @@ def test_the_opened_sum_s_noise_has_the_law_that_the_proof_asks_for(t: int, monk
 
 
 def _sum_law(share: float, h: int, reach: int) -> dict[int, float]:
-    """The law of h discrete Gaussians' sum, by convolution."""
+    """The distribution of the sum of h discrete Gaussians, by convolution."""
     x = np.arange(-reach, reach + 1)
     one = np.exp(-(x**2) / (2 * share**2))
     one /= one.sum()
@@ -361,7 +362,7 @@ def _sum_law(share: float, h: int, reach: int) -> dict[int, float]:
 @pytest.mark.parametrize("h", [1, 3])
 @pytest.mark.parametrize("shift", [(1,), (3,), (9,), (1, 1), (2, 0), (3, -2)])
 def test_a_sum_of_discrete_shares_is_within_the_continuous_curve(h: int, shift: tuple[int, ...]) -> None:
-    """On a coarse grid, where a difference would show: delta of the exact law, summed up, in one and two dimensions."""
+    """On a coarse grid, where a difference would show: the exact delta, summed up, in one and two dimensions."""
     share = gaussian_share_sigma(Fraction(5), h)
     law = _sum_law(float(share), h, math.ceil(9 * float(share)))
     size = len(shift)
@@ -378,7 +379,7 @@ def test_a_sum_of_discrete_shares_is_within_the_continuous_curve(h: int, shift: 
 
 
 def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
-    """The curve of a normal is no certificate for a discrete Gaussian of the same sigma: its delta can be larger."""
+    """The curve of a normal proves nothing of a discrete Gaussian of the same sigma: its delta can be larger."""
     law = _sum_law(2.0, 1, 40)
     worst = 0.0
     for epsilon in np.linspace(0, 2, 81):
@@ -407,11 +408,53 @@ def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
         ({"epsilon": 1e-20, "delta": 1e-30}, "no plaintext holds"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
     study = _study(**changes)
     with pytest.raises(BadInput, match=words) as caught:
         protocol_of(study)
     assert caught.value.hint or "[protocol]" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message", "hint"),
+    [
+        (
+            1.0,
+            1e-40,
+            "[privacy] delta is 1e-40, but a delta of 2.4e-38 or less is lost to arithmetic, whatever epsilon is",
+            "choose a larger delta, which is still less than 1 divided by the number of all records",
+        ),
+        (
+            10_000.0,
+            1e-6,
+            (
+                "[privacy] epsilon is 10000, but with delta = 1e-06 it can be at most 74.2: beyond that, all of delta "
+                "is lost to arithmetic"
+            ),
+            "choose an epsilon of 74.2 or less",
+        ),
+        (
+            1e-20,
+            1e-30,
+            "[privacy] epsilon is 1e-20 and delta is 1e-30, but no plaintext holds the noise that they need",
+            "choose a larger epsilon or a larger delta",
+        ),
+    ],
+)
+def test_a_refused_privacy_target_says_what_is_allowed(epsilon: float, delta: float, message: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        protocol_of(_study(epsilon=epsilon, delta=delta))
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize("delta", [1e-36, 1e-30, 1e-6, 0.3])
+def test_the_epsilon_that_a_refusal_names_is_accepted_and_hardly_more(delta: float) -> None:
+    with pytest.raises(BadInput) as caught:
+        rounds_sigma(Fraction(1), 1, 10_000.0, delta)
+    named = float(str(caught.value.hint).removeprefix("choose an epsilon of ").removesuffix(" or less"))
+    assert rounds_sigma(Fraction(1), 1, named, delta) > 0
+    with pytest.raises(BadInput, match="is lost to arithmetic"):
+        rounds_sigma(Fraction(1), 1, named + 0.2, delta)
 
 
 def test_one_party_alone_is_refused() -> None:
@@ -475,7 +518,7 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
     assert all_but_one["Charlie with 4 parties"] == pytest.approx(1.0)
 
 
-def test_a_view_beyond_the_wish_says_what_would_help_and_claims_nothing() -> None:
+def test_a_view_beyond_the_privacy_target_says_what_would_help_and_claims_nothing() -> None:
     rows = {claim.view: claim for claim in PROTOCOLS["dp-gd"].statement(_study(5, 10))}
     assert rows["Charlie"].holds_at == "this noise"
     party = rows["one party"]

@@ -1,4 +1,4 @@
-"""What docs/protocols/dp-gd.md says of sizes, epsilons and tests is so."""
+"""The sizes, epsilons, tests and links on dp-gd's two pages are right."""
 
 from __future__ import annotations
 

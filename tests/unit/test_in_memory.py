@@ -1,4 +1,4 @@
-"""The shortest way to run a protocol, all of whose roles sit in one thread."""
+"""The shortest way to run a protocol: all roles in one thread."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_without_a_table_the_operating_system_draws() -> None:
 def test_a_party_votes_with_the_classifier_that_it_brings() -> None:
     study = vote_study(K=3, N=5)
     table = Table(study.names)
-    own = {"p1": Fixed([-1.0, 1.0, 1.0, -1.0, 1.0])}
-    run_in_memory(voting, study, vote_data(study), table=table, classifiers=own, auxiliary=points_of(study))
+    brought = {"p1": Fixed([-1.0, 1.0, 1.0, -1.0, 1.0])}
+    run_in_memory(voting, study, vote_data(study), table=table, auxiliary=points_of(study), classifiers=brought)
     assert list(drawn(table, "p1", "votes")) == [0, 1, 1, 0, 1]
     assert set(drawn(table, "p1", "votes")) < {0, 1, 2}
 

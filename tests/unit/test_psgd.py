@@ -1,4 +1,4 @@
-"""Gradient descent under encryption: it is gradient descent, its noise is the paper's, and it repeats to the byte."""
+"""psgd is gradient descent, its noise is the paper's, and a replay repeats it to the byte."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _unit(study: Study, N: int, variant: str = "psgd") -> int:
-    """Return the grid units in 1."""
+    """Return how many units of the grid make 1."""
     return 1 << psgd_schedule.fraction_bits(study, VARIANTS[variant](study, N), N)
 
 
@@ -108,7 +108,7 @@ def _no_rho(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Array], list[_Array]]:
-    """Note all noise in the order of its drawing; drawn in a row by each party."""
+    """Note all noise in the order in which it is drawn: one party after the other."""
     etas: list[_Array] = []
     rhos: list[_Array] = []
 
@@ -227,7 +227,7 @@ def test_every_variant_is_the_clear_computation_with_the_noise_that_was_drawn(
 
 
 def _contributed(study: Study, variant: psgd_schedule.Variant, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    """What each party puts into its sums after N, with gradients of zero: nothing but noise, in grid units."""
+    """Return each party's contributions after N, where gradients are 0: nothing but noise, in grid units."""
     seen: dict[str, list[Any]] = {name: [] for name in study.names}
     open_sum = ss.PartySums.open_sum
 
@@ -310,7 +310,7 @@ def test_eta_is_the_same_in_all_rounds_and_rho_in_none(monkeypatch: pytest.Monke
 
 
 def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the test can fail: with the noise taken out, the contribution is the gradient."""
+    """The test can fail: without noise, the contribution is the gradient."""
     study = descent_study(K=2, d=4, section="rounds = 2")
     data = make_data(study, (50, 60))
     seen: dict[tuple[str, int], Any] = {}
@@ -346,7 +346,7 @@ def test_the_form_of_the_traffic_depends_on_public_numbers(variant: str) -> None
 
 
 def test_the_layout_is_wide_enough_for_the_longest_gradients() -> None:
-    """All records alike, at their margin's steepest: the sum is N L in one coordinate, and it is opened."""
+    """All records are the same, and their gradients as long as can be: the sum is N L in one coordinate, and opens."""
     study = descent_study(K=2, d=1, Lambda=1e-6, section="rounds = 1\na = 1.0\nt0 = 10.0")
     N = 2000
     data = {name: Dataset(np.ones((N // 2, 1)), -np.ones(N // 2)) for name in study.names}
@@ -525,9 +525,9 @@ def test_steps_that_diverge_for_some_number_of_records_are_refused() -> None:
         ("psgd", {"epsilon": 1e-150}, "too small"),
         ("psgd", {"epsilon": 1e-13}, "too small"),
         ("noisy-gradient", {"epsilon": 1e-150}, "round 0 needs slots of .* no room"),
-        ("noisy-gradient", {"epsilon": 1e-140, "bits": 2048}, "have at most 500"),
+        ("noisy-gradient", {"epsilon": 1e-140, "bits": 2048}, "slots of .* at most 500 are allowed"),
         ("decaying-budget", {"section": "rounds = 440"}, "round 439 needs slots of .* no room"),
-        ("decaying-budget", {"section": "rounds = 1500", "bits": 2048}, "have at most 500"),
+        ("decaying-budget", {"section": "rounds = 1500", "bits": 2048}, "slots of .* at most 500 are allowed"),
     ],
 )
 def test_noise_that_nothing_holds_is_refused(variant: str, kw: dict[str, Any], said: str) -> None:
@@ -535,10 +535,27 @@ def test_noise_that_nothing_holds_is_refused(variant: str, kw: dict[str, Any], s
         protocol_of(_study(variant, **kw))
 
 
+def test_slots_that_are_too_wide_are_refused_in_whole_sentences() -> None:
+    """What was seen, what is allowed, what to do; and a longer key is named where it helps, and nowhere else."""
+    with pytest.raises(BadInput) as caught:
+        protocol_of(_study("noisy-gradient", epsilon=1e-150))
+    assert caught.value.message == (
+        "the sum of round 0 needs slots of 530 bits, but a key of 512 bits has no room for such a slot"
+    )
+    assert caught.value.hint == "ask for fewer rounds, a larger epsilon or a longer key"
+    with pytest.raises(BadInput) as caught:
+        protocol_of(_study("noisy-gradient", epsilon=1e-140, bits=2048))
+    assert caught.value.message == (
+        "the sum of round 0 needs slots of 503 bits, but at most 500 are allowed: no float holds the classifier that "
+        "would follow"
+    )
+    assert caught.value.hint == "ask for fewer rounds or a larger epsilon"
+
+
 @pytest.mark.parametrize("bits", [512, 1024])
 @pytest.mark.parametrize("variant", ["noisy-gradient", "decaying-budget"])
 def test_what_the_check_lets_pass_has_a_layout_for_every_number_of_records(variant: str, bits: int) -> None:
-    """On either side of the smallest epsilon that is let pass."""
+    """Epsilons on both sides of the smallest one that the check lets pass."""
     K, schedule = 3, VARIANTS[variant]
     let_pass = 0
     for exponent in range(118, 152, 2):

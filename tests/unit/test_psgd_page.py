@@ -1,4 +1,4 @@
-"""What docs/protocols/psgd.md says of sizes and tests is so."""
+"""The sizes, tests and links on psgd's two pages are right."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from masquerade_protocols.psgd import roles as psgd
 from tests.pages import Page, defined_tests
 
 PAGE = Page("docs/protocols/psgd.md")
+PROOF = Page("docs/privacy/psgd.md")
 ROUNDS = 3
 LEAD, PARTY = "hospital-0", "hospital-1"
 
@@ -52,6 +53,13 @@ def test_the_sums_of_sizes_are_right(table: MeteredTable) -> None:
     assert f"{everybody:,} bytes a round on the wire" in PAGE.text
 
 
-def test_every_test_that_the_page_names_exists() -> None:
-    assert len(PAGE.tests) > 10
-    assert not PAGE.tests - defined_tests()
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (PROOF, 4)])
+def test_every_test_that_a_page_names_exists(page: Page, least: int) -> None:
+    assert len(page.tests) > least
+    assert not page.tests - defined_tests()
+
+
+@pytest.mark.parametrize("page", [PAGE, PROOF])
+def test_links_lead_somewhere(page: Page) -> None:
+    assert len(page.links) > 2
+    assert page.broken_links == []

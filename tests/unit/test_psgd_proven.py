@@ -1,8 +1,10 @@
-"""psgd with ``calibration = "proven"``: descent, the noise that its proof needs, and what is said of it."""
+"""psgd with ``calibration = "proven"``: the descent, the noise that its proof needs, and its statement."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descend, descent_study
+from tests.unit.test_dp_gd import _study as dp_gd_study
 from tests.unit.test_psgd import _in_the_clear
 
 
@@ -45,7 +48,7 @@ def _mu(epsilon: float, delta: float) -> float:
 
 
 def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) -> NDArray[np.float64]:
-    """What every party contributes to its rounds where gradients are 0: (K, T, d), in units of 1."""
+    """Return every party's contributions where gradients are 0; shape (K, T, d), in units of 1."""
     seen: dict[str, list[list[int]]] = {name: [] for name in study.names}
     open_sum = ss.PartySums.open_sum
 
@@ -65,7 +68,7 @@ def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) ->
 
 @pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
 def test_without_noise_it_is_gradient_descent(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psgd, "share", lambda _rng, noise, d: ((0,) * d,) * noise.rounds)
+    monkeypatch.setattr(psgd, "draw_noise_share", lambda _rng, noise, d: ((0,) * d,) * noise.rounds)
     study = _study(K=5, d=10, loss=loss, epsilon=0.004, section="rounds = 200")
     data = split(simulated(0)[0], study, (0.01, 0.29, 0.2, 0.25, 0.25))
     w = descend(study, data).w
@@ -129,20 +132,20 @@ def test_a_number_of_records_below_the_floor_makes_no_other_grid() -> None:
     )
 
 
-def test_what_is_proved_is_the_wish_and_more_parties_on_charlies_side_see_more() -> None:
+def test_what_is_proved_is_the_privacy_target_and_more_parties_on_charlies_side_see_more() -> None:
     study = _study(K=5, d=10, colluders=1, section="rounds = 100")
     claims = {claim.view: claim for claim in protocol_of(study).statement(study)}
-    wish = (study.privacy.epsilon, study.privacy.delta)
+    target = (study.privacy.epsilon, study.privacy.delta)
     for view in ("released model and all iterates", "Charlie", "one party", "Charlie with 1 party"):
         found = claims[view].epsilon
         assert found is not None
-        assert found <= wish[0]
-        assert claims[view].delta == wish[1]
+        assert found <= target[0]
+        assert claims[view].delta == target[1]
     last = claims["Charlie with all parties but one"].epsilon
     assert last is not None
-    # One share of four is left: mu is twice the wish's.
-    mu = 2 * _mu(*wish)
-    assert last == pytest.approx(optimize.brentq(lambda e: _mu(e, wish[1]) - mu, wish[0], 100), rel=1e-3)
+    # One share of four is left: mu is twice the privacy target's.
+    mu = 2 * _mu(*target)
+    assert last == pytest.approx(optimize.brentq(lambda e: _mu(e, target[1]) - mu, target[0], 100), rel=1e-3)
 
 
 @pytest.mark.parametrize("protocol", ["noisy-gradient", "decaying-budget"])
@@ -155,13 +158,13 @@ def test_what_the_paper_rejects_has_no_proven_noise(protocol: str) -> None:
     ("kw", "said"),
     [({"delta": 0.0}, "delta is 0"), ({"epsilon": 90.0}, "lost to arithmetic"), ({"colluders": 3}, "coll")],
 )
-def test_a_wish_that_cannot_be_met_is_refused(kw: dict[str, Any], said: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(kw: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         protocol_of(_study(K=3, **kw))
 
 
 def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
-    """Ten dimensions, T = 1000: what is proved of the transcript, far above the claim, far below T epsilon."""
+    """Ten dimensions, T = 1000: the proved epsilon is far above the claimed one, and far below T epsilon."""
     for epsilon, found in ((0.1, 1.569), (0.2, 4.5726)):
         text = descent_study(K=5, d=10, epsilon=epsilon, section="rounds = 1000").to_toml()
         (line,) = (line for line in text.splitlines() if line.startswith("delta = "))
@@ -174,8 +177,31 @@ def test_the_paper_s_statement_counts_all_rounds_by_their_law() -> None:
             assert f"epsilon = {epsilon:g}" in claim.claimed or claim.claimed.startswith("nothing")
 
 
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda: dp_gd_study(2, 3, "rounds = 1"),
+        lambda: _study(K=2, d=3, section="rounds = 1"),
+        lambda: descent_study("psgd", 2, 3, section="rounds = 1"),
+        lambda: descent_study("noisy-gradient", 2, 3, section="rounds = 1"),
+        lambda: descent_study("decaying-budget", 2, 3, section="rounds = 1"),
+    ],
+    ids=["dp-gd", "psgd, proven", "psgd", "noisy-gradient", "decaying-budget"],
+)
+def test_one_round_is_said_in_the_singular(study: Callable[[], Study]) -> None:
+    made = study()
+    entry = protocol_of(made)
+    explanation = entry.explain(made)
+    words = [*explanation.leaves, *explanation.collusion, *explanation.cost]
+    words += [f"{claim.text} {claim.claimed} {claim.holds_at}" for claim in entry.statement(made)]
+    wrong = r"\b(1 \w*( \w+)? ?(sums|rounds|parties)|each of (1|one) round|0 \w+ parties|1 colluding parties)\b"
+    assert [text for text in words if re.search(wrong, text)] == []
+    assert any("in one round:" in text for text in explanation.leaves)
+    assert any("1 noisy sum" in text for text in words)
+
+
 def test_more_records_than_rounding_is_counted_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psgd, "MOST_RECORDS", 99)
+    monkeypatch.setattr(psgd, "MOST_ROUNDED_RECORDS", 99)
     study = _study(K=2, d=3, section="rounds = 2")
     with pytest.raises(RefusedLocally, match="more records than the 99"):
         descend(study, make_data(study, (100, 20)))

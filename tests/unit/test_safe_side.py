@@ -1,4 +1,4 @@
-"""What is rounded is rounded to the safe side: noise up, mu up, clipped gradients down; in exact arithmetic."""
+"""Every rounding is to the safe side, in exact arithmetic: noise up, mu up, clipped gradients down."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_average_s_mu_is_never_less_than_its_noise_gives(scale_rule: str) -> 
 
 
 def test_no_error_of_a_float_makes_a_clipped_gradient_longer_than_half_of_delta() -> None:
-    """A clip a hair below half a step of the grid: one unit of error in the last place rounds up, and is too far."""
+    """The clip is just below half a step of the grid: an error in the last place would round up, and be too long."""
     rng = np.random.default_rng(8)
     F, loss = 1 << dp_gd.FRACTION_BITS, loss_of("logistic")
     for odd in (2**26 + 1, 2**26 + 12_345, 2**26 + 99_999):

@@ -1,4 +1,4 @@
-"""The Seat: what a role may ask for, and what it is spared."""
+"""The Seat: the effects that a role may ask for, and the mistakes that it cannot make."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -55,7 +55,7 @@ def charlie() -> Seat:
 
 
 def refused(role: Coroutine[Effect, Any, Any], match: str = "") -> None:
-    """Expect that a role fails by its own fault before it asks for anything that leaves."""
+    """Expect that a role fails by its own fault before anything leaves."""
     with pytest.raises(LocalProtocolError, match=match):
         until(role, Send)
 
@@ -79,7 +79,7 @@ def hear(seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush) -> Any:
 def not_heard(
     seat: Seat, box: bytes, sender: str, cls: type[Message] = Hush, *, proved: bool = False
 ) -> ProtocolViolation:
-    """Expect a violation that is ``proved`` to be the sender's fault, or else may be the sender's or Charlie's."""
+    """Expect a violation: ``proved`` to be the sender's fault, or one that may be the sender's or Charlie's."""
     with pytest.raises(ProtocolViolation) as caught:
         hear(seat, box, sender, cls)
     blame = (sender, ()) if proved else ("", (sender, CHARLIE))
@@ -145,23 +145,23 @@ def test_a_seat_is_joined_once(alice: Seat) -> None:
     refused(alice.join(), "twice")
 
 
-def test_a_whisper_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
+def test_a_sealed_message_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
     refused(alice.send(CHARLIE, Hush(word="x")), "Hush never travels in the clear")
     refused(charlie.send("bob", Hush(word="x")), "Hush never travels in the clear")
     refused(charlie.broadcast(Hush(word="x")), "Hush never travels in the clear")
 
 
-def test_a_message_is_not_whispered(alice: Seat) -> None:
+def test_a_plain_message_is_not_sent_sealed(alice: Seat) -> None:
     refused(alice.send_sealed(Loud(word="x"), "bob"), "Loud is no sealed message")  # type: ignore[arg-type]
     refused(alice.send_sealed(Loud(word="x")), "Loud is no sealed message")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", [CHARLIE, "alice", "stranger", "*", ""])
-def test_nobody_whispers_to_charlie_itself_or_a_stranger(alice: Seat, to: str) -> None:
+def test_nobody_seals_a_message_to_charlie_to_itself_or_to_a_stranger(alice: Seat, to: str) -> None:
     refused(alice.send_sealed(Hush(word="x"), to), "alice cannot send a sealed message to")
 
 
-def test_charlie_does_not_whisper_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
+def test_charlie_sends_nothing_sealed_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
     refused(charlie.send_sealed(Hush(word="x")), "charlie cannot send a sealed message")
     refused(charlie.send_sealed(Hush(word="x"), "bob"), "charlie cannot send a sealed message")
     refused(alice.broadcast(Loud(word="x")), "only Charlie broadcasts")
@@ -228,10 +228,10 @@ def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None
     refused(bob.send(CHARLIE, Total(total=received.terms)), "not fresh")
 
 
-# --- Whispers ------------------------------------------------------------------
+# --- Sealed messages ------------------------------------------------------------
 
 
-def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
+def test_a_sealed_message_reaches_its_recipient(alice: Seat, bob: Seat) -> None:
     boxes = sealed(alice, Hush(word="canary"))
     assert list(boxes) == ["bob", "eve"]
     assert hear(bob, boxes["bob"], "alice") == Hush(word="canary")
@@ -239,7 +239,7 @@ def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
     assert b"canary" not in boxes["bob"] + boxes["eve"]
 
 
-def test_all_boxes_of_a_whisper_are_equally_long_whatever_the_names() -> None:
+def test_all_boxes_of_a_sealed_message_are_equally_long_whatever_the_names() -> None:
     names = ("a", "b" * 32, "a-rather-long-name")
     boxes = sealed(joined("a", names), Hush(word="x"))
     longer = sealed(joined("b" * 32, names), Hush(word="x"))
@@ -298,7 +298,7 @@ def test_garbage_in_a_good_box_of_this_turn_names_the_sender_for_charlie_cannot_
         not_heard(joined("bob", NAMES), key.seal(to, plain, NONCE), "alice")
 
 
-def test_whispers_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
+def test_sealed_messages_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
     eve = joined("eve", NAMES)
     to_bob = sealed(alice, Hush(word="for bob"), "bob")["bob"]
     to_eve = sealed(alice, Hush(word="for eve"), "eve")["eve"]
@@ -340,7 +340,7 @@ def test_pair_keys_are_bound_to_the_pair_the_run_and_the_label(alice: Seat, bob:
 
 
 def test_a_seat_draws_through_once_alone(alice: Seat) -> None:
-    """Without the nonces' draw there is no sealed message: the seat itself has no source."""
+    """The nonces are drawn by ``once``: the seat itself has no source of randomness."""
     role = alice.send_sealed(Hush(word="x"))
     once = role.send(None)
     assert isinstance(once, Once)

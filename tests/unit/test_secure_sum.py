@@ -1,4 +1,4 @@
-"""The secure sum: it adds, what it sends follows from public numbers, nothing serves twice, turns are kept."""
+"""The secure sum adds up; its traffic follows from public numbers; no mask serves twice; rounds keep their order."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_charlies_view_of_a_round_is_a_vector_of_ciphertexts_of_each_party_and_o
 
 
 def test_no_obfuscator_and_no_mask_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one run and in two; even where what the rounds are bound to is the same."""
+    """Neither within a run nor between two runs, even if all rounds are bound to the same bytes."""
     masks: Counter[int] = Counter()
     taken: Counter[int] = Counter()
     take = ShortPool._take
@@ -156,7 +156,7 @@ def test_no_obfuscator_and_no_mask_serves_twice(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_masks_are_bound_to_what_the_round_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A party that computes from another iterate has masks that do not cancel."""
+    """If a party computes at another iterate, its masks do not cancel."""
     study, layout = make_study(3, 1), _layout(3, 2, 100)
     vectors = _random(study, [layout])
 
@@ -170,7 +170,7 @@ def test_masks_are_bound_to_what_the_round_depends_on(monkeypatch: pytest.Monkey
 
 
 def test_a_contribution_opened_with_the_leads_key_is_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Charlie and the lead can see together, for five parties."""
+    """Five parties: Charlie and the lead together hold the key and all contributions."""
     study = make_study(5, 1)
     layouts = [_layout(5, 20, 2**40)] * 30
     vectors = _random(study, layouts)
@@ -180,7 +180,7 @@ def test_a_contribution_opened_with_the_leads_key_is_uniform(monkeypatch: pytest
         return [v / n for name in study.names for t in range(30) for v in run.opened(name, t)]
 
     def shown(run: Sums) -> int:
-        """How many of the parties' coordinates stand in a slot of their opened contribution."""
+        """Count the coordinates that stand in a slot of their party's opened contribution."""
         n, hits = run.secret.public.n, 0
         for name in study.names:
             for t, layout in enumerate(layouts):
@@ -207,7 +207,7 @@ def test_a_contribution_opened_with_the_leads_key_is_uniform(monkeypatch: pytest
 
 
 def test_the_lead_never_receives_a_contribution() -> None:
-    """Neither in a message nor in a box: all its incoming bytes against every ciphertext that was contributed."""
+    """Compare all bytes that reach the lead, in messages and boxes, with every contributed ciphertext."""
     study = make_study(3, 1, lead=1)
     layouts = [_layout(3, 20, 2**40)] * 2
     run = sums_of(study, layouts).run(_random(study, layouts))

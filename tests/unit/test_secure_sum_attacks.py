@@ -39,7 +39,7 @@ def _marks(layout: Packing, count: int) -> list[int]:
 
 
 def _one_party(key: PublicKey, layout: Packing, got: dict[str, bytes]) -> bytes:
-    """The opening oracle: p1 alone, with the marks of the other three added as an encrypted constant."""
+    """The opening oracle: p1's contribution alone, and the marks of the other three as an encrypted constant."""
     return product(key, [got["p1"]], _marks(layout, 3))
 
 
@@ -48,7 +48,7 @@ def _dropped(key: PublicKey, layout: Packing, got: dict[str, bytes]) -> bytes:
 
 
 def _doubled(key: PublicKey, _layout: Packing, got: dict[str, bytes]) -> bytes:
-    """One more of p0 in place of p1: there are four marks."""
+    """p0's contribution once more in place of p1's: there are four marks."""
     return product(key, [got["p0"], got["p0"], got["p2"], got["p3"]])
 
 
@@ -100,7 +100,7 @@ def test_m1_without_the_masks_charlie_gets_what_he_wants(attack: str, monkeypatc
 
 @pytest.mark.parametrize("attack", ["one party's contribution is sent as the total", "one is dropped"])
 def test_the_marks_alone_notice_an_accident(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without masks, but also without a Charlie who makes up the missing marks."""
+    """There are no masks, and Charlie makes up no missing marks."""
     _unmask(monkeypatch)
     tamper, _ = ATTACKS[attack]
 
@@ -115,7 +115,7 @@ def test_the_marks_alone_notice_an_accident(attack: str, monkeypatch: pytest.Mon
 
 
 def test_an_attack_in_a_later_round_aborts_that_round() -> None:
-    """Contributions of another round do not help: masks are the round's own."""
+    """Contributions of another round do not help: every round has masks of its own."""
     earlier: dict[str, bytes] = {}
     vectors = {name: [v[0]] * 3 for name, v in VECTORS.items()}
 
@@ -178,7 +178,7 @@ def _shifted(message: Message) -> Message:
 
 
 def test_charlie_cannot_pass_on_another_sum_than_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else he could choose the point at which everybody computes the next contribution."""
+    """Otherwise he could choose the point of everybody's next contribution."""
 
     def all_alike(_name: str, message: Message) -> Message:
         return _shifted(message) if isinstance(message, ss.Opened) else message
@@ -205,7 +205,7 @@ def test_charlie_cannot_give_the_lead_another_receipt_than_the_rest() -> None:
 
 @pytest.mark.parametrize("to", ["p0", "p2"])
 def test_charlie_cannot_hand_out_a_key_of_his_own(to: str) -> None:
-    """To the lead it is not its own; to another, the masks are bound to the key, so that they do not cancel."""
+    """The lead sees that the key is not its own. Another party's masks are bound to the key and do not cancel."""
     own = SecretKey(*draw_primes(RNG, SMALL_BITS))
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""What masks are bound to, that each release is debited, and that Charlie looks at N for himself."""
+"""Masks are bound to key and roster, each release is debited, and Charlie checks N for himself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _pair_keys(
     number: int = 0,
     names: tuple[str, ...] = ("p0", "p1", "p2"),
 ) -> Keys:
-    """The key of every pair of parties; all that is not named here is the same in every call."""
+    """Return the key of every pair of parties. Nothing else than these parameters differs between calls."""
     study = make_study(len(names), 1)
     roster = [party.model_copy(update={"name": name}) for party, name in zip(study.parties, names, strict=True)]
     study = study.model_copy(update={"parties": tuple(roster)})
@@ -49,8 +49,8 @@ def _pair_keys(
 
     async def party(seat: Seat) -> None:
         await seat.join()
-        adder = await ss.set_up(seat, study)
-        found.update({(seat.me, peer): key for peer, (_, key) in adder.pair_keys.items()})
+        sums = await ss.set_up(seat, study)
+        found.update({(seat.me, peer): key for peer, (_, key) in sums.pair_keys.items()})
 
     async def charlie(seat: Seat) -> None:
         await seat.join()
@@ -59,7 +59,7 @@ def _pair_keys(
     rngs: dict[str, Rng] = {name: SimulationRng(5, name) for name in (*names, CHARLIE)}
     table = Table(names, rngs, bytes(16))
     with monkeypatch.context() as patch:
-        patch.setattr(ss, "toss", tossed)
+        patch.setattr(ss, "coin_toss", tossed)
         patch.setattr(ss, "draw_primes", lambda _rng, bits: primes(bits, number))
         table.run({**{name: party(table.seat(name)) for name in names}, CHARLIE: charlie(table.seat(CHARLIE))})
     return found
@@ -68,7 +68,7 @@ def _pair_keys(
 def test_a_pairs_mask_key_is_the_same_at_both_and_in_a_second_run_like_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control of the three tests below: what they change is all that changed."""
+    """The control of the three tests below: if nothing changes, the keys do not change either."""
     keys = _pair_keys(monkeypatch)
     assert keys == _pair_keys(monkeypatch)
     assert all(keys[a, b] == keys[b, a] for a, b in keys)
@@ -86,7 +86,7 @@ def test_mask_keys_are_bound_to_the_leads_public_key(monkeypatch: pytest.MonkeyP
 
 
 def test_mask_keys_are_bound_to_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parties have another key together once a third has another name, or joins them."""
+    """The key of two parties changes when a third has another name, is missing, or joins."""
     first = _pair_keys(monkeypatch)
     for names in (("p0", "p1", "p3"), ("p0", "p1"), ("p0", "p1", "p2", "p3")):
         assert _pair_keys(monkeypatch, names=names)["p0", "p1"] != first["p0", "p1"]
@@ -104,11 +104,11 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
 
     async def party(seat: Seat) -> None:
         await seat.join()
-        adder = await ss.set_up(seat, study)
-        await adder.precompute(layout.count + left)
-        await adder.open_sum(layout, [7], b"round")
+        sums = await ss.set_up(seat, study)
+        await sums.precompute(layout.count + left)
+        await sums.open_sum(layout, [7], b"round")
         try:
-            await adder.precompute(5)
+            await sums.precompute(5)
             ends[seat.me] = "filled"
         except LocalProtocolError as error:
             ends[seat.me] = str(error)
@@ -128,7 +128,7 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
 
 
 def _effects(table: Table, name: str) -> list[str]:
-    """What a party debited and sent, in order."""
+    """The debits and messages of a party, in order."""
     effects = [entry.effect for entry in table.journal(name)]
     return ["debit" if isinstance(e, Release) else e.type for e in effects if isinstance(e, Release | Send)]
 
@@ -136,14 +136,14 @@ def _effects(table: Table, name: str) -> list[str]:
 def _debits(study: Study, data: Mapping[str, Any], **options: Any) -> Table:
     table = Table(study.names)
     run_in_memory(PROTOCOLS[study.study.protocol], study, data, table=table, **options)
-    wish = (study.privacy.epsilon, study.privacy.delta)
+    target = (study.privacy.epsilon, study.privacy.delta)
     assert [(name, release.epsilon, release.delta) for name, release in table.releases] == [
-        (name, *wish) for name in study.names
+        (name, *target) for name in study.names
     ]
     return table
 
 
-def test_a_party_of_dp_gd_debits_the_wish_before_its_first_gradient() -> None:
+def test_a_party_of_dp_gd_debits_the_privacy_target_before_its_first_gradient() -> None:
     study = dp_gd_study(3, 4, "rounds = 2")
     table = _debits(study, make_data(study, (20, 30, 40)))
     for name in study.names:
@@ -152,7 +152,7 @@ def test_a_party_of_dp_gd_debits_the_wish_before_its_first_gradient() -> None:
 
 
 @pytest.mark.parametrize("calibration", ["paper", "proven"])
-def test_a_party_that_votes_debits_the_wish_before_its_votes(calibration: str) -> None:
+def test_a_party_that_votes_debits_the_privacy_target_before_its_votes(calibration: str) -> None:
     made = vote_study(K=3, N=5)
     privacy = made.privacy.model_copy(update={"calibration": calibration})
     study = made.model_copy(update={"privacy": privacy})
@@ -175,7 +175,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
 def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
     protocol: str, too: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parties that lie together can make it; what Charlie computes must not depend on who else looks at it."""
+    """Parties that lie together can make such a number, and then none of them refuses it."""
     study, entry = STUDIES[protocol](), PROTOCOLS[protocol]
     claimed = study.K - 1 if too == "few" else study.K * study.max_records + 1
     open_sum, ends = ss.PartySums.open_sum, dict[str, MasqueradeError]()
@@ -192,6 +192,6 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
             raise
 
     monkeypatch.setattr(ss.PartySums, "open_sum", false)
-    with pytest.raises(RunFailed, match="none that there can be"):
+    with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
         run_in_memory(replace(entry, charlie=watched), study, make_data(study, (40, 40, 40)))
     assert isinstance(ends.get(CHARLIE), RunFailed)

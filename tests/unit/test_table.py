@@ -39,7 +39,7 @@ def add(*rows: bytes) -> bytes:
 
 
 async def party(seat: Seat, own: bytes, extra: Callable[[], bytes] = lambda: b"") -> bytes:
-    """SealedMessage coins to all, tell the first party a hint, send Charlie the sum; receive the sum of sums."""
+    """Seal coins to all, seal a hint to the first party, send the sum to Charlie, and receive the sum of sums."""
     await seat.join()
     await seat.stage("coins")
     coin = await seat.once("coin", lambda rng: rng.bytes(16))
@@ -292,7 +292,7 @@ def test_a_replay_in_another_order_of_draws_is_noticed() -> None:
 
 
 def test_changed_answers_of_once_change_what_is_sent() -> None:
-    """The journal is what counts: no draw is made anew, not even when it is wrong."""
+    """A replay takes every draw from the journal, even a wrong one."""
     table = Table(NAMES)
     table.run(roles(table))
     journal = list(table.journal("bob"))

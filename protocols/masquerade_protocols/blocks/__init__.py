@@ -1,1 +1,1 @@
-"""What more than one protocol is built from."""
+"""The parts from which more than one protocol is built."""

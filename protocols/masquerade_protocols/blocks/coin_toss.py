@@ -1,11 +1,13 @@
-"""A coin toss of all parties, which Charlie relays and cannot see: commit, echo, reveal::
+"""A coin toss of all parties, which Charlie relays and cannot see.
+
+Every party commits to its coins, echoes what it received, and reveals its coins::
 
     P_j -> all   Commitment   H(run, j, nonce_j, salt_j)                    32 bytes
     P_j -> all   Echo         H(all commitments)                            32 bytes
     P_j -> all   Reveal       nonce_j, salt_j                               64 bytes
 
-All three travel in sealed boxes. The seed is uniform if one party is honest; whoever does not reveal is waited for by
-name.
+All three travel in sealed boxes. The seed is uniform if at least one party is honest. A party that does not reveal its
+coins stops the run, and the error names it: everybody waits for that party.
 
 References
 ----------
@@ -27,19 +29,19 @@ _Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
 class Commitment(SealedMessage):
-    """A party's commitment to its coins."""
+    """A party's commitment to its coins: a hash that it cannot open to other coins."""
 
     digest: _Bytes32
 
 
 class Echo(SealedMessage):
-    """What a party saw of everybody's commitments."""
+    """A party's hash of all commitments that it received."""
 
     digest: _Bytes32
 
 
 class Reveal(SealedMessage):
-    """A party's coins."""
+    """A party's coins, which open its commitment."""
 
     nonce: _Bytes32
     salt: _Bytes32
@@ -55,8 +57,8 @@ async def coin_toss(seat: Seat) -> bytes:
     Raises
     ------
     ProtocolViolation
-        A party revealed other coins than it committed to (it is named), or saw other commitments than this party (it
-        or Charlie equivocated).
+        A party revealed other coins than it had committed to; the error names it. Or two parties received different
+        commitments; then the echo does not tell who changed them.
     """
     coins = await seat.once("coins", lambda rng: rng.bytes(64))
     nonce, salt = coins[:32], coins[32:]
@@ -69,14 +71,17 @@ async def coin_toss(seat: Seat) -> bytes:
     await seat.send_sealed(Echo(digest=seen))
     for name, echo in (await seat.gather(Echo)).items():
         if echo.digest != seen:
-            msg = f"{name} saw other commitments in the coin toss than {seat.me}: a party or Charlie showed two faces"
-            raise ProtocolViolation(msg)  # the echo does not tell whose
+            msg = (
+                f"{name} saw other commitments in the coin toss than {seat.me}: a party, or Charlie, told the two "
+                "different things; which of them cannot be told"
+            )
+            raise ProtocolViolation(msg)
 
     await seat.send_sealed(Reveal(nonce=nonce, salt=salt))
     nonces = {seat.me: nonce}
     for name, reveal in (await seat.gather(Reveal)).items():
         if _commit(seat.run, name, reveal.nonce, reveal.salt) != commitments[name]:
-            msg = f"{name} revealed other coins in the toss than it had committed to"
+            msg = f"{name} revealed other coins in the coin toss than it had committed to"
             raise ProtocolViolation(msg, peer=name)
         nonces[name] = reveal.nonce
     return hashlib.sha256(b"masquerade seed\0" + seat.run + b"".join(nonces[name] for name in seat.names)).digest()

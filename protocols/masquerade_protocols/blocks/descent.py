@@ -1,9 +1,9 @@
 """How every descent begins, and the checks that all descents share.
 
-First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from it, so everybody
-refuses an N that cannot be. Charlie can add what he likes to the total before the lead opens it. An N of 0 would make
-iterates infinite, and who then fails to send a gradient would tell of its records. A small N would make slots too narrow
-for one party's sum.
+First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from N, so everybody
+refuses an N that cannot be. This matters because Charlie can add any number to the total before the lead opens it. An
+N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of its records. A small N
+would make slots too narrow for one party's sum.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 TAIL_BITS = 128
-"""Proven noise of a whole run goes beyond its slots with a chance of 2^-TAIL_BITS at most."""
+"""The noise of a whole run, where a proof sizes it, goes beyond its slots with a chance of 2^-TAIL_BITS at most."""
 
 _RECORDS_BITS = 32  # of a party's n_j
 _DIVERGES = 2.0  # a step times the largest curvature
@@ -48,14 +48,14 @@ def check_count(study: Study, own: int, n: int) -> None:
     ----------
     study : Study
     own : int
-        A party's own records, at least 1; 1 for Charlie, who has none.
+        This party's own records, at least 1; 1 for Charlie, who has none.
     n : int
-        What was opened.
+        The opened number.
 
     Raises
     ------
     RunFailed
-        It is less than ``own`` with a record for each other party, or more than K times ``max_records``.
+        The number leaves less than one record for each other party, or is more than K times ``max_records``.
     """
     if not own + study.K - 1 <= n <= study.K * study.max_records:
         raise RunFailed(
@@ -66,7 +66,7 @@ def check_count(study: Study, own: int, n: int) -> None:
 
 
 async def join_and_count(seat: Seat, study: Study, data: Dataset) -> tuple[PartySums, int]:
-    """A party's opening: join, set up the secure sums, contribute n_j; returns the sums and N."""
+    """Begin a descent as a party: join, set up the secure sums and contribute n_j; returns the sums and N."""
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
@@ -77,7 +77,7 @@ async def join_and_count(seat: Seat, study: Study, data: Dataset) -> tuple[Party
 
 
 async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
-    """Charlie's opening: join, relay the lead's key, open N; returns the sums and N."""
+    """Begin a descent as Charlie: join, relay the lead's key and open N; returns the sums and N."""
     await seat.join()
     await seat.stage("keys")
     sums = await relay_key(seat, study)
@@ -87,12 +87,14 @@ async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
 
 
 def fingerprint(n: int, w: NDArray[np.float64] | None = None) -> bytes:
-    """Return what binds a round's masks to n and to the iterate: a party that was told others ends the run.
+    """Return the hash that binds a round's masks to n and to the iterate.
+
+    If a party was told another n or another iterate, the masks do not cancel, and the run ends.
 
     Parameters
     ----------
     n : int
-        Records of everybody.
+        The number of all records.
     w : ndarray, optional
         The iterate.
     """
@@ -106,16 +108,17 @@ def check_steps(study: Study, learning_rate: float, hint: str = "choose a smalle
     Parameters
     ----------
     study : Study
-        Its loss and Lambda give the objective's largest curvature.
+        Its loss and its Lambda, the weight of the penalty on the model's weights, give the objective's largest
+        curvature.
     learning_rate : float
         The longest step.
     hint : str
-        What to do.
+        What the study's author can do.
 
     Raises
     ------
     BadInput
-        A step times that curvature is 2 or more.
+        The step times that curvature is 2 or more.
     """
     curvature = float(loss_of(study.model.loss).c) + study.model.regularization
     if not learning_rate * curvature < _DIVERGES:

@@ -1,4 +1,4 @@
-"""A party's share of Gaussian noise, for all rounds of a run."""
+"""A party's share of Gaussian noise for all rounds of a run."""
 
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
@@ -8,6 +8,6 @@ __all__ = ["draw_noise_share"]
 
 
 def draw_noise_share(rng: Rng, noise: SharedNoise, d: int) -> tuple[tuple[int, ...], ...]:
-    """Draw one party's share of the noise: d integers, in grid units, for each of T rounds."""
+    """Draw one party's share of the noise: for each of T rounds, d integers in units of the grid."""
     drawn = discrete_gaussian(rng, noise.share, noise.rounds * d)
     return tuple(tuple(drawn[t * d : (t + 1) * d]) for t in range(noise.rounds))

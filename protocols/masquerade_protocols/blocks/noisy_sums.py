@@ -1,8 +1,8 @@
-"""What can be said of T opened sums under noise that all parties draw in shares: the statement, and plain words.
+"""The statement and the plain words for a run that opens T noisy sums, where all parties draw the noise in shares.
 
-``dp-gd`` opens such sums, and so does ``psgd`` with ``calibration = "proven"``. A round opens q + x: q is the sum of
-all records' gradients on the grid, x the sum of the parties' shares of noise. T rounds, each at whatever point follows
-from those before, compose exactly (:mod:`masquerade_core.privacy.noise.gaussian_rounds`).
+``dp-gd`` is such a run, and so is ``psgd`` with ``calibration = "proven"``. A round opens q + x: q is the sum of all
+records' gradients on the grid, x the sum of the parties' shares of noise. The point of each round follows from the
+rounds before. T such rounds compose exactly (:mod:`masquerade_core.privacy.noise.gaussian_rounds`).
 """
 
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
@@ -30,7 +30,7 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
     K : int
         Parties.
     min_records : int
-        The public floor of n_j.
+        The fewest records that a party may have, which is public.
     """
     rows = SharedNoiseRows(
         noise=noise,
@@ -95,9 +95,9 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
 _LEAVES = """
 Your records stay on your machine.
 
-What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows.{cut} Your share of the
-noise is on it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the
-first round, the number of your records leaves, encrypted and masked in the same way.
+What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows.{cut} Your share of
+the noise is on it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before
+the first round, the number of your records leaves, encrypted and masked in the same way.
 
 What everybody sees: the number of all records together (of two parties, each so learns the other's), and the noisy sum
 over all records, round by round. From these follows the model, and every classifier on the way to it.
@@ -105,8 +105,8 @@ over all records, round by round. From these follows the model, and every classi
 _COLLUSION = """
 {promise}
 
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties sent,
-with those parties' noise.
+Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
+sent, with those parties' noise.
 
 Parties that side with Charlie take their own noise off. {beyond}
 
@@ -114,15 +114,15 @@ Everybody is assumed to follow the protocol and to draw its share of the noise. 
 or foreign ends the run. Nobody catches a party that lies about its records or adds no noise.
 """
 _COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds together, but for a probability of
-delta = {delta:g}. That is proved, of the model and of all that was seen on the way.{careful}
+Each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds together. This can fail with a
+probability of delta = {delta:g}. It is proved of the model, and of all that was seen on the way.{careful}
 
 A second run over the same records costs the same again: the costs add up.
 """
 
 
 def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
-    """Return the study in plain words: T noisy sums of gradients that keep the privacy target.
+    """Return the study in plain words: T noisy sums of gradients that meet the privacy target.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
     rounds : int
         T.
     cut : str
-        A sentence on what is done to a gradient before.
+        A sentence on what a party does to each gradient before it adds them up.
     """
     privacy, t = study.privacy, study.privacy.colluders
     if t:
@@ -140,9 +140,9 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
     else:
         promise = "What is promised holds against Charlie, and against all who see the model."
         beyond = (
-            "The noise is sized for nobody doing so. Every party knows its own noise, so less is promised against a "
-            "party than against outsiders; the privacy statement says how much. Set colluders to 1 or more, and there "
-            "will be more noise."
+            "The noise is not sized for that. Every party knows its own noise, so less is promised against a party "
+            "than against outsiders; the privacy statement says how much. Set colluders to 1 or more, and there will "
+            "be more noise."
         )
     fewest = study.K * study.study.min_records
     careful = (
@@ -152,7 +152,7 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
     )
     words = {
         "lead": study.lead,
-        "rounds": "one round" if rounds == 1 else f"each of {rounds} rounds",
+        "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
         "cut": f" {cut}" if cut else "",
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,

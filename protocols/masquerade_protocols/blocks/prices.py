@@ -1,4 +1,4 @@
-"""What secure sums cost, from public numbers alone."""
+"""What secure sums cost: it follows from public numbers alone."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,35 @@ from masquerade_protocols.entry import Cost
 __all__ = ["price_of_sums"]
 
 _CONTRIBUTION, _OPENING = 1 / 6, 1 / 2
-"""Of a secure sum, for each plaintext: what a party's contribution and the lead's opening cost, in exponentiations."""
+"""What a party's contribution and the lead's opening cost for each plaintext, in exponentiations."""
 
-_SETTING_UP = 5  # round trips: the join, the lead's key, and the coin toss's commitments, echoes and reveals
+_BLINDING = 1.0
+"""What Charlie's blind costs for each plaintext, in exponentiations: one full obfuscator."""
+
+_SETTING_UP = 5
+"""Round trips: the join, the lead's key, and the coin toss's commitments, echoes and reveals."""
+
+_A_SUM = 2
+"""Round trips: the contributions and what everybody is told; between them, the total and the lead's opening."""
 
 
-def price_of_sums(study: Study, plaintexts: Sequence[int]) -> Cost:
-    """Return the cost of a run that consists of secure sums; entry t of ``plaintexts`` is of sum t, at one party."""
+def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = False) -> Cost:
+    """Return the cost of a run that consists of secure sums.
+
+    Parameters
+    ----------
+    study : Study
+    plaintexts : sequence of int
+        For each sum, how many plaintexts a party's vector takes.
+    blinded : bool
+        Whether Charlie alone learns the sums, and so blinds them before the lead opens them.
+    """
     total = sum(plaintexts)
+    each = study.K * _CONTRIBUTION + _OPENING + _BLINDING * blinded
     return Cost(
         sums=len(plaintexts),
         plaintexts=total,
-        ciphertexts=total * (study.K + 1),  # the parties' contributions, and Charlie's product
-        round_trips=_SETTING_UP + 2 * len(plaintexts),  # a contribution and the opened sum; the lead's opening between
-        exponentiations=total * (study.K * _CONTRIBUTION + _OPENING),
+        ciphertexts=total * (study.K + 1),  # the parties' contributions, and Charlie's product of them
+        round_trips=_SETTING_UP + _A_SUM * len(plaintexts),
+        exponentiations=total * each,
     )

@@ -1,7 +1,7 @@
-"""The secure sum: Charlie multiplies what he cannot read, the lead opens the total of what it never sees singly.
+"""The secure sum: Charlie multiplies ciphertexts that he cannot read, and the lead opens only their total.
 
 A protocol sets it up once per run and asks for one sum per round. The *lead* is the party that holds the parties'
-Paillier key xi. Both sides have the same verbs and count the rounds for themselves::
+Paillier key xi. Both sides count the rounds for themselves, and have a verb each for the two kinds of sum::
 
     party            Charlie          what it gives
     open_sum         open_sum         the sum, to everybody
@@ -21,9 +21,10 @@ For K parties, m plaintexts and a key of n bits, in round t of ``open_sum``::
 
 Charlie learns K ciphertexts and one sum, the lead one total and one sum. Every pair of parties masks its two
 plaintexts with a number that cancels in the total and nowhere else. So a single contribution is uniform even to the
-holder of the key. A total with one missing, doubled or foreign contribution has no zero bits on top: the run ends, and
-nothing of that total leaves the lead. Masks are bound to run, round, participants and ``bound_to`` (what the
-contributions depend on). The lead opens one total per round, so nobody can have a ciphertext of their choice opened.
+holder of the key. If a contribution is missing, doubled or foreign, the total has no zero bits on top. Then the run
+ends, and nothing of that total leaves the lead. Masks are bound to the run, the round, the participants and
+``bound_to``, a hash of what the contributions depend on. The lead opens one total per round, so nobody can have a
+ciphertext of their choice opened.
 
 In ``contribute`` and ``aggregate`` Charlie blinds the total before he has it opened::
 
@@ -33,15 +34,16 @@ In ``contribute`` and ``aggregate`` Charlie blinds the total before he has it op
       |                                          |<------- BlindedSum -------------|   m n/8
       |                                          | r off; top bits zero? K marks?  |
 
-The lead reads sum + r with r uniform in Z_N: a uniform number, whatever the sum. It can check nothing, and need not: by
-the masks, what Charlie reads is uniform as well unless he had the product of all K opened. E(r) carries a full
-obfuscator, as does everything that is bound for a key holder and derived from others' ciphertexts. So what the lead
-receives is uniform in Z*_{N^2}. The lead can compute its randomness, which tells nothing of the factors' obfuscators.
+The lead reads sum + r with r uniform in Z_N: a uniform number, whatever the sum is. It can check nothing, and need not.
+Because of the masks, Charlie reads a uniform number too, unless he had the product of all K opened. E(r) carries a full
+obfuscator, like every ciphertext that goes to a key holder and is derived from others' ciphertexts. So the lead
+receives a uniform element of Z*_{N^2}. It can compute its randomness, which tells nothing of the factors' obfuscators.
 
-A contribution is a fresh encryption of one's own data, so the short obfuscators of Damgard, Jurik and Nielsen serve.
+A contribution is a fresh encryption of one's own data. For that, the short obfuscators of Damgard, Jurik and Nielsen
+are enough.
 
-The receipt in ``Opened`` is a hash over all contributions. Charlie's signature stands under it, and each party's stands
-under its contribution. Nobody keeps the contributions yet, so nothing is shown with it after a run.
+The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
+Nobody keeps the contributions yet, so the receipt proves nothing after a run.
 """
 
 import hashlib
@@ -119,7 +121,7 @@ class PartySums:
     secret : SecretKey or None
         At the lead.
     pair_keys : mapping of str to (bool, bytes)
-        For each other party: whether this one adds the mask (else subtracts), and their common key.
+        For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
     """
 
     seat: Seat
@@ -131,12 +133,12 @@ class PartySums:
     _pool: ShortPool | None = None
 
     async def precompute(self, count: int) -> None:
-        """Draw the obfuscators of ``count`` more plaintexts, ahead of need.
+        """Draw the obfuscators of ``count`` more plaintexts before they are needed.
 
         Raises
         ------
         LocalProtocolError
-            Some are left from before, and would be lost: a bug of the protocol.
+            Some are left from before and would be lost: a bug of the protocol.
         """
         entries = await self.seat.once(
             f"obfuscators from round {self._round}",
@@ -156,15 +158,15 @@ class PartySums:
         vector : sequence of int
             Encoded and clipped; noise included.
         bound_to : bytes
-            A hash of what the contributions of this round depend on, the same at every party: else the masks do not
-            cancel.
+            A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
+            masks do not cancel.
 
         Raises
         ------
         RunFailed
             The total is not the sum of one contribution of each party.
         ProtocolViolation
-            Charlie's or the lead's fault.
+            Charlie or the lead is at fault.
         """
         await self._send(layout, vector, bound_to)
         own = None if self.secret is None else await self._open(self.secret, layout)
@@ -183,7 +185,7 @@ class PartySums:
         Raises
         ------
         ProtocolViolation
-            Charlie's fault, seen by the lead.
+            Charlie is at fault; the lead sees it.
         """
         await self._send(layout, vector, bound_to)
         if self.secret is not None:
@@ -216,8 +218,8 @@ class PartySums:
         Returns
         -------
         Opened
-            What Charlie has to tell everybody, the lead included. With another sum he could choose the point at which
-            all compute their next contribution; told to some, it leaves them with masks that do not cancel.
+            The message that Charlie must send to everybody, the lead included. With another sum he could choose the
+            point of everybody's next contribution. If he told some parties another sum, their masks would not cancel.
         """
         message = await self.seat.receive(RoundTotal, CHARLIE)
         sums = await self._decrypt_once(secret, message, layout)
@@ -242,7 +244,7 @@ class PartySums:
 
 
 async def set_up(seat: Seat, study: Study) -> PartySums:
-    """A party's set-up, after the join: the lead's key goes round, and a coin toss binds the pairwise keys."""
+    """Set up a party's sums, after the join: take the lead's key, and bind the pairwise keys by a coin toss."""
     secret = None
     if seat.me == study.lead:
         secret = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.crypto.key_bits)))
@@ -278,14 +280,14 @@ class CharlieSums:
     _round: int = 0
 
     async def open_sum(self, layout: Packing) -> tuple[int, ...]:
-        """Multiply everybody's contributions, have the total opened, tell everybody; returns the sum.
+        """Multiply everybody's contributions, have the total opened, and tell everybody; returns the sum.
 
         Raises
         ------
         ProtocolViolation
-            A party's fault; it is named.
+            A party is at fault; the error names it.
         RunFailed
-            What the lead opened is not a sum of K contributions.
+            The lead opened a number that is no sum of K contributions.
         """
         round_, lead = self._round, self.study.lead
         terms = await self._gather_terms()
@@ -300,14 +302,14 @@ class CharlieSums:
         return sums
 
     async def aggregate(self, layout: Packing) -> tuple[int, ...]:
-        """Multiply everybody's contributions, blind, have it opened, take the blind off; he alone learns the sum.
+        """Multiply everybody's contributions, and have the product opened behind a blind; Charlie alone learns the sum.
 
         Raises
         ------
         ProtocolViolation
-            A party's fault; it is named.
+            A party is at fault; the error names it.
         RunFailed
-            What the lead opened is not a sum of K contributions; nobody can be named, for the lead cannot tell.
+            The lead opened a number that is no sum of K contributions. Nobody can tell who is at fault.
         """
         key, round_, lead = self.key, self._round, self.study.lead
 
@@ -336,7 +338,7 @@ class CharlieSums:
 
 
 async def relay_key(seat: Seat, study: Study) -> CharlieSums:
-    """Charlie's set-up: take the lead's key and pass it on."""
+    """Set up Charlie's sums: take the lead's key and pass it on."""
     modulus = (await seat.receive(SumKey, study.lead)).modulus
     key = PublicKey.received(modulus, study.crypto.key_bits, study.lead)
     await seat.broadcast(SumKey(modulus=modulus))

@@ -1,35 +1,43 @@
-"""Slots of a plaintext that must hold a sum, however much noise is in it."""
+"""The slots of a plaintext: they must hold a sum, however much noise is in it."""
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
+from masquerade_core.words import listed
 
 __all__ = ["WIDEST", "check_slots"]
 
 WIDEST = 500
-"""Bits of a coordinate; with more, the squared length of a classifier is no float."""
+"""Bits of a coordinate at most. With more, the squared length of a classifier would exceed every float."""
 
 
-def check_slots(study: Study, slots: Packing, what: str, hint: str) -> Packing:
-    """Return the layout of a sum, if a plaintext holds its slots and a float the classifier that is made of it.
+def check_slots(study: Study, slots: Packing, what: str, *remedies: str) -> Packing:
+    """Return the layout of a sum, after a check that plaintexts hold its slots and floats the classifier made of it.
 
     Parameters
     ----------
     study : Study
     slots : Packing
     what : str
-        What is summed, as the subject of a sentence.
-    hint : str
-        What to do.
+        The sum's name, as the subject of a sentence.
+    remedies : str
+        What the study's author can ask for instead: "fewer rounds", say. A longer key is added where it helps.
 
     Raises
     ------
     BadInput
-        No plaintext is wide enough, or no float is large enough.
+        A slot is too wide for a plaintext, or a coordinate for a float.
     """
     if not slots.fits:
         bits = study.crypto.key_bits
-        raise BadInput(f"{what} needs slots of {slots.width} bits, but a key of {bits} bits has no room for them", hint)
+        raise BadInput(
+            f"{what} needs slots of {slots.width} bits, but a key of {bits} bits has no room for such a slot",
+            f"ask for {listed([*remedies, 'a longer key'], 'or')}",
+        )
     if slots.width > WIDEST:
-        raise BadInput(f"{what} needs slots of {slots.width} bits, but a coordinate has at most {WIDEST}", hint)
+        raise BadInput(
+            f"{what} needs slots of {slots.width} bits, but at most {WIDEST} are allowed: no float holds the "
+            "classifier that would follow",
+            f"ask for {listed(remedies, 'or')}",
+        )
     return slots

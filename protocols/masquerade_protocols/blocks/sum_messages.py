@@ -1,4 +1,4 @@
-"""The messages of a secure sum, in the order in which they are sent."""
+"""The messages of a secure sum, in the order in which participants send them."""
 
 from typing import Annotated
 
@@ -49,14 +49,14 @@ class Opened(Message):
 
 
 class BlindedTotal(Message):
-    """Charlie to the lead: the product of all contributions, and of encryptions of numbers that only he knows."""
+    """Charlie to the lead: the product of all contributions, times encryptions of numbers that only he knows."""
 
     round: _Round
     total: Ciphertexts
 
 
 class BlindedSum(Message):
-    """Lead to Charlie: what it read, which is uniform modulo N to the lead."""
+    """Lead to Charlie: the opened numbers, which are uniform modulo N to the lead."""
 
     round: _Round
     sums: bytes

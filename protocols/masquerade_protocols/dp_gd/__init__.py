@@ -1,1 +1,1 @@
-"""Gradient descent on clipped sums, under noise that every party draws a share of: this program's own protocol."""
+"""dp-gd, this program's own: gradient descent on clipped sums, under noise that every party draws a share of."""

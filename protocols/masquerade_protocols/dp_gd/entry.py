@@ -3,7 +3,7 @@
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
-from masquerade_protocols.dp_gd import roles
+from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless
 from masquerade_protocols.dp_gd.statement import statement
 from masquerade_protocols.entry import Cost, Explanation, Protocol
@@ -13,7 +13,7 @@ __all__ = ["DP_GD"]
 _SECTION = """\
 # How many noisy sums of gradients are opened.
 rounds = 20
-# The longest gradient of a record; longer ones are cut.
+# The clip: the longest gradient that a record may contribute. Longer ones are cut to this length.
 clip = 0.5
 # The length of a step.
 learning_rate = 4.0
@@ -21,14 +21,14 @@ learning_rate = 4.0
 
 
 def _explain(study: Study) -> Explanation:
-    chosen = roles.Parameters.model_validate(study.protocol)
+    chosen = schedule.parameters_of(study)
     return explain_noisy_sums(study, chosen.rounds, f"Each gradient is cut to a length of {chosen.clip:g}.")
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run at the fewest records that there may be."""
-    noise = roles.noise_of(study)
-    slots = roles.layout(study, noise, study.K * study.study.min_records)
+    """Price a run with the fewest records that there may be."""
+    noise = schedule.noise_of(study)
+    slots = schedule.layout(study, noise, study.K * study.study.min_records)
     return price_of_sums(study, [1] + noise.rounds * [slots.count])
 
 
@@ -37,10 +37,10 @@ DP_GD = Protocol(
     paper="this program's own",
     party=roles.party,
     charlie=roles.charlie,
-    parameters=roles.Parameters,
+    parameters=schedule.Parameters,
     section=_SECTION,
     stages=("keys", "rounds"),
-    check=roles.check,
+    check=schedule.check,
     statement=statement,
     explain=_explain,
     noiseless=noiseless,

@@ -1,9 +1,13 @@
-"""dp-gd: gradient descent on the sum of everybody's clipped gradients, under noise that a proof asks for.
+"""dp-gd: gradient descent on the sum of everybody's clipped gradients, under noise that a proof sizes.
 
-Noisy gradients are old (Song, Chaudhuri and Sarwate 2013; Abadi et al. 2016), and so is noise in shares under a secure
-sum (Kairouz, Liu and Steinke 2021). Here every step is public and none is taken on a sample, so the exact curve of
-Gaussian noise gives what is proved, and the study's wish is what is proved: ``docs/privacy/dp-gd.md``. For K parties, T
-rounds, d coordinates in m plaintexts, keys of n bits::
+This program's own protocol, made of known parts. Noisy gradients are old (Song, Chaudhuri and Sarwate 2013; Abadi et
+al. 2016). So is noise that parties draw in shares under a secure sum (Kairouz, Liu and Steinke 2021). Here every step
+is public, and every record takes part in every step. So the exact curve of Gaussian noise applies, and the study's
+privacy target itself is proved: ``docs/privacy/dp-gd.md`` has the proof.
+
+N is the number of all records. *Clip* C is the longest gradient that a record may contribute: a longer one is cut to
+this length. Lambda is the weight of the penalty on the model's weights, and eta the length of a step. The *lead* is the
+party that holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
 
     party P_k                                    Charlie                          lead P_L (one of the parties)
       |============ join: everybody's box key of this run, signed =================|
@@ -14,38 +18,40 @@ rounds, d coordinates in m plaintexts, keys of n bits::
       |                    3. T secure sums: sum_k (sum_i clip(grad_i(w_t), C) + x_t^k)
       | 4. w_(t+1) = w_t - eta (sum/N + Lambda w_t), by everybody alike            |
 
-1. N is public from then on. Neighbours are "one record replaced", so it is the same for both.
-2. x_t^k is discrete Gaussian noise, new in every round; any h parties' shares are enough, h being how many do not side
-   with Charlie.
-3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself, and all else is integers: so one
-   record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
+1. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
+2. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
+   that do not side with Charlie. The shares of any h parties are enough noise.
+3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is
+   integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
 4. The point of the next gradients follows from the sums alone, and the masks are bound to it.
 
-See :mod:`masquerade_protocols.blocks.secure_sum` for the messages of a sum.
+:mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
 """
 
 from fractions import Fraction
 from functools import partial
-from math import ceil
 from operator import add
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import Loss, loss_of
 from masquerade_core.model import Model
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
-from masquerade_core.study import Study, as_fraction
-from masquerade_protocols.blocks.descent import TAIL_BITS, check_steps, fingerprint, join_and_count, relay_and_count
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
-from masquerade_protocols.blocks.slots import check_slots
+from masquerade_protocols.dp_gd.schedule import (
+    FRACTION_BITS,
+    Parameters,
+    check,
+    clip_of,
+    layout,
+    noise_of,
+    parameters_of,
+)
 
 __all__ = [
     "FRACTION_BITS",
@@ -59,91 +65,19 @@ __all__ = [
     "party",
 ]
 
-FRACTION_BITS = 28
-"""F: gradients and noise are integers in units of 2^-F; even the shortest clip's 2 C is 50,000 of them."""
-
-_SHORT = 1 - 2.0**-30  # of C, so that floats' error reaches it nowhere: it is below (d + 20) 2^-53, d < 2^20
-_ROWS = 4096  # records at a time: a copy of all gradients is as large as all records
+_SHORT = 1 - 2.0**-30  # of C: floats err by less than (d + 20) 2^-53, d < 2^20, so no gradient comes out longer than C
+_ROWS = 4096  # records at a time: a copy of all gradients would be as large as all records
 
 _Array = NDArray[np.float64]
 
 
-class Parameters(BaseModel):
-    """The study's ``[protocol]`` section.
-
-    The defaults were chosen once, on simulated records, in the middle of their bounds and in a corner, and looked at on
-    public ones. None follows from anybody's records.
-    """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
-
-    rounds: Annotated[int, Field(ge=1, le=100_000, description="T, how many rounds")] = 20
-    clip: Annotated[float, Field(ge=1e-4, le=1, description="C, the longest gradient of a record")] = 0.5
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False, description="eta, the length of a step")] = 4.0
-
-
-# --- What follows from public numbers alone -------------------------------------
-
-
-def _parameters(study: Study) -> Parameters:
-    return Parameters.model_validate(study.protocol)
-
-
-def _clip(study: Study) -> Fraction:
-    """C, or the longest gradient there is, if that is shorter: records have a norm of at most 1."""
-    return min(as_fraction(_parameters(study).clip), loss_of(study.model.loss).L)
-
-
-def noise_of(study: Study) -> SharedNoise:
-    """Return the noise that the study's wish asks for.
-
-    Raises
-    ------
-    BadInput
-        There is no such noise.
-    """
-    return rounds_noise(
-        clip=_clip(study),
-        d=study.d,
-        rounds=_parameters(study).rounds,
-        epsilon=study.privacy.epsilon,
-        delta=study.privacy.delta,
-        honest=study.honest,
-        fraction_bits=FRACTION_BITS,
-    )
-
-
-def check(study: Study) -> None:
-    """Refuse what can be known to fail before anybody joins; sums are widest at N = K max_records.
-
-    Raises
-    ------
-    BadInput
-        Steps that diverge, a wish without noise, or noise that fits no plaintext.
-    """
-    check_steps(study, _parameters(study).learning_rate, "choose a smaller learning_rate, or a smaller regularization")
-    layout(study, noise_of(study), study.K * study.max_records)
-
-
-def layout(study: Study, noise: SharedNoise, N: int) -> Packing:
-    """Lay out a round: N gradients of length C at most, and the noise of K parties but for a chance of 2^-128 a run.
-
-    Raises
-    ------
-    BadInput
-        No slot of a plaintext is wide enough, or no float is large enough.
-    """
-    drawn = study.K * noise.rounds * study.d
-    bound = N * (ceil(_clip(study) * (1 << FRACTION_BITS)) + 1)
-    bound += study.K * discrete_gaussian_tail_bound(noise.share, drawn, TAIL_BITS)
-    slots = Packing(study.d, bound, study.crypto.key_bits)
-    return check_slots(study, slots, "a round", "ask for fewer rounds, a larger epsilon or a longer key")
+# --- One step ---------------------------------------------------------------------
 
 
 def clipped_sum(data: Dataset, w: _Array, loss: Loss, clip: Fraction) -> tuple[int, ...]:
     """Return the sum of all records' gradients at ``w``, each cut to norm C and rounded by itself, in units of 2^-F.
 
-    A gradient is phi'(m) y x, m = y w.x, so its norm is |phi'(m)| |x| and the factor is min(1, C/(|phi'(m)| |x|)).
+    A gradient is phi'(m) y x with m = y w.x. So its norm is |phi'(m)| |x|, and min(1, C/(|phi'(m)| |x|)) cuts it.
 
     Parameters
     ----------
@@ -171,22 +105,22 @@ def clipped_sum(data: Dataset, w: _Array, loss: Loss, clip: Fraction) -> tuple[i
 
 
 class Descent:
-    """The iterate, which everybody computes alike from the opened sums.
+    """The iterate. Everybody computes it from the opened sums, and all get the same.
 
     Parameters
     ----------
     study : Study
     N : int
-        Records of everybody.
+        The number of all records.
     """
 
     def __init__(self, study: Study, N: int) -> None:
         self.w = np.zeros(study.d)
-        self._N, self._loss, self._clip = N, loss_of(study.model.loss), _clip(study)
-        self._eta, self._Lambda = _parameters(study).learning_rate, study.model.regularization
+        self._N, self._loss, self._clip = N, loss_of(study.model.loss), clip_of(study)
+        self._eta, self._Lambda = parameters_of(study).learning_rate, study.model.regularization
 
     def gradient(self, data: Dataset) -> tuple[int, ...]:
-        """Return the clipped sum of one party's gradients at this moment's iterate."""
+        """Return the clipped sum of one party's gradients at the present iterate."""
         return clipped_sum(data, self.w, self._loss, self._clip)
 
     def step(self, sums: tuple[int, ...]) -> None:
@@ -195,7 +129,7 @@ class Descent:
         self.w = self.w - self._eta * (gradient + self._Lambda * self.w)
 
     def model(self) -> Model:
-        """Return the iterate as what is released."""
+        """Return the present iterate as the model that is released."""
         return Model(tuple(self.w.tolist()), None)
 
 
@@ -208,7 +142,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     Raises
     ------
     ProtocolViolation
-        Another participant's fault; it is named where that can be known.
+        Another participant is at fault; the error names it where that can be known.
     RunFailed
         A total was not the sum of one contribution of each party.
     """
@@ -239,12 +173,12 @@ def _gradient(descent: Descent, data: Dataset, _rng: Rng) -> tuple[int, ...]:
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
-    """Charlie: he sees K ciphertexts and one sum a round, and the iterates as all do.
+    """Charlie: in each round he sees K ciphertexts and one sum, and computes the iterate as everybody does.
 
     Raises
     ------
     ProtocolViolation
-        A party's fault; it is named where that can be known.
+        A party is at fault; the error names it where that can be known.
     RunFailed
         A total was not the sum of one contribution of each party.
     """

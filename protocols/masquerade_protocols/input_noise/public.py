@@ -94,7 +94,7 @@ def check(study: Study) -> None:
             "product must be less than 1, else steps overshoot",
             "choose a smaller learning_rate",
         )
-    check_slots(study, layout(study), "the sum of classifiers", "choose a longer key")
+    check_slots(study, layout(study), "the sum of classifiers", "fewer parties")
 
 
 def alpha_of(study: Study) -> float:

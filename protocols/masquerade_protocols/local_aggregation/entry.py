@@ -176,14 +176,17 @@ _USUAL_PARTIES = 5
 
 def _cost(study: Study) -> Cost:
     """Price a run. Where the scale of the noise is public, nothing is encrypted."""
-    selected, count, K = selects(study), packing(study).count, study.K
+    if not selects(study):
+        return Cost(sums=0, plaintexts=0, ciphertexts=0, round_trips=5, exponentiations=0.0)
+    count, K = packing(study).count, study.K
     matches = (K - 1).bit_length()
     return Cost(
         sums=0,
-        plaintexts=count if selected else 0,
-        ciphertexts=(K + 1) * (3 + count) if selected else 0,
-        round_trips=8 + matches if selected else 5,
-        exponentiations=_EXPONENTIATIONS * max(1.0, K / _USUAL_PARTIES) if selected else 0.0,
+        plaintexts=count + study.proven,  # the noise term, and the scale term
+        # The permuted and the blinded sizes; the indicator, to every party; noise terms and their total; scales.
+        ciphertexts=2 * K + K * K + K * count + 2 * (K - 1) * study.proven,
+        round_trips=9 + matches + 2 * study.proven,
+        exponentiations=_EXPONENTIATIONS * max(1.0, K / _USUAL_PARTIES),
     )
 
 

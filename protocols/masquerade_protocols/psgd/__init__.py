@@ -1,1 +1,1 @@
-"""PSGD of Rajkumar and Agarwal (2012), and the two attempts that their paper rejects."""
+"""PSGD of Rajkumar and Agarwal (2012), and the two protocols that their paper tries and rejects."""

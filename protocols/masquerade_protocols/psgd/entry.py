@@ -1,9 +1,10 @@
-"""The three protocols of Rajkumar and Agarwal, for those who choose one; they differ in their noise alone."""
+"""The three protocols of Rajkumar and Agarwal, for those who choose one. They differ in their noise alone."""
 
 from functools import partial
 
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
+from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
@@ -13,59 +14,62 @@ from masquerade_protocols.psgd.statement import variant_statement
 
 __all__ = ["DECAYING_BUDGET", "NOISY_GRADIENT", "PSGD"]
 
-_GRADIENTS_LEAVE = """
+_LEAVES = """
 Your records stay on your machine.
 
-What leaves, in each of {rounds} rounds: the sum of your records' gradients at a classifier that everybody knows, with
-noise of your own on it, encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the
-first round, the number of your records, encrypted and masked in the same way.
+What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows. Your own noise is on
+it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the first round,
+the number of your records leaves, encrypted and masked in the same way.
 
 What everybody sees: the number of all records together (of two parties, each so learns the other's), and the sum of all
 noisy gradients, round by round. From these follows the model, and every classifier on the way to it.
 """
-_GRADIENTS_COLLUSION = """
-Charlie and {lead} together hold the key and all ciphertexts, and still see only the sum of what the other parties sent,
-with those parties' noise.
+_COLLUSION = """
+Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
+sent, with those parties' noise.
 
-Parties that side with Charlie take their own noise off; what is proved stands on the noise of one honest party.
+Parties that side with Charlie take their own noise off. What is proved counts on the noise of one honest party.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run; a party
-that lies about its records is not caught.
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
+catches a party that lies about its records.
 """
-_GRADIENTS_COST = """
-{claim} What is proved of the whole run, and against whom, stands in the privacy statement: it is epsilon =
-{total:.4g}.
+_COST = """
+{claim} Over the whole run, epsilon = {total:.4g} is proved. The privacy statement says against whom.
 
 A second run over the same records costs the same again: the costs add up.
 """
 
 
-def _gradients(
+def _statement(study: Study, name: str, variant: schedule.Variant) -> tuple[Claim, ...]:
+    return variant_statement(name, variant, study)
+
+
+def _explain(study: Study, name: str, variant: schedule.Variant, claim: str) -> Explanation:
+    rounds = schedule.parameters_of(study).rounds
+    if study.proven:
+        return explain_noisy_sums(study, rounds)
+    words = {
+        "lead": study.lead,
+        "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
+        "claim": claim.format(epsilon=study.privacy.epsilon),
+        "total": variant_statement(name, variant, study)[0].epsilon,
+    }
+    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
+
+
+def _cost(study: Study, variant: schedule.Variant) -> Cost:
+    """Price a run with the fewest records that there may be."""
+    N, rounds = study.K * study.study.min_records, schedule.parameters_of(study).rounds
+    return price_of_sums(study, [1, *(slots.count for slots in schedule.layouts(study, variant(study, N), N, rounds))])
+
+
+def _entry(
     name: str,
     variant: schedule.Variant,
     claim: str,
     calibrations: tuple[str, ...] = ("paper",),
     on_the_noise: str = "the noise does not depend on it",
 ) -> Protocol:
-    def statement(study: Study) -> tuple[Claim, ...]:
-        return variant_statement(name, variant, study)
-
-    def cost(study: Study) -> Cost:
-        """Price a run at the fewest records that there may be."""
-        N = study.K * study.study.min_records
-        T, planned = schedule.parameters_of(study).rounds, variant(study, N)
-        return price_of_sums(study, [1, *(slots.count for slots in schedule.layouts(study, planned, N, T))])
-
-    def explain(study: Study) -> Explanation:
-        if study.proven:
-            return explain_noisy_sums(study, schedule.parameters_of(study).rounds)
-        proved = statement(study)[0].epsilon
-        rounds = schedule.parameters_of(study).rounds
-        words = {"lead": study.lead, "rounds": rounds, "total": proved, "epsilon": study.privacy.epsilon}
-        words["claim"] = claim.format(**words)
-        texts = (_GRADIENTS_LEAVE, _GRADIENTS_COLLUSION, _GRADIENTS_COST)
-        return Explanation(*(paragraphs(text, words) for text in texts))
-
     return Protocol(
         name=name,
         paper="Rajkumar and Agarwal 2012",
@@ -75,31 +79,32 @@ def _gradients(
         section="# How many noisy sums of gradients are opened.\nrounds = 100\n",
         stages=("keys", "rounds"),
         check=partial(roles.check, variant=variant),
-        statement=statement,
-        explain=explain,
+        statement=partial(_statement, name=name, variant=variant),
+        explain=partial(_explain, name=name, variant=variant, claim=claim),
         noiseless=partial(noiseless, variant=variant, name=name),
-        cost=cost,
+        cost=partial(_cost, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",
     )
 
 
-PSGD = _gradients(
+PSGD = _entry(
     "psgd",
     schedule.psgd,
-    "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all.",
+    "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds "
+    "together.",
     ("paper", "proven"),
     'a very small one makes "paper" noise larger',
 )
 
-NOISY_GRADIENT = _gradients(
+NOISY_GRADIENT = _entry(
     "noisy-gradient",
     schedule.noisy,
-    "The paper rejects this protocol: it costs epsilon = {epsilon:g} a round. Keep it for comparisons.",
+    "The paper rejects this protocol, because every round costs epsilon = {epsilon:g}. Use it for comparisons alone.",
 )
 
-DECAYING_BUDGET = _gradients(
+DECAYING_BUDGET = _entry(
     "decaying-budget",
     schedule.decaying,
-    "The paper rejects this protocol: late rounds are all noise. Keep it for comparisons.",
+    "The paper rejects this protocol, because late rounds are all noise. Use it for comparisons alone.",
 )

@@ -1,4 +1,4 @@
-"""What a descent along noisy gradients would release without noise, worked out by somebody who may see all records."""
+"""What a descent along noisy gradients would release without noise. Whoever computes it sees all records."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,12 +22,12 @@ __all__ = ["first_drowned_round", "noise_ratio", "noiseless", "with_epsilon", "w
 def noiseless(
     study: Study, data: Mapping[str, Dataset], _released: Weights, *, variant: Variant, name: str, **_unused: Any
 ) -> Noiseless:
-    """Judge by how large the noise in records' scores is; ``name`` is the variant's."""
+    """Judge the noise by how large it is in records' scores; ``name`` is the protocol's."""
     together = pool(study, data)
     clean = without_noise(study, together, variant)
 
     def ratio_at(epsilon: float) -> float:
-        other = with_epsilon(study, epsilon)  # which also decides on Delta, and so on the classifier without noise
+        other = with_epsilon(study, epsilon)  # epsilon decides on Delta too, and so on the classifier without noise
         return noise_ratio(other, together, without_noise(other, together, variant), variant)
 
     epsilon, rounds = study.privacy.epsilon, parameters_of(study).rounds
@@ -35,19 +35,18 @@ def noiseless(
     enough = _smallest_epsilon(ratio_at, epsilon)
     if name == "decaying-budget" and drowned is not None:
         advice = (
-            f"Half the epsilon in every further round is twice the noise. From round {drowned} of {rounds} on it is "
-            f"longer than the gradients of all {len(together.y):,} records together, and what is released is noise. "
-            "The paper rejects this protocol for that; it is here to be compared with."
+            f"Every further round has half the epsilon, and so twice the noise: from round {drowned} of {rounds} on, "
+            f"it is longer than the gradients of all {len(together.y):,} records together. So the released classifier "
+            "is noise. The paper rejects this protocol for that reason; it is kept for comparisons."
         )
     elif name == "noisy-gradient":
         advice = (
-            f"Do not compare this error with those of other protocols: epsilon = {epsilon:g} is spent in every one of "
-            f"{rounds} rounds. The paper rejects this protocol for that."
+            f"Do not compare this error with those of other protocols: here epsilon = {epsilon:g} is spent in every "
+            f"one of {counted(rounds, 'round')}. The paper rejects the protocol for that reason."
         )
     elif ratio > SMALL_NOISE:
         advice = f"At epsilon = {epsilon:g} the noise in a record's score is {times(ratio)} as large as the score" + (
-            f"; epsilon = {two_digits(enough)} would do, or as many times more records than these "
-            f"{len(together.y):,} as that is larger."
+            f"; epsilon = {two_digits(enough)} would do, or {times(enough / epsilon)} the {len(together.y):,} records."
             if enough is not None
             else ", and no epsilon makes it small: choose more rounds, or a larger regularization."
         )
@@ -64,7 +63,7 @@ def _steps(study: Study, schedule: Schedule) -> tuple[int, StepSizes, float]:
 
 
 def with_epsilon(study: Study, epsilon: float) -> Study:
-    """Return the same study with another wish."""
+    """Return the same study with another epsilon."""
     return study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
 
 
@@ -81,9 +80,10 @@ def without_noise(study: Study, records: Dataset, variant: Variant) -> Weights:
 def noise_ratio(study: Study, records: Dataset, w: Weights, variant: Variant) -> float:
     """Return how large the noise's part of a record's score w_T.x is beside the score: root mean squares, first order.
 
-    Along an eigenvector of the objective's second derivative H at ``w`` with eigenvalue h, noise of round t arrives at
-    the end multiplied by z_t prod_{s > t} (1 - z_s h) / N. rho_t is new in each round, so squares add up; eta is the
-    same, so the multipliers do. Scores count, not lengths: where no record lies, noise does no harm.
+    Let h be an eigenvalue of the objective's second derivative at ``w``. Along its eigenvector, the noise of round t
+    arrives at the end multiplied by z_t prod_{s > t} (1 - z_s h) / N. rho_t is new in each round, so its squares add
+    up. eta is the same in each round, so its multipliers add up. Scores are compared, not lengths: noise along a
+    direction that no record has does no harm.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def noise_ratio(study: Study, records: Dataset, w: Weights, variant: Variant) ->
 def first_drowned_round(study: Study, N: int, variant: Variant) -> int | None:
     """Return the first round, counted from 1, whose noise is longer than N gradients can be; None if there is none.
 
-    rho_t has length Gamma(d)/beta_t, and K of them add up like steps of a random walk.
+    rho_t has length Gamma(d)/beta_t. The squared lengths of K independent vectors add up on average.
     """
     schedule, L = variant(study, N), float(loss_of(study.model.loss).L)
     T, _, _ = _steps(study, schedule)
@@ -121,9 +121,9 @@ def first_drowned_round(study: Study, N: int, variant: Variant) -> int | None:
 _LARGEST_EPSILON = 1e6
 
 
-def _smallest_epsilon(ratio_at: Callable[[float], float], wish: float) -> float | None:
-    """Return an epsilon, from the wish on, where the noise is small; right to a few per cent."""
-    low = high = wish
+def _smallest_epsilon(ratio_at: Callable[[float], float], least: float) -> float | None:
+    """Return the smallest epsilon from ``least`` on where the noise is small, to within a few per cent."""
+    low = high = least
     while ratio_at(high) > SMALL_NOISE:
         low, high = high, 2 * high
         if high > _LARGEST_EPSILON:

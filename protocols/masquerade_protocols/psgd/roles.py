@@ -1,9 +1,12 @@
-"""PSGD: gradient descent on the sum of everybody's noisy gradients, every round under encryption.
+"""PSGD: gradient descent on the sum of everybody's noisy gradients, where every round is under encryption.
 
 Rajkumar and Agarwal, "A Differentially Private Stochastic Gradient Descent Algorithm for Multiparty Classification",
-AISTATS 2012: Algorithm 1 (the third party), Procedure 2 (computeSlack), Procedure 3 (a party), with the secure sum that
-Theorem 4.2 asks for. ``noisy-gradient`` and ``decaying-budget`` are the two attempts of its section 3.2 that the paper
-rejects; they are kept as baselines. For K parties, T rounds, d coordinates in m plaintexts, keys of n bits::
+AISTATS 2012: Algorithm 1 (the third party), Procedure 2 (computeSlack) and Procedure 3 (a party), with the secure sum
+that Theorem 4.2 asks for. ``noisy-gradient`` and ``decaying-budget`` are two other protocols of its section 3.2, which
+the paper rejects. They are kept for comparisons.
+
+N is the number of all records, lambda the weight of the penalty on the model's weights. The *lead* is the party that
+holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
 
     party P_k                                    Charlie                          lead P_L (one of the parties)
       |============ join: everybody's box key of this run, signed =================|
@@ -15,10 +18,10 @@ rejects; they are kept as baselines. For K parties, T rounds, d coordinates in m
       |                       (proven: grad G_k(w_t) + a share of Gaussian noise, new in every round)
       | w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t), by everybody alike     |
 
-See :mod:`masquerade_protocols.blocks.secure_sum` for the messages of a sum. The iterate is public, and everybody computes it
-from the opened sums, so a Charlie who passes them on can ask for a gradient at no other point than the one that
-follows. One who adds a number to a total before the lead opens it moves the next point by it; his receipts show that
-afterwards (:func:`~masquerade_protocols.blocks.secure_sum.blame`).
+:mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum. Everybody computes the iterate from the
+opened sums. So a Charlie who passes them on cannot ask for a gradient at any other point than the next iterate. A
+Charlie who adds a number to a total, before the lead opens it, shifts the next iterate by that number. The signed
+contributions and his signed receipt would show it; but nobody keeps and compares them yet.
 """
 
 from fractions import Fraction
@@ -51,16 +54,16 @@ _Noise = tuple[tuple[int, ...], ...]
 
 
 def check(study: Study, variant: Variant = psgd) -> None:
-    """Refuse what can be known to fail before anybody joins.
+    """Refuse a study that must fail, before anybody joins.
 
-    What N decides is checked at both its ends: Delta is largest, and the grid finest, at N = K min_records; gradients
-    and, where Delta sets the steps, the longest step at N = K max_records.
+    What depends on N is checked for the smallest and for the largest N. Delta is largest, and the grid finest, at N = K
+    min_records. Gradients are largest at N = K max_records, and so is the first step where Delta sets the steps.
 
     Raises
     ------
     BadInput
-        An objective that is not strongly convex, steps that diverge, a delta without Gaussian noise, or noise that fits
-        no plaintext.
+        The objective is not strongly convex, the steps diverge, no Gaussian noise meets delta, or no plaintext holds
+        the noise.
     """
     require_convex(study.model)
     fewest, most = study.K * study.study.min_records, study.K * study.max_records
@@ -72,14 +75,26 @@ def check(study: Study, variant: Variant = psgd) -> None:
 
 
 def _encode_gradient(gradient: _Array, n: int, L: Fraction, F: int) -> tuple[int, ...]:
-    """Clip to norm n L, which only rounding could exceed, and round to the grid of 2^-F."""
+    """Clip to norm n L, which only the error of floats could exceed, and round to the grid of 2^-F."""
     norm = float(np.linalg.norm(gradient))
     clipped = gradient * min(1.0, float(n * L) / norm) if norm > 0 else gradient
     return tuple(map(int, np.rint(clipped * 2**F).tolist()))
 
 
+# --- One step ---------------------------------------------------------------------
+
+
 class Descent:
-    """Algorithm 1's iterate, which everybody computes alike from the opened sums."""
+    """Algorithm 1's iterate. Everybody computes it from the opened sums, and all get the same.
+
+    Parameters
+    ----------
+    study : Study
+    N : int
+        The number of all records.
+    variant : callable
+        Which of the three protocols.
+    """
 
     def __init__(self, study: Study, N: int, variant: Variant) -> None:
         chosen, loss, lam = parameters_of(study), loss_of(study.model.loss), study.model.regularization
@@ -101,27 +116,30 @@ class Descent:
         return Model(tuple(self.w.tolist()), None)
 
 
+# --- The parties ------------------------------------------------------------------
+
+
 async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd) -> Model:
     """Party P_k (Procedure 3), the lead included.
 
     Raises
     ------
     RefusedLocally
-        Its records are more than are counted, with ``calibration = "proven"``.
+        With ``calibration = "proven"``: the noise does not cover the rounding of so many records.
     ProtocolViolation
-        Another participant's fault; it is named where that can be known.
+        Another participant is at fault; the error names it where that can be known.
     RunFailed
-        A total was not the sum of one contribution of each party, or N is none that there can be.
+        A total was not the sum of one contribution of each party, or the opened N cannot be.
     """
     if study.proven and len(data.y) > MOST_ROUNDED_RECORDS:
         raise RefusedLocally(
-            f"there are more records than the {MOST_ROUNDED_RECORDS:,} for which rounding is counted in the noise",
+            f"there are more records than the {MOST_ROUNDED_RECORDS:,} whose rounding the noise covers",
             "take part with fewer records",
         )
     sums, N = await join_and_count(seat, study, data)
     descent = Descent(study, N, variant)
 
-    # Noise and obfuscators depend on no data: drawn ahead, while others draw theirs.
+    # Noise and obfuscators depend on no data. So they are drawn ahead, while the others draw theirs.
     await seat.stage("noise")
     T, F, slots = descent.rounds, descent.fraction_bits, list(layouts(study, descent.schedule, N, descent.rounds))
     noise = await _draw_noise(seat, study, descent)
@@ -144,9 +162,10 @@ def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> t
 
 
 async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
-    """Draw eta^k once, of variance sigma*^2/K a coordinate, and rho_t^k for each round; entry t is for round t.
+    """Draw this party's noise; entry t is for round t.
 
-    With ``calibration = "proven"``, a share of Gaussian noise for each round.
+    eta^k is drawn once, with variance sigma*^2/K in each coordinate, and rho_t^k anew for each round. With
+    ``calibration = "proven"`` it is a share of Gaussian noise for each round instead.
     """
     schedule, T, unit = descent.schedule, descent.rounds, Fraction(1 << descent.fraction_bits)
     if schedule.share is not None:
@@ -164,13 +183,18 @@ async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
     return tuple(tuple(map(add, rho_t, eta)) for rho_t in rho)
 
 
+# --- Charlie ------------------------------------------------------------------------
+
+
 async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
-    """Charlie, Algorithm 1's third party: he sees K ciphertexts and one sum a round, and the iterates as all do.
+    """Charlie, Algorithm 1's third party: in each round he sees K ciphertexts and one sum.
+
+    He computes the iterate as everybody does.
 
     Raises
     ------
     ProtocolViolation
-        A party's fault; it is named where that can be known.
+        A party is at fault; the error names it where that can be known.
     RunFailed
         A total was not the sum of one contribution of each party.
     """

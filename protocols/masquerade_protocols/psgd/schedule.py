@@ -1,4 +1,4 @@
-"""The noise of a run of PSGD or of one of its two rejected variants, and what follows from it and N: grids and slots."""
+"""What follows from the study and N alone: the noise of psgd and of the two rejected protocols, grids and slots."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 FRACTION_BITS = 28
-"""F at most, :func:`fraction_bits`: gradients and noise are integers in units of 2^-F."""
+"""The largest F. Gradients and noise are integers in units of 2^-F; :func:`fraction_bits` chooses F."""
 
 _LEAST_FRACTION_BITS = 12  # so that rounding to the grid moves a gradient's norm by little, whatever N is
 _EXACT_BITS = 26  # of the mean gradient
@@ -47,8 +47,8 @@ _EXACT_BITS = 26  # of the mean gradient
 class Parameters(BaseModel):
     """The study's ``[protocol]`` section.
 
-    ``rounds`` is T. The steps are z_t = a/(t0 + t), which satisfy Algorithm 1's two conditions; what is not given suits
-    the objective (:func:`~masquerade_core.learning.gradients.step_sizes`).
+    ``rounds`` is T. The steps are z_t = a/(t0 + t), which meet Algorithm 1's two conditions. Where a or t0 is left out,
+    it follows from the objective (:func:`~masquerade_core.learning.gradients.step_sizes`).
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -60,7 +60,7 @@ class Parameters(BaseModel):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The noise of one run; what the three variants differ in, once N is known.
+    """The noise of one run, once N is known: all that the three protocols differ in.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Schedule:
     sigma : Fraction
         sigma*, the standard deviation of a coordinate of sum_k eta^k; 0 where there is no eta.
     share : callable, optional
-        With ``calibration = "proven"``: F -> the noise, in units of 2^-F, of which every party draws a share in each
+        With ``calibration = "proven"``: F -> the noise, in units of 2^-F. Every party draws a share of it in each
         round, in place of rho and eta.
     """
 
@@ -90,10 +90,10 @@ def _beta(study: Study, epsilon: Fraction) -> Fraction:
 
 
 def psgd(study: Study, N: int) -> Schedule:
-    """Algorithm 1: eta^k once and rho_t^k in every round, both at eps~, which is what Procedure 3 is given.
+    """Algorithm 1: eta^k once and rho_t^k in every round, both with eps~, which Algorithm 1 passes to Procedure 3.
 
-    With ``calibration = "proven"``: Gaussian noise on the sum in every round, and nothing else; a gradient of length L
-    is moved by 2 L at most, and T rounds compose exactly (``docs/privacy/psgd.md``).
+    With ``calibration = "proven"`` there is Gaussian noise on the sum of every round, and nothing else. A replaced
+    record moves a sum by 2 L at most, and T rounds compose exactly (``docs/privacy/psgd.md``).
     """
     if study.proven:
         return Schedule(Fraction(0), lambda _: Fraction(0), Fraction(0), partial(joint_noise, study))
@@ -106,14 +106,14 @@ def psgd(study: Study, N: int) -> Schedule:
 def joint_noise(study: Study, F: int) -> SharedNoise:
     """Return the noise of a round with ``calibration = "proven"``, in units of 2^-F.
 
-    A party's sum is rounded as a whole, which moves it by sqrt(d)/2 units at most, under either neighbour: Delta is 2 L
-    (1 + ``ROUNDING``) 2^F + sqrt(d), as where a single gradient of length L is rounded, and with what floats add to a
-    sum of gradients.
+    A party's sum is rounded as a whole, which moves it by sqrt(d)/2 units at most, under either neighbour. So Delta is
+    2 L (1 + ``ROUNDING``) 2^F + sqrt(d), as if a single gradient of length L were rounded. ``ROUNDING`` covers the
+    error of floats in a sum of gradients.
 
     Raises
     ------
     BadInput
-        There is no such noise.
+        No noise meets the privacy target.
     """
     return rounds_noise(
         clip=loss_of(study.model.loss).L * (1 + ROUNDING),
@@ -127,28 +127,29 @@ def joint_noise(study: Study, F: int) -> SharedNoise:
 
 
 def noisy(study: Study, _N: int) -> Schedule:
-    """Section 3.2, attempt 1: rho_t^k at epsilon in every round, and nothing else; T rounds cost T epsilon."""
+    """Section 3.2, attempt 1: rho_t^k with epsilon in every round, and nothing else. T rounds cost T epsilon."""
     beta = _beta(study, as_fraction(study.privacy.epsilon))
     return Schedule(Fraction(0), lambda _: beta, Fraction(0))
 
 
 def decaying(study: Study, _N: int) -> Schedule:
-    """Section 3.2: epsilon_t = epsilon/2^t for t = 1, 2, ...: epsilon in all, and gradients that drown in noise."""
+    """Section 3.2: rho_t^k with epsilon/2^t, t = 1, 2, ... All rounds cost epsilon, and gradients drown in noise."""
     beta = _beta(study, as_fraction(study.privacy.epsilon))
     return Schedule(Fraction(0), lambda t: beta / 2 ** (t + 1), Fraction(0))
 
 
 def parameters_of(study: Study) -> Parameters:
+    """Return the study's choices."""
     return Parameters.model_validate(study.protocol)
 
 
 def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
-    """Return F of the grid 2^-F: as fine as it can be, up to ``FRACTION_BITS``, at no more plaintexts than needed.
+    """Return F of the grid 2^-F: the finest grid, up to ``FRACTION_BITS``, that needs no more plaintexts than it must.
 
-    Needed is that a coordinate of the mean gradient, of which each party rounds its part, is off by 2^-26 at most:
-    K 2^-(F+1) <= N 2^-26. What room is left in the plaintexts of so coarse a grid makes it finer.
+    Each party rounds its part of the mean gradient. A coordinate of the mean may be off by 2^-26 at most, so the grid
+    must be so fine that K 2^-(F+1) <= N 2^-26. If the plaintexts for that grid have room left, F grows to fill them.
     """
-    N = max(N, study.K * study.study.min_records)  # no honest run has less, and check has seen to it that they fit
+    N = max(N, study.K * study.study.min_records)  # an honest run has no fewer, and check made sure that so many fit
     ratio = -(-(study.K << (_EXACT_BITS - 1)) // N)
     least = max((ratio - 1).bit_length(), _LEAST_FRACTION_BITS)
     coarse = _slots(study, schedule, N, 0, least)
@@ -159,10 +160,10 @@ def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
 
 
 def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
-    """Return a lower bound of :func:`fraction_bits` for every N that there may be: for what is said before N is known.
+    """Return a lower bound of :func:`fraction_bits` for every N that there may be; a statement is made without N.
 
-    No layout takes fewer plaintexts than one for K 2^25, which is less than N 2^F, and none more than one for K
-    max_records.
+    A layout takes at least as many plaintexts as one for K 2^25, which is less than N 2^F. It takes at most as many as
+    one for K max_records.
     """
     fewest, most = study.K * study.study.min_records, study.K * study.max_records
     schedule = variant(study, fewest)  # it has the most noise
@@ -188,27 +189,28 @@ def _largest(study: Study, schedule: Schedule, t: int, F: int) -> int:
     if schedule.share is not None:
         noise = schedule.share(F)
         return discrete_gaussian_tail_bound(noise.share, study.K * noise.rounds * study.d, TAIL_BITS)
-    # Within B units of the finest grid together, eta and rho are within 1 + B/2^(28-F), rounded up, of a coarser one.
+    # If eta and rho together are within B units of the finest grid, they are within 1 + B/2^(28-F) of a coarser one.
     finest = _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
     return -(-finest >> (FRACTION_BITS - F)) + (F < FRACTION_BITS)
 
 
 def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
-    """Lay out round t: N gradients of length L at most, and the noise of K parties but for a chance of 2^-60 a draw.
+    """Lay out the sum of round t.
 
-    With ``calibration = "proven"``, but for one of 2^-128 a run.
+    A slot holds N gradients of length L at most, and the noise of K parties. Each draw goes beyond it with a chance of
+    2^-60 at most. With ``calibration = "proven"`` the chance is 2^-128 for all draws of a run together.
 
     Raises
     ------
     BadInput
-        No slot of a plaintext is wide enough, or no float is large enough.
+        The slots are too wide for a plaintext, or a coordinate for a float.
     """
     slots = _slots(study, schedule, N, t, fraction_bits(study, schedule, N))
-    return check_slots(study, slots, f"round {t}", "ask for fewer rounds, a larger epsilon or a longer key")
+    return check_slots(study, slots, f"the sum of round {t}", "fewer rounds", "a larger epsilon")
 
 
 def layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[Packing]:
-    """Lay out every round: anew only where beta_t is another one."""
+    """Lay out every round. A layout is computed again only where beta_t changes."""
     beta, slots = schedule.beta(0), layout(study, schedule, N, 0)
     for t in range(rounds):
         if schedule.beta(t) != beta:
@@ -218,7 +220,7 @@ def layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[P
 
 @cache
 def _largest_noise(beta: Fraction, sigma: Fraction, K: int, d: int) -> int:
-    """One party's noise of one round, in units of the finest grid."""
+    """Bound one party's noise of one round, in units of the finest grid."""
     unit = Fraction(1 << FRACTION_BITS)
     eta = gaussian_tail_bound(sigma_share(sigma, K), d, unit) if sigma else 0
     return l2_tail_bound(beta, d, unit) + eta

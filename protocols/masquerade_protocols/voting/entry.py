@@ -123,7 +123,7 @@ def _explained(collusion: str, cost: str, words: dict[str, Any]) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    return price_of_sums(study, [public.layout(study).count])
+    return price_of_sums(study, [public.layout(study).count], blinded=True)
 
 
 def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") -> Protocol:

@@ -108,10 +108,9 @@ def check(study: Study) -> None:
             "one" + ("" if study.proven else "; or, for two classes, choose an odd number of parties"),
         )
     if study.proven:
-        what, hint = "a count of votes with its noise", "choose a larger epsilon or delta, or a longer key"
+        check_slots(study, layout(study), "a count of votes with its noise", "a larger epsilon", "a larger delta")
     else:
-        what, hint = f"a count of {study.K:,} votes", "choose a longer key, or have fewer parties"
-    check_slots(study, layout(study), what, hint)
+        check_slots(study, layout(study), f"a count of {study.K:,} votes", "fewer parties")
     if (bits := Grid.of(study).bound.bit_length()) > WIDEST:
         raise BadInput(
             f"a released weight has up to {bits} bits in this study, but at most {WIDEST} are possible",

@@ -178,5 +178,7 @@ def layout(study: Study, descent: Plan) -> Packing:
         study,
         Packing(study.d, bound, study.crypto.key_bits),
         "the sum of classifiers",
-        "ask for fewer rounds, a smaller learning_rate, a larger epsilon or a longer key",
+        "fewer rounds",
+        "a smaller learning_rate",
+        "a larger epsilon",
     )

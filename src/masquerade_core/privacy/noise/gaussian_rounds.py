@@ -67,33 +67,48 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
         There is no such noise; the sentence says what would make it possible.
     """
     if not epsilon > 0:
-        raise BadInput(f"[privacy] epsilon is {epsilon:g}, but noise needs an epsilon greater than 0")
+        raise BadInput(
+            f"[privacy] epsilon is {epsilon:g}, but noise needs an epsilon greater than 0", "choose a larger epsilon"
+        )
     if not 0 < delta < 1:
         raise BadInput(
             f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon with certainty",
             "set delta to more than 0, and to less than 1 divided by the number of all records",
         )
-    wish = as_fraction(delta) - lost_delta(epsilon)
-    if wish <= 0:
-        raise BadInput(
-            f"[privacy] epsilon is {epsilon:g} and delta {delta:g}, but a delta of "
-            f"{float(min(Fraction(1), lost_delta(epsilon))):.2g} is lost to arithmetic at this epsilon",
-            "choose a smaller epsilon, or a larger delta",
-        )
+    left = as_fraction(delta) - lost_delta(epsilon)
+    if left <= 0:
+        raise _all_lost(epsilon, delta)
     grid = 1 << _SIGMA_BITS
 
     def enough(multiple: int) -> bool:
-        return bool(_delta_at(Fraction(multiple, grid), epsilon) <= gmpy2.mpq(wish.numerator, wish.denominator))
+        return bool(_delta_at(Fraction(multiple, grid), epsilon) <= gmpy2.mpq(left.numerator, left.denominator))
 
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
         guess = min(1 / mu_of(epsilon, delta), float(_LARGEST))
         multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST * grid)
     if multiple is None:
         raise BadInput(
-            f"[privacy] epsilon is {epsilon:g} and delta {delta:g}: no plaintext holds the noise for that",
-            "choose a larger epsilon or delta",
+            f"[privacy] epsilon is {epsilon:g} and delta is {delta:g}, but no plaintext holds the noise that they need",
+            "choose a larger epsilon or a larger delta",
         )
     return root_up(Delta**2 * rounds * Fraction(multiple, grid) ** 2, _SIGMA_BITS)
+
+
+def _all_lost(epsilon: float, delta: float) -> BadInput:
+    """Say which epsilon leaves something of delta, or that none does."""
+    room = as_fraction(delta) * (1 << LOST_BITS) - 3
+    most = math.floor(10 * math.log(room)) / 10 if room > 1 else 0.0
+    if most > 0:
+        return BadInput(
+            f"[privacy] epsilon is {epsilon:g}, but with delta = {delta:g} it can be at most {most:g}: beyond that, "
+            "all of delta is lost to arithmetic",
+            f"choose an epsilon of {most:g} or less",
+        )
+    return BadInput(
+        f"[privacy] delta is {delta:g}, but a delta of {float(lost_delta(0)):.2g} or less is lost to arithmetic, "
+        "whatever epsilon is",
+        "choose a larger delta, which is still less than 1 divided by the number of all records",
+    )
 
 
 def lost_delta(epsilon: float) -> Fraction:

@@ -1,14 +1,12 @@
-"""The coin toss and the sharing of zero, with parties and a Charlie that cheat."""
+"""The coin toss, with parties and a Charlie who cheat."""
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Join, Once, Seat
@@ -17,11 +15,9 @@ from masquerade_core.table import Table
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.relay import split_boxes
 from masquerade_protocols.blocks.coin_toss import Commitment, Echo, Reveal, _commit, coin_toss
-from masquerade_protocols.local_aggregation.zero_sharing import zero_share
-from tests.helpers import RUN, joined
+from tests.helpers import joined
 
 NAMES = ("alice", "bob", "eve", "zoe")
-N = (1 << 511) + 0xBAD5EED
 
 
 async def tosser(seat: Seat) -> bytes:
@@ -76,7 +72,7 @@ def test_charlie_sees_neither_coins_nor_commitments() -> None:
 
 
 def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
-    """Play along, but reveal what ``change`` makes of one's coins."""
+    """Follow the protocol, but reveal other coins: those that ``change`` makes of one's own."""
 
     async def role(seat: Seat) -> bytes:
         await seat.join()
@@ -94,7 +90,7 @@ def _cheat(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> Cheat:
 
 
 async def _echo(seat: Seat, own: bytes) -> None:
-    """Echo as the honest do: what they all sent is known, as the table's draws are seeded."""
+    """Echo as honest parties do. The table's draws are seeded, so everybody's commitment is known."""
     await seat.send_sealed(Echo(digest=_seen(seat, own)))
     await seat.gather(Echo)
 
@@ -131,7 +127,7 @@ def test_who_reveals_other_coins_is_named(change: Callable[[bytes, bytes], tuple
 
 
 def test_a_copied_commitment_cannot_be_opened() -> None:
-    """Committing to what another committed to, and revealing what that one reveals, fails: the name is hashed too."""
+    """A party copies another one's commitment and its coins. This fails, because the name is hashed too."""
 
     async def copycat(seat: Seat) -> bytes:
         await seat.join()
@@ -167,7 +163,7 @@ def test_who_does_not_reveal_is_waited_for_by_name() -> None:
 
 
 def _two_faced(seat_sends: bytes) -> Cheat:
-    """Commit to other coins towards each peer, and reveal to each what was committed to it."""
+    """Commit to other coins towards each peer, and reveal to each the coins that fit its commitment."""
 
     async def role(seat: Seat) -> bytes:
         await seat.join()
@@ -215,75 +211,6 @@ def test_charlie_cannot_exchange_the_boxes_of_a_commitment(monkeypatch: pytest.M
     with pytest.raises(ProtocolViolation, match=r"either bob .* or Charlie") as caught:
         play()
     assert (caught.value.peer, caught.value.suspects) == ("", ("bob", CHARLIE))
-
-
-# --- The sharing of zero -------------------------------------------------------
-
-
-def shares(
-    participants: tuple[str, ...], bound_to: bytes = b"seed", modulus: int = N, count: int = 3, run: bytes = RUN
-) -> dict[str, tuple[int, ...]]:
-    names = tuple(name for name in participants if name != CHARLIE)
-    return {
-        me: zero_share(joined(me, names, run), participants, b"" if me == CHARLIE else bound_to, modulus, count)
-        for me in participants
-    }
-
-
-@pytest.mark.parametrize("count", [0, 1, 4])
-@pytest.mark.parametrize(
-    "participants", [NAMES, (*NAMES, CHARLIE), NAMES[:2], ("alice", CHARLIE), (*NAMES[:2], CHARLIE)]
-)
-def test_the_shares_add_up_to_zero_and_are_none(participants: tuple[str, ...], count: int) -> None:
-    rows = shares(participants, count=count)
-    assert [sum(column) % N for column in zip(*rows.values(), strict=True)] == [0] * count
-    values = [value for row in rows.values() for value in row]
-    assert len(set(values)) == len(values)
-    assert all(0 < value < N for value in values)
-
-
-@pytest.mark.parametrize("missing", [*NAMES, CHARLIE])
-def test_all_but_one_share_add_up_to_nothing(missing: str) -> None:
-    rows = shares((*NAMES, CHARLIE))
-    rest = [sum(row[0] for name, row in rows.items() if name != missing) % N]
-    assert rest[0] > N >> 32
-    assert rest[0] < N - (N >> 32)
-
-
-def test_shares_are_bound_to_the_toss_and_the_run() -> None:
-    one, other, again = shares(NAMES), shares(NAMES, b"another seed"), shares(NAMES, run=bytes(15) + b"\1")
-    values = [value for rows in (one, other, again) for row in rows.values() for value in row]
-    assert len(set(values)) == len(values)
-    assert shares(NAMES) == one
-
-
-def test_parties_that_disagree_on_the_toss_do_not_cancel() -> None:
-    rows = {**shares(NAMES), "zoe": shares(NAMES, b"another seed")["zoe"]}
-    assert all(sum(column) % N for column in zip(*rows.values(), strict=True))
-
-
-@pytest.mark.parametrize("who", ["alice", "eve", CHARLIE])
-@pytest.mark.parametrize("modulus", [3 << 60, 1 << 33, N])
-def test_a_share_alone_is_uniform(who: str, modulus: int) -> None:
-    participants, cells = (*NAMES, CHARLIE), 16
-    seats = joined(who, NAMES)
-    values = zero_share(seats, participants, b"seed", modulus, 4000)
-    for drawn in (Counter(v % cells for v in values), Counter(v * cells // modulus for v in values)):
-        # 15 degrees of freedom: passed by chance once in 200,000.
-        assert sum((drawn[i] - 250) ** 2 / 250 for i in range(cells)) < 52.2
-
-
-def test_who_lacks_one_pairs_key_still_misses_a_uniform_mask() -> None:
-    """Charlie and all parties but two pool what they know: the two's common mask stays between them."""
-    rows = shares((*NAMES, CHARLIE), count=1)
-    known = {"bob": joined("bob", NAMES), "zoe": joined("zoe", NAMES), CHARLIE: joined(CHARLIE, NAMES)}
-    left = rows["alice"][0]
-    for name, seat in known.items():
-        label = b"zero" + (b"" if name == CHARLIE else b"seed")
-        left -= mask(seat.shared_key("alice", label), b"zero share", N, 1)[0]
-    common = mask(joined("eve", NAMES).shared_key("alice", b"zeroseed"), b"zero share", N, 1)[0]
-    assert left % N == common
-    assert sum(rows[name][0] for name in ("alice", "eve")) % N != 0
 
 
 # --- Effects -------------------------------------------------------------------
