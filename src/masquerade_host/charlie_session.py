@@ -1,7 +1,7 @@
 """Charlie's session: it admits the parties, sends the roster, relays sealed messages, and says who ended the run.
 
 The *roster* is the list of all parties with their signed hellos. Charlie sends it once every party has said hello and
-his own role is ready. From then on no hop may start anew. A *sealed message* is a message from party to party: Charlie passes
+his own role is ready. From then on no hop may start anew. A *sealed message* goes from party to party: Charlie passes
 its sealed box on and cannot open it. Each party's hop has a state of its own, kept by :class:`~masquerade_host.hop.Hop`
 and ruled by the table in :mod:`masquerade_host.session_states`.
 """

@@ -1,4 +1,6 @@
-"""``toy-means``: the mean of all records, each counted with the sign of its label; a crude classifier::
+"""``toy-means``: the mean of all records, each counted with the sign of its label. It is a crude classifier.
+
+The conversation::
 
 party P_j                                    Charlie                          lead P_L (holds the key)
   |============ join, SumKey, coin toss: see masquerade_protocols.blocks.secure_sum ============|

@@ -3,8 +3,8 @@
 A *hop* is the connection between one party and Charlie. A frame is
 ``Ed25519 signature (64 bytes) | msgpack {v, run, src, dst, kind, seq, type, body}``. Each direction of a hop numbers
 its frames from 0 without gaps, so a replayed, dropped or reordered frame is noticed at once. Hellos have no number of
-their own, because a party repeats its hello until it is answered. A sealed message that Charlie relays keeps its source and
-bears Charlie's signature; the sealed box in it proves who made it, if it opens.
+their own, because a party repeats its hello until it is answered. A sealed message that Charlie relays keeps its source
+and bears Charlie's signature; the sealed box in it proves who made it, if it opens.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ class Endpoint:
         to: str | None = None,
         source: str | None = None,
     ) -> bytes:
-        """Make the next frame for ``hop``; only a sealed message has a ``to`` or ``source`` other than the ends of the hop."""
+        """Make the next frame for ``hop``; ``to`` and ``source`` differ from the hop's ends for sealed messages only."""
         number = 0 if kind == "hello" else self._next_out[hop]
         fields = (
             WIRE_VERSION,

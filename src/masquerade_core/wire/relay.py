@@ -16,7 +16,7 @@ __all__ = ["pack_boxes", "split_boxes", "target"]
 
 
 def target(to: Sequence[str]) -> str:
-    """Return the header's ``dst`` of a sealed message: the name of its one recipient, or ``*`` for all other parties."""
+    """Return the header's ``dst`` of a sealed message: its one recipient's name, or ``*`` for all other parties."""
     return to[0] if len(to) == 1 else PARTIES
 
 
@@ -46,6 +46,6 @@ def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], 
         and len({len(box) for box in boxes}) == 1
     )
     if not sound:
-        msg = f"{frame.source} sent a malformed sealed message; allowed is one box for each recipient, all of equal length"
+        msg = f"{frame.source} sent a malformed sealed message; it needs one box for each recipient, all equally long"
         raise ProtocolViolation(msg, peer=frame.source)
     return tuple(zip(to, boxes, strict=True))
