@@ -19,9 +19,9 @@ from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
+from tests.noise_helpers import P_ACCEPT
 
 RELEASES = 2_000
-P_ACCEPT = 1e-9
 WINDOW = 8
 """Candidates on either side: what a few roundings can have moved."""
 

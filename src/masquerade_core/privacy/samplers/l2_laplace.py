@@ -44,9 +44,10 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     -----
     The total variation distance from the exact law is at most 2^-62 a draw. Let r = scale/beta, R = ceil(64 d r) < 2^n
     and d < 2^D. Uniforms are multiples of 2^-u and the arithmetic carries u bits, where u >= n + 3 D + 171. Larger
-    noise takes more bits: in a fixed precision, large noise would be a multiple of a power of 2, and the lowest bits of
-    a noisy number would be those of the number itself. Couple each uniform with a continuous one in its cell of length 2^-u, and each point
-    (a, b) with a continuous one in its cell of side 2^(1-u). The two vectors stay close except in these events:
+    noise takes more bits. In a fixed precision, large noise would be a multiple of a power of 2, and the lowest bits of
+    a noisy number would be those of the number itself. Couple each uniform with a continuous one in its cell of length
+    2^-u, and each point (a, b) with a continuous one in its cell of side 2^(1-u). The two vectors stay close except in
+    these events:
 
     * the norm exceeds R grid units: exp(-58 d) < 2^-83, by Chernoff's bound;
     * one of the d uniforms under the logarithm is below 2^-(66+D): together less than 2^-66;
