@@ -1,4 +1,4 @@
-"""The slack, for every wish: what is spent never adds up to more than epsilon, and little is wasted."""
+"""Laws of objective perturbation: its parts never cost more than epsilon together, nor much less."""
 
 import math
 from fractions import Fraction

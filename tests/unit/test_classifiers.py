@@ -63,7 +63,7 @@ def test_a_name_comes_with_literal_settings() -> None:
         ("StackingClassifier", "StackingClassifier does not accept these settings", "correct"),
     ],
 )
-def test_what_scikit_learn_does_not_have_is_refused(text: str, message: str, hint: str) -> None:
+def test_a_classifier_or_setting_that_scikit_learn_does_not_have_is_refused(text: str, message: str, hint: str) -> None:
     with pytest.raises(BadInput) as caught:
         named(text)
     assert message in caught.value.message
@@ -251,7 +251,7 @@ def test_scikit_learn_s_own_errors_do_not_come_through() -> None:
         cast_votes(named("KNeighborsClassifier(n_neighbors=5000)"), BINARY, X_AUX, _rng())
 
 
-def test_what_the_own_classifier_says_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_programs_own_classifier_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erm, "_MAX_STEPS", 0)
     with pytest.raises(RunFailed, match="gradient norm"):
         cast_votes(Linear("logistic", 0.1, None), BINARY, X_AUX, _rng())

@@ -40,7 +40,7 @@ def test_the_shares_add_up_to_k_times_the_weights() -> None:
 
 
 @pytest.mark.parametrize("missing", ["p0", "p2", "charlie"])
-def test_a_missing_or_changed_share_opens_to_nothing(missing: str) -> None:
+def test_shares_do_not_open_with_one_missing_or_changed(missing: str) -> None:
     shares = shared(VECTOR)
     for other in ((0,), (shares.values[missing][0] ^ 1 << 500,)):
         with pytest.raises(RunFailed, match="missing or wrong"):
@@ -85,7 +85,7 @@ GOOD = shared(VECTOR).to_json()
     ],
     ids=repr,
 )
-def test_a_corrupt_file_is_bad_input_or_opens_to_nothing(key: str, wrong: object) -> None:
+def test_a_corrupt_file_is_bad_input_or_does_not_open(key: str, wrong: object) -> None:
     data = {**copy.deepcopy(GOOD), key: wrong}
     if (key, wrong) == ("fraction_bits", 0):
         return  # another power of two, which nobody can recognize as wrong

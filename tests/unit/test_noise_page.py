@@ -1,4 +1,4 @@
-"""docs/privacy/noise.md names every sampler and tests that exist, and its links lead somewhere."""
+"""docs/privacy/noise.md names every sampler and protocol, its tests exist, and its links lead somewhere."""
 
 from __future__ import annotations
 

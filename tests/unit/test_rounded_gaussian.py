@@ -105,7 +105,7 @@ def test_noise_repeats_with_a_seed_and_never_without() -> None:
         (Fraction(2**119), 1, SCALE),
     ],
 )
-def test_noise_of_which_nothing_is_known_is_a_bug(sigma: Fraction, size: int, scale: Fraction) -> None:
+def test_noise_whose_accuracy_is_not_proved_is_a_bug(sigma: Fraction, size: int, scale: Fraction) -> None:
     with pytest.raises(LocalProtocolError):
         gaussian(SystemRng(), sigma, size, scale)
     with pytest.raises(LocalProtocolError):
