@@ -127,7 +127,7 @@ def test_integers_are_all_bits_that_were_drawn() -> None:
     assert l2_module._integers(Given(), 64, 0) == []  # type: ignore[arg-type]
 
 
-def test_a_test_of_the_test_independent_coordinates_are_not_l2_noise() -> None:
+def test_independent_coordinates_are_not_taken_for_l2_noise() -> None:
     draws = np.random.default_rng(11).laplace(size=(4_000, 5))
     norms = np.linalg.norm(draws, axis=1)
     assert stats.kstest((draws[:, 0] / norms) ** 2, stats.beta(0.5, 2).cdf).pvalue < P_REJECT

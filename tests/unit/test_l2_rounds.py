@@ -92,7 +92,7 @@ def test_in_one_dimension_it_is_laplace_noise(epsilon: float, rounds: int, delta
     ],
 )
 def test_what_psgd_s_rounds_cost_in_ten_dimensions(epsilon: float, rounds: int, delta: float, published: float) -> None:
-    """These are the numbers of the documentation; the next test computes two of them in another way."""
+    """These numbers are in docs/privacy/psgd.md; the next test computes two of them in another way."""
     found = composed_epsilon(epsilon, rounds, 10, delta)
     assert found == pytest.approx(published, abs=6e-4)
 

@@ -273,40 +273,23 @@ class SharedNoiseRows(Rows):
             Where they differ from the statement's.
         """
         noise = self.noise
-        target = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}"
         enough, found = unknown >= noise.honest, noise.proved(unknown)
         colluding = counted(self.K - noise.honest, "colluding party", "colluding parties")
-        claimed = (
-            f"approximate, {target}: the privacy target, for {colluding}"
+        target = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}: the privacy target, for {colluding}"
+        common = {
+            "claimed": f"approximate, {target}"
             if enough
-            else "nothing: these parties are more than the study's colluders"
-        )
-        holds_at = "this noise" if enough else f"colluders = {self.K - unknown} in the study"
+            else "nothing: these parties are more than the study's colluders",
+            "holds_at": "this noise" if enough else f"colluders = {self.K - unknown} in the study",
+            "unit": unit,
+            "neighbours": neighbours,
+        }
         if found is None:
-            return self.none(
-                view,
-                text,
-                *self.assumptions,
-                *more,
-                claimed=claimed,
-                holds_at=holds_at,
-                unit=unit,
-                neighbours=neighbours,
-                source=self.source,
-            )
+            return self.none(view, text, *self.assumptions, *more, source=self.source, **common)
         epsilon, delta = found
+        provable = f"epsilon = {digits(epsilon)}, delta = {delta:g}"
         return self.proved(
-            view,
-            text,
-            *more,
-            claimed=claimed,
-            provable=f"epsilon = {digits(epsilon)}, delta = {delta:g}",
-            epsilon=epsilon,
-            delta=delta,
-            holds_at=holds_at,
-            definition=definition,
-            unit=unit,
-            neighbours=neighbours,
+            view, text, *more, provable=provable, epsilon=epsilon, delta=delta, definition=definition, **common
         )
 
 

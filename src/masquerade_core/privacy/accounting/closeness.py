@@ -37,7 +37,7 @@ def closeness_of_sum(sigma_share: Fraction, honest: int, size: int = 1) -> float
     sigma_share : Fraction
         s, the sigma of each share, in grid units: at least 3.
     honest : int
-        h, how many shares are added up: at least 1. (They are those of the parties whose noise nobody else knows.)
+        h, how many shares are added up: at least 1. They are the shares that the adversary does not know.
     size : int
         How many coordinates are released.
 
