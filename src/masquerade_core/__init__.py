@@ -1,4 +1,4 @@
-"""Mathematics, data and bytes; knows no role and no socket."""
+"""Mathematics, data and bytes: everything that needs no network, no files of its own and no protocol."""
 
 __all__ = ["__version__"]
 

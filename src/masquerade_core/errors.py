@@ -1,8 +1,8 @@
-"""Every way a run can end badly: a sentence for a person and an exit code for a script.
+"""Every way in which a run can fail: a sentence for a person and an exit code for a script.
 
-Two kinds by whose fault: what a *peer* did (:class:`ProtocolViolation`) and what *this* program did
-(:class:`LocalProtocolError`, a bug). All others speak of the world: files, networks, clocks, policies.
-An error's text is read by people and may be logged, so it never carries a record, a size or a key.
+A :class:`ProtocolViolation` is another participant's fault. A :class:`LocalProtocolError` is a bug of this program. All
+others are about files, networks, deadlines and policies. People read an error's text, and it may be logged. So it never
+contains a record, a party's number of records or a key.
 """
 
 from typing import ClassVar
@@ -26,9 +26,9 @@ class MasqueradeError(Exception):
     Parameters
     ----------
     message : str
-        What was seen and what is allowed, as one sentence.
+        One sentence: what was seen, and what is allowed.
     hint : str
-        What to do about it; empty where the message says it.
+        What to do about it; empty where the message says so already.
     """
 
     exit_code: ClassVar[int] = 5
@@ -41,26 +41,28 @@ class MasqueradeError(Exception):
 
 
 class RunFailed(MasqueradeError):
-    """The run ended without a result, for a reason that its text names."""
+    """The run ended without a result; the message gives the reason."""
 
     exit_code = 1
     error_code = "run_failed"
 
 
 class CannotConnect(MasqueradeError):
-    """Charlie cannot be reached, or does not admit this key."""
+    """Charlie, the server of the study, cannot be reached or does not admit this participant's key."""
 
     exit_code = 2
     error_code = "cannot_connect"
 
 
 class DeadlinePassed(MasqueradeError):
-    """Somebody was silent for longer than the study's ``deadline_seconds``.
+    """A participant was silent for longer than the study's ``deadline_seconds``.
 
     Parameters
     ----------
     message : str
-        The sentence; it names who was waited for.
+        One sentence that names the silent participants.
+    hint : str
+        What to do about it.
     waited_for : tuple of str
         The names of the silent participants.
     """
@@ -74,28 +76,28 @@ class DeadlinePassed(MasqueradeError):
 
 
 class BadInput(MasqueradeError):
-    """A file, an option or a study that cannot be used as it is; nothing was sent."""
+    """A file, an option or a study cannot be used as it is; nothing was sent."""
 
     exit_code = 4
     error_code = "bad_input"
 
 
 class LocalProtocolError(MasqueradeError):
-    """This program broke its own rules (a bug): it stopped before anything left the process."""
+    """This program broke one of its own rules, which is a bug; it stopped before it sent anything."""
 
     exit_code = 5
     error_code = "bug"
 
 
 class RefusedLocally(MasqueradeError):
-    """The local policy says no: too few records, or an approval that was not given."""
+    """A rule of this participant forbids the run: there are too few records, or nobody has approved the study."""
 
     exit_code = 6
     error_code = "refused_locally"
 
 
 class BudgetExceeded(MasqueradeError):
-    """The release would cost more privacy than this data set has left."""
+    """The release would cost more of the privacy budget than this data set has left."""
 
     exit_code = 7
     error_code = "budget_exceeded"
@@ -104,20 +106,22 @@ class BudgetExceeded(MasqueradeError):
 class ProtocolViolation(MasqueradeError):
     """A participant sent what the protocol does not allow.
 
-    The error says what is known of whose fault that is, and no more: at most one of ``peer`` and ``suspects`` is set.
+    The error says only what is known about whose fault this is: at most one of ``peer`` and ``suspects`` is set.
 
     Parameters
     ----------
     message : str
         What was seen and what is allowed.
+    hint : str
+        What to do about it.
     peer : str
-        The participant whose fault it is: what it signed, or sent over its own connection, proves it. It may still be
-        the fault of whoever holds its key. Empty where nobody is proved to be at fault.
+        The participant at fault, as its signature or its own connection proves. Somebody else may have used its key.
+        Empty where nobody's fault is proved.
     suspects : tuple of str
-        The participants of whom one is at fault, where it cannot be told which.
+        Participants one of whom is at fault, where nothing shows which one.
     said_by : str
-        The participant who reported it. Then ``peer`` and ``suspects`` are that participant's word, which was not
-        checked here. Empty where this participant checked it.
+        The participant who reported the violation. ``peer`` and ``suspects`` are then what that participant claims, and
+        nobody has checked it here. Empty where this participant has checked it.
     """
 
     exit_code = 8

@@ -1,4 +1,4 @@
-"""Who somebody is: two public keys, written as one line that fits into an email."""
+"""A participant's identity: two public keys, written as one line that fits into an email."""
 
 import base64
 import binascii
@@ -28,18 +28,25 @@ class PublicKeys:
     Parameters
     ----------
     curve : bytes
-        The CURVE (X25519) key of its connections, 32 bytes.
+        The X25519 key of its connections (ZeroMQ's CURVE), 32 bytes.
     sign : bytes
-        The Ed25519 key that its frames are checked with, 32 bytes.
+        The Ed25519 key that checks the signatures of its messages, 32 bytes.
+
+    Raises
+    ------
+    BadInput
+        A key does not have 32 bytes.
     """
 
     curve: bytes
     sign: bytes
 
     def __post_init__(self) -> None:
-        """Check the lengths."""
+        """Check the lengths of both keys."""
         if len(self.curve) != _KEY_BYTES or len(self.sign) != _KEY_BYTES:
-            raise BadInput(f"a public key has {len(self.curve)} and {len(self.sign)} bytes; both halves must have 32")
+            raise BadInput(
+                f"the halves of a public key have {len(self.curve)} and {len(self.sign)} bytes; each must have 32"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -48,7 +55,7 @@ class PublicKeys:
         Raises
         ------
         BadInput
-            The text is not such a line. It is not shown: somebody may have pasted a secret.
+            The text has another form. The error does not show it, since somebody may have pasted a secret key.
         """
         match = _FORM.fullmatch(text)
         try:
@@ -58,7 +65,7 @@ class PublicKeys:
         if not match or [_b64(h) for h in halves] != list(match.groups()):
             raise BadInput(
                 "is not a public key of the form mq1:<curve key>:<signing key>",
-                "'masquerade keys show' prints it, to be copied whole",
+                "copy the whole line that 'masquerade keys show' prints",
             )
         return cls(*halves)
 
@@ -66,7 +73,7 @@ class PublicKeys:
         return f"mq1:{_b64(self.curve)}:{_b64(self.sign)}"
 
     def fingerprint(self) -> str:
-        """Return eight groups of four hexadecimal digits, to be compared over the telephone."""
+        """Return eight groups of four hexadecimal digits, which two people can compare over the telephone."""
         digest = hashlib.blake2b(self.curve + self.sign, digest_size=16, person=b"masq fingerprint").hexdigest()
         return " ".join(digest[i : i + 4] for i in range(0, 32, 4))
 
@@ -81,4 +88,4 @@ def _read(value: Any) -> Any:
 
 
 PublicKeysField = Annotated[PublicKeys, BeforeValidator(_read), PlainSerializer(str, return_type=str)]
-"""A field of a study that stands there as text."""
+"""A field of a study file that holds public keys, written as text."""

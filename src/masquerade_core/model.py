@@ -1,4 +1,7 @@
-"""What a run releases: K + 1 additive shares, and the classifier that anybody gets by adding them up."""
+"""A released classifier: its weights, the additive shares in which some protocols publish it, and ``model.json``.
+
+*Dave* is anybody who has the published model and a new record.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,26 +22,33 @@ from masquerade_core.study import Label, Study
 __all__ = ["Model", "SavedModel", "Shares", "error_on", "model_from_json", "model_to_json"]
 
 _KIND = "masquerade model 1"
-_RELEASES = {"shares": True, "weights": False}  # whether there are shares to add up
-_HINT = "take the model.json that the run left in its directory"
+_RELEASES = {"shares": True, "weights": False}  # the forms of a release, and whether it has shares to add up
+_HINT = "use the model.json that the run wrote to its directory"
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The published shares of K w^s, packed, modulo N (Pathak, section 3.2, Stage 3).
+    """Published shares that add up to K w^s, K times the classifier's weights, modulo N.
+
+    Each party and Charlie, the server, publish one share. All of them together give the classifier; any K of them look
+    like random numbers.
 
     Parameters
     ----------
     values : mapping of str to tuple of int
-        Each participant's share: one residue per plaintext of the packing.
+        Each participant's share: one residue modulo N for each plaintext of the packing.
     modulus : int
-        N of Charlie's key.
+        N, of Charlie's Paillier key.
     packing : Packing
-        How coordinates lie in a plaintext.
+        How the coordinates of a vector lie in its plaintexts.
     parties : int
         K, by which Dave divides.
     fraction_bits : int
-        F: a coordinate counts in units of 2^-F.
+        F: coordinates are integers in units of 2^-F.
+
+    References
+    ----------
+    Pathak, Rane, Raj 2010, section 3.2, Stage 3.
     """
 
     values: Mapping[str, tuple[int, ...]]
@@ -48,22 +58,22 @@ class Shares:
     fraction_bits: int
 
     def total(self) -> tuple[int, ...]:
-        """Add the shares up: K w^s on the fixed-point grid.
+        """Add the shares up and return K w^s as integers in units of 2^-F.
 
         Raises
         ------
         RunFailed
-            The sum is not a packed vector: a share is missing or wrong.
+            The sum is not a packed vector, so a share is missing or wrong.
         """
         sums = [sum(column) % self.modulus for column in zip(*self.values.values(), strict=True)]
         return self.packing.unpack(sums, self.modulus)
 
     def open(self) -> tuple[float, ...]:
-        """What Dave does (Pathak, section 3.3): add the shares and divide by K."""
+        """Add the shares up, divide by K and return the weights, as Dave does (Pathak, section 3.3)."""
         return tuple(v / (self.parties << self.fraction_bits) for v in self.total())
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON value; integers as hexadecimal text."""
+        """Return a JSON value, with large integers as hexadecimal text."""
         return {
             "parties": self.parties,
             "fraction_bits": self.fraction_bits,
@@ -80,7 +90,7 @@ class Shares:
         Raises
         ------
         BadInput
-            The file is not a model of this program, or was cut short.
+            The data are not shares that this program wrote, or a part of them is missing.
         """
         try:
             modulus = int(data["modulus"], 16)
@@ -89,20 +99,20 @@ class Shares:
             shares = cls(values, modulus, packing, _count(data["parties"]), _count(data["fraction_bits"]))
             count = packing.count
         except (KeyError, TypeError, ValueError, AttributeError, LocalProtocolError) as error:
-            msg = "the model file holds no published shares in this program's form"
+            msg = "the published shares in the model file do not have the form that this program writes"
             raise BadInput(msg, _HINT) from error
         K = shares.parties
         if K < 1 or len(values) != K + 1 or {len(row) for row in values.values()} != {count}:
-            msg = f"the model file holds {len(values)} shares; {K} parties and Charlie make {K + 1}"
+            msg = f"the model file has {len(values)} shares; it must have {K + 1}, all equally long"
             raise BadInput(msg, _HINT)
         if min(packing.length, packing.bound) < 1 or not 0 <= shares.fraction_bits <= modulus.bit_length():
-            msg = "the model file holds shares of no vector"
+            msg = "the published shares in the model file belong to no vector"
             raise BadInput(msg, _HINT)
         return shares
 
 
 def _count(value: object) -> int:
-    # JSON knows 2.5, true and Infinity too, and int() takes the first two.
+    # JSON also has 2.5, true and Infinity, and int() accepts the first two.
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError("not a whole number")
     return value
@@ -115,9 +125,9 @@ class Model:
     Parameters
     ----------
     weights : tuple of float
-        w^s, d coordinates in the encoder's order; where there are named classes, d for each in turn.
+        w^s: d weights in the order of the encoder's coordinates; with named classes, d weights for each class in turn.
     shares : Shares or None
-        What was published, where the release is shares; ``shares.open()`` gives the weights.
+        The published shares, if the classifier was released as shares; ``shares.open()`` gives the weights.
     """
 
     weights: tuple[float, ...]
@@ -126,25 +136,25 @@ class Model:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A released classifier as it lies in ``model.json``: all that Dave needs.
+    """A released classifier as ``model.json`` stores it: everything that Dave needs.
 
     Parameters
     ----------
     weights : tuple of float
-        d weights, or d for each named class in turn. Where shares were published, their sum: the file's own copy of it
-        is for people and is not trusted.
+        d weights, or d for each named class in turn. If shares were published, the weights are computed from them. The
+        file also lists the weights for people to read; that list is then ignored.
     shares : Shares or None
-        What was published, where the release is shares.
+        The published shares, if the classifier was released as shares.
     encoder : Encoder
         Turns a record into d coordinates.
     label : Label
-        Which value is the positive class.
+        The column to predict, and its positive value or its classes.
     study, protocol, run_id : str
-        Where it comes from.
+        The study's name, its protocol, and the run that made the classifier.
     epsilon, delta : float
-        The wish.
+        The study's privacy target.
     loss : str
-        What was minimised: only the logistic loss makes sigma(w.x) a probability.
+        The loss that was minimised. Only with the logistic loss is sigma(w.x) a probability.
     """
 
     weights: tuple[float, ...]
@@ -168,7 +178,7 @@ def error_on(model: Model, tests: Dataset) -> float:
 
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
-    """Return what ``model.json`` holds: the published shares, and the encoder that makes them useful."""
+    """Return the contents of ``model.json``: the classifier as it was released, and the encoder for records."""
     return {
         "kind": _KIND,
         "study": study.study.name,
@@ -186,7 +196,7 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
 
 
 def _named(weights: tuple[float, ...], study: Study) -> dict[str, Any]:
-    """Return weights by their coordinates; where there are named classes, those of each class."""
+    """Return weights by the names of their coordinates; with named classes, such a mapping for each class."""
     d, classes = study.d, study.label.classes
     rows = [dict(zip(study.coordinates, weights[i : i + d], strict=True)) for i in range(0, len(weights), d)]
     return rows[0] if classes is None else dict(zip(classes, rows, strict=True))
@@ -198,7 +208,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
     Raises
     ------
     BadInput
-        It is not a model of this program, or was cut short.
+        The data are not a model that this program wrote, or a part of it is missing.
     """
     if data.get("kind") != _KIND:
         raise BadInput("this is not a model that this program wrote", _HINT)
@@ -217,10 +227,10 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             **texts,
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
-        raise BadInput("the model file lacks a part of what this program writes", _HINT) from error
+        raise BadInput("a part of the model file is missing or has the wrong form", _HINT) from error
     wanted = saved.encoder.d * len(label.classes or ("",))
     if len(saved.weights) != wanted:
-        raise BadInput(f"the model file has {len(saved.weights)} weights where {wanted} belong", _HINT)
+        raise BadInput(f"the model file has {len(saved.weights)} weights; its encoder and classes need {wanted}", _HINT)
     return saved
 
 

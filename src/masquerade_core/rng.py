@@ -1,6 +1,6 @@
-"""Where randomness comes from: the operating system in a run, a seed only in a simulation.
+"""Sources of randomness: the operating system in a real run, a seed in a simulation only.
 
-A role never holds a source of its own. It receives one inside ``Seat.once`` and nowhere else.
+A role, which is one participant's part of a protocol, never owns a source. It receives one inside ``Seat.once`` only.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Rng(Protocol):
 
 
 class FromBytes(ABC):
-    """Integers from bytes, by masking and rejection; a source says only where its bytes come from."""
+    """Uniform integers from uniform bytes; a subclass says where the bytes come from."""
 
     @abstractmethod
     def bytes(self, n: int) -> bytes:
@@ -43,7 +43,7 @@ class FromBytes(ABC):
     def below(self, n: int) -> int:
         """Return an integer uniform in [0, n), n >= 1."""
         if n < 1:
-            msg = "a draw from an empty range"
+            msg = f"a draw below {n} is a draw from an empty range; the bound must be at least 1"
             raise LocalProtocolError(msg)
         k = (n - 1).bit_length()
         while (value := self.bits(k)) >= n:
@@ -52,22 +52,22 @@ class FromBytes(ABC):
 
 
 class SystemRng(FromBytes):
-    """The operating system's source: what every networked process uses."""
+    """The operating system's source of randomness, which every networked process uses."""
 
     def bytes(self, n: int) -> bytes:
-        """Return ``n`` bytes of ``secrets``."""
+        """Return ``n`` uniform bytes from the module ``secrets``."""
         return secrets.token_bytes(n)
 
 
 class SimulationRng(FromBytes):
-    """SHAKE-256 over a seed: repeatable, so **not private**; a networked process refuses it.
+    """A repeatable stream, SHAKE-256 of a seed. It is **not private**, and a networked process refuses it.
 
     Parameters
     ----------
     seed : int or str
         Equal seeds and labels give equal streams.
     label : str
-        Who draws; different labels give independent streams.
+        Names the participant who draws; different labels give independent streams.
     """
 
     _BLOCK = 1 << 16

@@ -1,16 +1,18 @@
-"""The Seat: all that a role can see of the world.
+"""The Seat: the only connection between a role and the world.
 
-A role is an ``async def`` that awaits its Seat and nothing else. Each await yields one *effect*, a frozen value, to
-whoever drives the coroutine: the in-memory table (:mod:`masquerade_core.table`), the replay checker beside it, or the
-process driver. Effects carry bytes only, so a driver knows no protocol, and the list of effects with their results *is*
-the run: fed again, it makes the same bytes again.
+A *role* is one participant's part of a protocol, written as an ``async def``. It awaits the methods of its Seat and
+nothing else. Each await yields an *effect*, a frozen value that asks for something, to a *driver*, which runs the
+coroutine and answers. There are three drivers: the table in memory (:mod:`masquerade_core.table`), the replay beside
+it, and the driver of a networked process. Effects carry bytes only, so no driver knows a protocol. The list of effects
+and answers determines the run: a role that is given the same answers sends the same bytes again.
 
-Rules that the Seat enforces:
+The participants are the parties, who own records, and Charlie, the server that all messages pass through. The Seat
+enforces three rules:
 
-* ``once`` is the only door to randomness and to heavy arithmetic; a label serves once.
-* A :class:`~masquerade_core.wire.messages.SealedMessage` travels only sealed from party to party, a
-  :class:`~masquerade_core.wire.messages.Message` only between a party and Charlie.
-* Ciphertexts leave only towards the recipient they were made fresh for.
+* ``once`` is the only way to randomness and to heavy arithmetic, and each of its labels can be used once.
+* A :class:`~masquerade_core.wire.messages.SealedMessage` travels from party to party in a sealed box. Any other
+  :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie.
+* A ciphertext is sent only to the recipient for whom it was randomized.
 """
 
 from collections import Counter
@@ -32,7 +34,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Effect:
-    """What a role asks of its driver; awaiting it hands it over and returns the driver's answer."""
+    """A request of a role to its driver; awaiting it hands it over and returns the driver's answer."""
 
     def __await__(self) -> Generator["Effect", Any, Any]:
         """Yield this effect and return what the driver sends back."""
@@ -41,21 +43,21 @@ class Effect:
 
 @dataclass(frozen=True)
 class Join(Effect):
-    """Take the seat: show this run's public box key, and wait for everybody's: ((name, key), ...)."""
+    """Join the run: publish the key for sealed boxes, and wait for everybody's; the answer is ((name, key), ...)."""
 
     box_key: bytes
 
 
 @dataclass(frozen=True)
 class Stage(Effect):
-    """A new stage begins; time, messages and bytes are counted under its name from here on."""
+    """A new stage begins; from here on, time, messages and bytes are counted under its name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Once(Effect):
-    """Run ``compute(rng)`` one time in this run's whole life and return its (plain) result, also after a restart."""
+    """Run ``compute(rng)`` once in the life of this run; its result, plain data, is returned again after a restart."""
 
     label: str
     compute: Callable[[Rng], Any]
@@ -63,7 +65,7 @@ class Once(Effect):
 
 @dataclass(frozen=True)
 class Send(Effect):
-    """Put one body per recipient on the wire. ``kind`` is "message" or "sealed" (boxes, equally long)."""
+    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long."""
 
     kind: str
     type: str
@@ -73,7 +75,7 @@ class Send(Effect):
 
 @dataclass(frozen=True)
 class Receive(Effect):
-    """Wait for one body of this kind and type from each sender; returns them in that order."""
+    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``."""
 
     kind: str
     type: str
@@ -82,7 +84,7 @@ class Receive(Effect):
 
 @dataclass(frozen=True)
 class Release(Effect):
-    """The budget debit that belongs to the next send."""
+    """Debit the privacy budget for the contents of the next send."""
 
     label: str
     epsilon: float
@@ -91,7 +93,7 @@ class Release(Effect):
 
 @dataclass(frozen=True)
 class Progress(Effect):
-    """``done`` of ``total`` rounds are over; ``iterate`` is the public classifier of this moment, where there is one."""
+    """``done`` of ``total`` rounds are over; ``iterate`` is the current public classifier, if there is one."""
 
     done: int
     total: int
@@ -99,16 +101,16 @@ class Progress(Effect):
 
 
 class Seat:
-    """One participant's place at the table.
+    """One participant's connection to a run.
 
     Parameters
     ----------
     me : str
-        This participant's name; ``CHARLIE`` for the curator.
+        This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
-        The parties in roster order.
+        The parties, in the order of the study's roster.
     run : bytes
-        The run id; everything derived from pairwise keys is bound to it.
+        The run id; all keys that two participants derive together depend on it.
     """
 
     def __init__(self, me: str, names: tuple[str, ...], run: bytes) -> None:
@@ -124,23 +126,23 @@ class Seat:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The other parties, in roster order."""
+        """The other parties, in the order of the roster."""
         return tuple(name for name in self.names if name != self.me)
 
     @property
     def _joined_box(self) -> BoxKey:
         if self._box is None:
-            msg = "a role talked before it joined"
+            msg = "a role used its seat before it joined the run; join() must come first"
             raise LocalProtocolError(msg)
         return self._box
 
     async def join(self) -> None:
-        """Draw this run's box key, show its public half and learn the others'.
+        """Draw the key for sealed boxes, publish its public half and receive everybody else's.
 
         Raises
         ------
         ProtocolViolation
-            Somebody joined with bytes that are no key.
+            A participant joined with bytes that are not a key.
         """
         secret = await self.once("box key", lambda rng: rng.bytes(32))
         box = BoxKey(secret)
@@ -150,11 +152,11 @@ class Seat:
         self._box = box
 
     async def stage(self, name: str) -> None:
-        """Say which of the paper's stages begins."""
+        """Say which stage of the protocol begins."""
         await Stage(name)
 
     async def progress(self, done: int, total: int, iterate: tuple[float, ...] = ()) -> None:
-        """Say how far a long stage has come."""
+        """Say how many rounds of a long stage are over."""
         await Progress(done, total, iterate)
 
     async def once(self, label: str, compute: Callable[[Rng], T]) -> T:
@@ -163,32 +165,32 @@ class Seat:
         Parameters
         ----------
         label : str
-            Names the draw within this run; a label serves once.
+            Names the draw within this run; each label can be used once.
         compute : callable
-            Receives the seat's randomness; returns plain data (int of any size, float, bytes, str, bool, None, tuples
-            and dicts of them), for the result may have to be written down.
+            Receives the seat's randomness. It returns plain data, since the result may be written to a file: int of any
+            size, float, bytes, str, bool, None, and tuples and dicts of these.
 
         Raises
         ------
         LocalProtocolError
-            When the label was used before: what was drawn for one input must never serve a second.
+            The label was used before. A number that was drawn for one input must never be used for another.
         """
         if label in self._labels:
-            msg = f"the draw {label!r} was asked for twice in one run"
+            msg = f"the draw {label!r} was asked for twice in one run; each draw needs a label of its own"
             raise LocalProtocolError(msg)
         self._labels.add(label)
         result: T = await Once(label, compute)
         return result
 
     async def release(self, label: str, epsilon: float, delta: float) -> None:
-        """Debit the budget for what the next send releases."""
+        """Debit the privacy budget for the contents of the next send."""
         await Release(label, epsilon, delta)
 
     async def send(self, to: str, message: Message) -> None:
         """Send a message from a party to Charlie, or from Charlie to one party."""
         self._check_clear(message)
         if (to == CHARLIE) == (self.me == CHARLIE):
-            msg = f"{self.me} cannot send a {type(message).__name__} to {to} in the clear: parties send sealed messages"
+            msg = f"{self.me} cannot send a {type(message).__name__} to {to}: messages go between a party and Charlie"
             raise LocalProtocolError(msg)
         await Send("message", type(message).__name__, (to,), (encode(message, to),))
 
@@ -196,7 +198,7 @@ class Seat:
         """Send one message from Charlie to every party."""
         self._check_clear(message)
         if self.me != CHARLIE:
-            msg = f"only Charlie broadcasts, not {self.me}"
+            msg = f"{self.me} cannot broadcast; only Charlie can"
             raise LocalProtocolError(msg)
         body = encode(message, PARTIES)
         await Send("message", type(message).__name__, self.names, (body,) * len(self.names))
@@ -204,13 +206,19 @@ class Seat:
     def _check_clear(self, message: Message) -> None:
         _ = self._joined_box
         if isinstance(message, SealedMessage):
-            msg = f"a {type(message).__name__} never travels in the clear"
+            msg = f"a {type(message).__name__} is a sealed message; it cannot be sent in the clear"
             raise LocalProtocolError(msg)
 
     async def send_sealed(self, message: SealedMessage, to: str | None = None) -> None:
-        """Seal a message for one party, or for every other party, and have Charlie relay it.
+        """Seal a message for one party, or for every other party, and let Charlie relay it.
 
-        The boxes of one sealed message are equally long, so Charlie learns who speaks when, which is public, and no more.
+        All boxes of one sealed message are equally long. So Charlie learns only who sends when, which is public anyway.
+
+        Parameters
+        ----------
+        message : SealedMessage
+        to : str, optional
+            The recipient; every other party where none is given.
         """
         box, targets = self._joined_box, self.others if to is None else (to,)
         kind = type(message).__name__
@@ -236,7 +244,7 @@ class Seat:
 
     def _check_sealed(self, message: Message) -> None:
         if not isinstance(message, SealedMessage):
-            msg = f"a {type(message).__name__} is no sealed message: parties send sealed messages to each other, and send to Charlie"
+            msg = f"a {type(message).__name__} is not a sealed message; only sealed messages go from party to party"
             raise LocalProtocolError(msg)
 
     async def receive(self, cls: type[M], sender: str) -> M:
@@ -245,12 +253,15 @@ class Seat:
         Raises
         ------
         ProtocolViolation
-            The sender's fault: bytes that are not such a message, or a box that does not open.
+            The bytes are not such a message, or a sealed box does not open. The error says who may be at fault.
         """
         return (await self.gather(cls, (sender,)))[sender]
 
     async def gather(self, cls: type[M], senders: Collection[str] | None = None) -> dict[str, M]:
-        """Wait for one message of this class from each sender (default: every other party); in roster order."""
+        """Wait for one message of this class from each sender, by default from every other party.
+
+        The result has the messages by their senders' names, in the order of ``senders``.
+        """
         _ = self._joined_box
         wanted = self.others if senders is None else tuple(senders)
         sealed = issubclass(cls, SealedMessage)
@@ -267,18 +278,27 @@ class Seat:
         return body
 
     def seal(self, rng: Rng, to: str, data: bytes) -> bytes:
-        """Seal bytes for a third participant, anonymously: neither the sender nor a number is in it."""
+        """Seal bytes that travel inside a message to another participant, who passes them on to ``to``.
+
+        The box is anonymous: it contains neither the sender's name nor a number.
+        """
         _ = self._joined_box
         return seal_anonymous(rng, self._keys[to], data)
 
     def unseal(self, sealed: bytes, *, length: int) -> bytes:
-        """Open what somebody sealed for this participant; its plaintext has ``length`` bytes."""
+        """Open bytes that :meth:`seal` sealed for this participant.
+
+        Raises
+        ------
+        ProtocolViolation
+            The box does not open, or its contents have not ``length`` bytes.
+        """
         data = open_anonymous(self._joined_box, sealed)
         if len(data) != length:
-            msg = f"a sealed value has {len(data)} bytes, not {length}"
+            msg = f"a sealed value has {len(data)} bytes; it must have {length}"
             raise ProtocolViolation(msg)
         return data
 
     def shared_key(self, peer: str, label: bytes) -> bytes:
-        """A 32-byte key that only this participant and ``peer`` can compute, bound to the run and to ``label``."""
+        """Return a 32-byte key for this run and ``label`` that only this participant and ``peer`` can compute."""
         return self._joined_box.shared_key(self._keys[peer], self.run + label)

@@ -1,8 +1,8 @@
-"""The table in memory: all roles of one run in one thread, over the same signed frames as between processes.
+"""The table: all roles of one run in one process and one thread, with the same signed frames as between processes.
 
-It serves simulations, tests and figures. It also keeps what every participant saw, so that :func:`replay` can run any
-role a second time from what it received and what its ``once`` calls returned, and compare what it sends byte for
-byte.
+A *role* is one participant's part of a protocol, written as a coroutine (:mod:`masquerade_core.seat`). Simulations,
+tests and figures run roles at a table. The table records every effect and its answer, so that :func:`replay` can run a
+role a second time and check that it sends the same bytes.
 """
 
 from collections import defaultdict, deque
@@ -26,7 +26,7 @@ Role = Coroutine[Effect, Any, Any]
 
 @dataclass(frozen=True)
 class Passed:
-    """One frame that Charlie saw, as he saw it: who, to whom, what type, how many bytes."""
+    """One frame as Charlie, the server, saw it: sender, recipient, type, and length in bytes."""
 
     source: str
     to: str
@@ -36,7 +36,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One effect of a role and its answer (``once`` results as written down)."""
+    """One effect of a role and its answer; a result of ``once`` is kept in the form in which it would be stored."""
 
     effect: Effect
     answer: Any
@@ -44,6 +44,8 @@ class Entry:
 
 @dataclass
 class _Player:
+    """A role with everything that the table keeps for it."""
+
     role: Role
     endpoint: Endpoint
     rng: Rng
@@ -57,27 +59,27 @@ class _Player:
 
 
 class Table:
-    """K parties and Charlie in memory.
+    """A run of K parties and Charlie, the server, in memory.
 
     Parameters
     ----------
     names : sequence of str
-        The parties in roster order.
+        The parties, in the order of the study's roster.
     rngs : mapping of str to Rng, optional
-        Each participant's source; the operating system's where none is given.
+        Each participant's source of randomness; by default the operating system's.
     run : bytes, optional
-        The run id, 16 bytes; drawn where none is given.
+        The run id, 16 bytes; by default a random one.
 
     Attributes
     ----------
     passed : list of Passed
         All frames that reached or left Charlie, in order.
     stages : list of (str, str)
-        (participant, stage) in the order in which they began.
+        (participant, stage), in the order in which the stages began.
     progress : list of (str, Progress)
-        What the roles said of their rounds, in order.
+        (participant, progress), in order.
     releases : list of (str, Release)
-        The budget debits.
+        (participant, debit of the privacy budget), in order.
     """
 
     def __init__(self, names: Sequence[str], rngs: Mapping[str, Rng] | None = None, run: bytes | None = None) -> None:
@@ -104,14 +106,14 @@ class Table:
         return Seat(name, self.names, self.run_id)
 
     def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
-        """Run all roles to their end and return what each returned.
+        """Run all roles to their end and return each role's result by its participant's name.
 
         Raises
         ------
         RunFailed
-            Everybody waits and nobody speaks: the protocol is stuck; the text says who waits for whom.
+            Every role waits for another one, so the protocol is stuck. The message says who waits for whom.
         MasqueradeError
-            Whatever a role raised; it ends the run.
+            A role raised it, which ends the run.
         """
         self._players = {
             name: _Player(roles[name], self._endpoints[name], self._rngs[name]) for name in (*self.names, CHARLIE)
@@ -127,11 +129,11 @@ class Table:
         return {name: player.result for name, player in self._players.items()}
 
     def journal(self, name: str) -> tuple[Entry, ...]:
-        """Return everything this participant asked for and was answered."""
+        """Return all effects of this participant's role with their answers, in order."""
         return tuple(self._players[name].journal)
 
     def _advance(self, name: str) -> bool:
-        """Run one role until it waits; say whether it moved."""
+        """Run one role until it has to wait; return whether it did anything."""
         player, moved = self._players[name], False
         while not player.done:
             answer: Any = None
@@ -196,7 +198,7 @@ class Table:
         heads = [queue.popleft() for queue in queues]
         for sender, (kind, _) in zip(wanted.senders, heads, strict=True):
             if kind != wanted.type:
-                msg = f"{sender} sent a {kind} where a {wanted.type} is due"
+                msg = f"{sender} sent a {kind}, but its next message must be a {wanted.type}"
                 raise LocalProtocolError(msg)
         return True, tuple(body for _, body in heads)
 
@@ -206,30 +208,30 @@ class Table:
             for name, p in self._players.items()
             if isinstance(p.pending, Receive) and not p.done
         ]
-        return "nobody can go on: " + "; ".join(waits or ["somebody never joined"])
+        return "nobody can go on: " + "; ".join(waits or ["a participant never joined"])
 
 
 def _read(effect: Effect | None, answer: Any) -> Any:
-    """Turn an answer as written down into what the role receives."""
+    """Return a stored answer in the form in which the role receives it."""
     return unpack_plain(answer) if isinstance(effect, Once) else answer
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a role did when it was run again: its sends, and its result."""
+    """What a role sent and returned when it was run again."""
 
     sent: tuple[Send, ...]
     result: Any
 
 
 def replay(role: Role, journal: Sequence[Entry]) -> Replay:
-    """Run a role again from its journal; no draw is made anew.
+    """Run a role again with the answers of its journal, so that nothing is drawn anew.
 
     Raises
     ------
     LocalProtocolError
-        The role asked for something else than it did the first time, or would send other bytes: it reads a clock, a
-        source of randomness of its own, or state that outlived the run.
+        The role asked for something else than the first time, or would send other bytes. Such a role depends on
+        something besides its seat: a clock, a source of randomness of its own, or data from another run.
     """
     sent: list[Send] = []
     answer: Any = None
@@ -246,7 +248,7 @@ def replay(role: Role, journal: Sequence[Entry]) -> Replay:
             role.send(answer)
         except StopIteration as stop:
             return Replay(tuple(sent), stop.value)
-        msg = "a replay goes on where the run had ended"
+        msg = "a replay asked for more after the step with which the run had ended"
         raise LocalProtocolError(msg)
     finally:
         role.close()
@@ -256,7 +258,7 @@ def _step(role: Role, answer: Any, number: int) -> Effect:
     try:
         return role.send(answer)
     except StopIteration:
-        msg = f"a replay ends before step {number}, where the run went on"
+        msg = f"a replay ended before step {number}, although the run had gone on"
         raise LocalProtocolError(msg) from None
 
 

@@ -1,4 +1,4 @@
-"""Small pieces of English that messages and pages are put together from."""
+"""Correct English for numbers and lists in messages and pages: "1 round", "20 rounds", "a, b and c"."""
 
 from collections.abc import Collection
 
@@ -12,16 +12,33 @@ def counted(number: int, singular: str, plural: str = "", *, none: str = "no") -
     ----------
     number : int
         At least 0.
-    singular, plural : str
-        The noun; its plural adds an s where none is given.
+    singular : str
+        The noun as it follows 1. It may bring a verb along: "noisy sum is".
+    plural : str
+        The noun as it follows any other number; if empty, the singular with an s.
     none : str
-        What stands in the place of 0.
+        The word in place of 0.
     """
     noun = singular if number == 1 else plural or f"{singular}s"
     return f"{f'{number:,}' if number else none} {noun}"
 
 
 def listed(names: Collection[str], last: str = "and") -> str:
-    """Return names as a list in a sentence: "a", "a and b", "a, b and c"."""
+    """Return names as a list in a sentence: "a", "a and b", "a, b and c".
+
+    Parameters
+    ----------
+    names : collection of str
+        At least one.
+    last : str
+        The word before the last name.
+
+    Raises
+    ------
+    ValueError
+        There are no names.
+    """
+    if not names:
+        raise ValueError("no names were given to list in a sentence")
     *most, final = names
     return f"{', '.join(most)} {last} {final}" if most else final

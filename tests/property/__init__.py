@@ -1,1 +1,1 @@
-"""Algebraic laws, checked with hypothesis."""
+"""Laws that hold for all inputs, checked with hypothesis."""

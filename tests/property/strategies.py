@@ -1,4 +1,4 @@
-"""Settings and strategies that the laws share."""
+"""Settings and strategies that several files of laws use."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SLOW = settings(max_examples=25, deadline=None, derandomize=True)
 _wire_scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=20) | st.binary(max_size=20)
 )
-# Everything that is on the wire, at most four levels deep.
+# All kinds of values that messages may contain, at most four levels deep.
 wire_values: st.SearchStrategy[Any] = _wire_scalars
 for _ in range(3):
     wire_values = _wire_scalars | st.lists(wire_values, max_size=4).map(tuple)
@@ -44,7 +44,7 @@ _anything = st.recursive(
 
 @st.composite
 def msgpack_bytes(draw: st.DrawFn) -> bytes:
-    """Draw msgpack of anything, then perhaps cut, changed or lengthened: what a hostile peer may send."""
+    """Draw msgpack of any value and perhaps cut, change or lengthen it, as a hostile peer may."""
     data = bytearray(msgpack.packb(draw(_anything)))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, max(len(data) - 1, 0)))

@@ -1,4 +1,4 @@
-"""Laws of the codec: one form for each value, and nothing but ProtocolViolation for all else."""
+"""Laws of the codec: each value has one encoding, and everything else raises a ProtocolViolation."""
 
 from typing import Annotated
 
@@ -92,7 +92,7 @@ def test_only_violations_escape_from_decoding_and_splitting(data: bytes) -> None
         try:
             read()
         except ProtocolViolation as error:
-            assert error.peer == PEER  # noqa: PT017 - most of these are violations, and some need not be
+            assert error.peer == PEER  # noqa: PT017 - most of these are violations, but not all
 
 
 @QUICK

@@ -1,4 +1,4 @@
-"""The law of the comparison: bit 32 of the difference, whatever the two shares."""
+"""The law of the comparison: for any two shares it returns bit 32 of their difference."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -48,6 +48,6 @@ def test_random_bytes_are_never_an_outcome(raw: bytes) -> None:
         try:
             read()
         except ProtocolViolation as error:
-            assert error.peer == PEER  # noqa: PT017 - the law is that there is no else
+            assert error.peer == PEER  # noqa: PT017 - the law is that nothing else is raised
         else:
             raise AssertionError(raw)

@@ -1,4 +1,4 @@
-"""Laws of frames: what was sealed opens once, in order; nothing else opens, and nothing but a violation escapes."""
+"""Laws of frames: they open once and in order, and anything else raises a ProtocolViolation and nothing worse."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The slack, for every privacy target: all spending together stays within epsilon, and little is wasted."""
+"""Laws of objective perturbation: its parts never cost more than epsilon together, nor much less."""
 
 import math
 from fractions import Fraction

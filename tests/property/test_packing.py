@@ -1,4 +1,4 @@
-"""Laws of packing: what is packed comes back, sums are sums, and an exponent's length tells nothing."""
+"""Laws of packing: vectors come back, sums are sums, and the length of an exponent reveals nothing."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,7 @@ def test_packed_sums_are_sums_of_packed(data: st.DataObject) -> None:
 def test_a_blind_that_is_not_taken_off_fails(case: tuple[Packing, int, tuple[int, ...]], data: st.DataObject) -> None:
     layout, n, vector = case
     at = data.draw(st.integers(0, layout.count - 1))
-    # A blind that happens to be shorter than the slots would pass: one in 2^64 is.
+    # A random blind that is shorter than the slots would pass; that has a chance of 2^-64.
     blind = data.draw(st.integers(n >> 40, n - (n >> 40)))
     plain = [p % n for p in layout.pack(vector)]
     plain[at] = (plain[at] + blind) % n

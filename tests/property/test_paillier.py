@@ -1,4 +1,4 @@
-"""Laws of Paillier, with phe's arithmetic as the oracle."""
+"""Laws of Paillier encryption, compared with the arithmetic of the library phe."""
 
 import phe
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Laws of shares: they add up, each alone is anything, and permutations are permutations."""
+"""Laws of shares: they add up to the value, each alone is independent of it, and permutations are permutations."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def test_shares_add_up(data: st.DataObject, modulus: int) -> None:
 @given(st.data(), st.integers(1, 2**64))
 def test_a_share_alone_can_be_a_share_of_anything(data: st.DataObject, modulus: int) -> None:
     value, other, seed = (data.draw(st.integers(0, modulus - 1)) for _ in range(3))
-    # The first share does not look at the value; the second is the first one's mirror image.
+    # The first share does not depend on the value; the second one mirrors the first.
     assert share(SimulationRng(seed), value, modulus)[0] == share(SimulationRng(seed), other, modulus)[0]
 
 

@@ -1,4 +1,4 @@
-"""Laws of the study file, the encoder and the noise bounds, for whatever hypothesis thinks of."""
+"""Laws of the study file, the encoder and the bounds on noise."""
 
 import json
 import string
@@ -83,7 +83,7 @@ def studies(draw: st.DrawFn) -> Study:
     return Study.model_validate(data)
 
 
-@settings(deadline=None)  # a busy machine is no fault of a law
+@settings(deadline=None)  # a busy machine must not fail a law
 @given(studies())
 def test_a_study_survives_its_own_toml(study: Study) -> None:
     again = Study.parse(study.to_toml())
@@ -105,7 +105,7 @@ def test_records_land_in_the_unit_ball(columns: tuple[Feature, ...], intercept: 
     X = encoder.encode(cells)
     assert X.shape == (n, encoder.d) == (n, len(encoder.names))
     assert (np.linalg.norm(X, axis=1) <= 1 + 1e-12).all()
-    # A record alone is encoded as it is among others, and as it is after the encoder's journey.
+    # A record is encoded the same alone, among others, and by an encoder that went through JSON.
     again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())))
     alone = np.vstack([again.encode({name: [column[i]] for name, column in cells.items()}) for i in range(n)])
     np.testing.assert_allclose(alone, X, rtol=1e-15, atol=0)
@@ -116,7 +116,7 @@ def test_records_land_in_the_unit_ball(columns: tuple[Feature, ...], intercept: 
 def test_bins_are_those_of_numpy_and_every_number_lies_in_its_own(edges: set[float], data: st.DataObject) -> None:
     ordered = sorted(edges)
     feature = Feature(name="x", edges=tuple(ordered))
-    number = _REAL | st.sampled_from(ordered)  # an edge itself is the case that matters
+    number = _REAL | st.sampled_from(ordered)  # with the edges themselves, where errors are likely
     values = data.draw(st.lists(number, min_size=1, max_size=8))
     X = Encoder((feature,), intercept=False).encode({"x": [repr(v) for v in values]})
     assert X.shape == (len(values), len(edges) + 1) == (len(values), len(set(feature.coordinates)))

@@ -2,11 +2,11 @@
 
 The conversation::
 
-party P_j                                    Charlie                          lead P_L (holds the key)
-  |============ join, SumKey, coin toss: see masquerade_protocols.blocks.secure_sum ============|
-  |                    1. one secure sum: N = sum of n_j                        |
-  |                    2. one secure sum: sum of y x over all records, and the noise of all parties
-  | w = that sum / N, by everybody alike     |                                  |
+    party P_j                                    Charlie                          lead P_L (holds the key)
+      |============ join, SumKey, coin toss: see masquerade_protocols.blocks.secure_sum ============|
+      |                    1. one secure sum: N = sum of n_j                        |
+      |                    2. one secure sum: sum of y x over all records, and the noise of all parties
+      | w = that sum / N, by everybody alike     |                                  |
 """
 
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Local classifiers: named safely, trained on a copy, seeded by the party, checked before anything is sent."""
+"""Local classifiers: chosen by name, trained as a copy, seeded by the party, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_a_name_comes_with_literal_settings() -> None:
         ("forest(random_state=1)", "random_state cannot be set", "leave the setting out"),
         (
             "forest(n_estimators='many')",
-            "RandomForestClassifier cannot be made: The 'n_estimators' parameter",
+            "RandomForestClassifier does not accept these settings: The 'n_estimators' parameter",
             "correct",
         ),
-        ("forest(n_estimators=0)", "RandomForestClassifier cannot be made", "correct"),
-        ("StackingClassifier", "StackingClassifier cannot be made", "correct"),
+        ("forest(n_estimators=0)", "RandomForestClassifier does not accept these settings", "correct"),
+        ("StackingClassifier", "StackingClassifier does not accept these settings", "correct"),
     ],
 )
-def test_what_scikit_learn_does_not_have_is_refused(text: str, message: str, hint: str) -> None:
+def test_a_classifier_or_setting_that_scikit_learn_does_not_have_is_refused(text: str, message: str, hint: str) -> None:
     with pytest.raises(BadInput) as caught:
         named(text)
     assert message in caught.value.message
@@ -92,7 +92,7 @@ def test_what_scikit_learn_does_not_have_is_refused(text: str, message: str, hin
     ],
 )
 def test_a_name_is_a_name_and_nothing_is_evaluated(text: str) -> None:
-    with pytest.raises(BadInput, match="a classifier is a name, with settings"):
+    with pytest.raises(BadInput, match="a classifier must be a name"):
         named(text)
 
 
@@ -160,7 +160,7 @@ def test_an_object_with_an_attribute_random_state_gets_one_too() -> None:
 
 
 def test_the_given_object_is_left_untrained() -> None:
-    """One object may serve several parties, none of which may learn from another's records."""
+    """Several parties may share one object, and none may learn from another's records."""
     tree = DecisionTreeClassifier()
     homemade = Fixed([1] * 20)
     for kind in (tree, homemade):
@@ -225,7 +225,7 @@ def test_a_classifier_of_other_classes_is_refused(classes: Any) -> None:
     assert cast_votes(Fixed(GOOD, [1, -1]), BINARY, X_AUX, _rng())
     with pytest.raises(BadInput, match="not the study's") as caught:
         cast_votes(Fixed(np.zeros(20), [0, 4]), FOUR, X_AUX, _rng())
-    assert "0, 1, 2, 3" in caught.value.hint
+    assert "0, 1, 2 and 3" in caught.value.hint
 
 
 @pytest.mark.parametrize("method", ["fit", "predict"])
@@ -251,7 +251,7 @@ def test_scikit_learn_s_own_errors_do_not_come_through() -> None:
         cast_votes(named("KNeighborsClassifier(n_neighbors=5000)"), BINARY, X_AUX, _rng())
 
 
-def test_what_the_own_classifier_says_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_programs_own_classifier_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erm, "_MAX_STEPS", 0)
     with pytest.raises(RunFailed, match="gradient norm"):
         cast_votes(Linear("logistic", 0.1, None), BINARY, X_AUX, _rng())

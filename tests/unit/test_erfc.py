@@ -1,4 +1,4 @@
-"""The short way to a decision about erfc(x) is the long one's."""
+"""A decision about erfc(x) by cheap bounds is the same as one by erfc(x) itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_bounds_hold_and_are_close_where_x_is_large(precision: int) -> None:
 
 
 def test_a_decision_is_that_of_erfc_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also a hair beside the point where it changes, where erfc is worked out."""
+    """It is the same also right beside the point where it changes; there, erfc is computed."""
     asked = []
     with gmpy2.context(gmpy2.get_context(), precision=256):
         erfc = gmpy2.erfc

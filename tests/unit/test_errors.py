@@ -1,4 +1,4 @@
-"""Errors: one exit code each, as the command line documents them."""
+"""Each error has the exit code that the command line documents."""
 
 import inspect
 

@@ -1,7 +1,7 @@
-"""Attacks that tell neighbours apart by the digits of a float: they succeed on noise as libraries draw it, not on ours.
+"""Attacks that tell two neighbours apart by the digits of a float.
 
-Both need no statistics. An output that one data set cannot produce proves that it was the other one, however large the
-noise is; so no epsilon holds.
+They succeed on noise as libraries draw it, and fail on the noise of this program. They need no statistics: an output
+that one data set cannot produce proves that it was the other one. So no epsilon holds, however large the noise is.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng
+from tests.noise_helpers import P_ACCEPT
 
 RELEASES = 2_000
-P_ACCEPT = 1e-9
 WINDOW = 8
-"""Candidates on either side: what a few roundings can have moved."""
+"""Candidates on either side, as far as a few rounding errors can reach."""
 
 
 # --- The attacks -------------------------------------------------------------------------
 
 
 def laplace_of_no_uniform(y: float, scale: float) -> bool:
-    """Mironov 2012: whether ``y`` is not -+scale log(u) in floats, for any u that is a multiple of 2^-53.
+    """Mironov 2012: return whether ``y`` differs from -+scale log(u) in floats for all multiples u of 2^-53.
 
-    Noise by the inverse distribution function takes 2^53 values, with gaps. The one that could be y is found from it.
+    Noise by the inverse distribution function takes 2^53 values, with gaps. The candidates near y are computed from y.
     """
     near = round(exp(-abs(y) / scale) * 2**53)
     candidates = range(max(near - WINDOW, 1), min(near + WINDOW, 2**53) + 1)
@@ -40,7 +40,7 @@ def laplace_of_no_uniform(y: float, scale: float) -> bool:
 
 
 def box_muller_of_no_uniforms(first: float, second: float) -> bool:
-    """The same with two normals of one pair of uniforms, multiples of 2^-53 (Jin et al. 2022)."""
+    """Jin et al. 2022: the same for two normals that come from one pair of uniforms, multiples of 2^-53."""
     k1 = round(exp(-(first * first + second * second) / 2) * 2**53)
     k2 = round(atan2(second, first) / (2 * pi) % 1 * 2**53)
     for i in range(max(k1 - WINDOW, 1), k1 + WINDOW + 1):
@@ -53,7 +53,7 @@ def box_muller_of_no_uniforms(first: float, second: float) -> bool:
 
 
 def finer_than_a_sum_with_one(y: float) -> bool:
-    """Haney et al. 2022: whether ``y`` is not 1 + z in floats, for any z.
+    """Haney et al. 2022: return whether ``y`` differs from 1 + z in floats for every z.
 
     Where abs(y) <= 1/2, z lies between -3/2 and -1/2 and is a multiple of 2^-53, and the sum is exact.
     """
@@ -90,17 +90,17 @@ def test_numpy_s_noise_is_finer_than_what_another_neighbour_can_release(draw: st
     assert np.mean([finer_than_a_sum_with_one(y) for y in zero.tolist()]) > 0.2
 
 
-# --- On ours -----------------------------------------------------------------------------------
+# --- On the noise of this program -----------------------------------------------------------------------------------
 
 Sampler = Callable[[Rng, Fraction, int], list[int]]
-"""(rng, about how wide in grid units, how many)."""
+"""It takes the source, the rough width of the noise in grid units, and the number of draws."""
 
 
 EXACT: dict[str, Sampler] = {
     "discrete_laplace": discrete_laplace,
     "discrete_gaussian": discrete_gaussian,
 }
-"""Whose law gives every integer a chance."""
+"""Samplers whose law gives every integer a positive probability."""
 
 ROUNDED: dict[str, Sampler] = {
     "gaussian": lambda rng, width, size: gaussian(rng, Fraction(1), size, width),
@@ -108,14 +108,14 @@ ROUNDED: dict[str, Sampler] = {
         v for _ in range(size // 2) for v in l2_laplace(rng, Fraction(1), 2, width)
     ],
 }
-"""Whose law is a continuous one, rounded, but for a total variation of 2^-60."""
+"""Samplers of rounded continuous laws, up to a total variation distance of 2^-60."""
 
 ALL = EXACT | ROUNDED
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_neighbours_reach_the_same_integers(name: str) -> None:
-    """At a width of three grid units all of a window is met, from either neighbour: there is no gap to look for."""
+    """At a width of three grid units, every integer of a window is reached from either neighbour: there is no gap."""
     reached = []
     for q in (1000, 1001):
         draws = ALL[name](SimulationRng(4, f"{name} {q}"), Fraction(3), 2_000)
@@ -126,7 +126,7 @@ def test_neighbours_reach_the_same_integers(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(ALL))
 @pytest.mark.parametrize("width", [Fraction(2**41, 7), Fraction(2) ** 130])
 def test_no_remainder_of_a_release_tells_the_neighbours_apart(name: str, width: Fraction) -> None:
-    """The lowest digits are as uniform as those of a coin, for small noise and for very large."""
+    """The lowest digits are uniform, for small noise and for very large noise."""
     size = 600
     draws = [v for v in ALL[name](SimulationRng(5, f"{name} {width}"), width, size) if abs(v) > 10_000]
     assert len(draws) > size / 2
@@ -138,7 +138,7 @@ def test_no_remainder_of_a_release_tells_the_neighbours_apart(name: str, width: 
 
 
 def test_noise_that_is_multiplied_afterwards_would_tell_them_apart_every_time() -> None:
-    """What the test above is for: K times integer noise leaves the remainder of what it is added to."""
+    """This shows what the test above is for: K times integer noise keeps the remainder of the number below it."""
     K, draws = 5, discrete_laplace(SimulationRng(6), Fraction(2**41, 7), 600)
     assert all((1000 + K * v) % K == 0 for v in draws)
     assert all((1001 + K * v) % K == 1 for v in draws)
@@ -147,9 +147,9 @@ def test_noise_that_is_multiplied_afterwards_would_tell_them_apart_every_time() 
 
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_the_attacks_find_nothing_in_a_release_on_the_grid(name: str) -> None:
-    """A release is q + x in units of 2^-28. The number 1 is on the grid, so 1 + z and z are both, in all their digits.
+    """A release is q + x in units of 2^-28. The number 1 is on the grid, so 1 + z and z are on the grid as well.
 
-    The attack by precision finds none. That by candidates finds no uniform for either neighbour, and so says the same.
+    The attack by precision finds nothing. The attack by candidates says the same about both neighbours.
     """
     unit = 2**28
     draws = [v for v in ALL[name](SimulationRng(7, name), Fraction(unit), 600) if 2**20 < abs(v) < 2**40]
@@ -157,11 +157,11 @@ def test_the_attacks_find_nothing_in_a_release_on_the_grid(name: str) -> None:
     for releases in (zero, one):
         assert not any(finer_than_a_sum_with_one(y) for y in releases)
     told = [np.mean([laplace_of_no_uniform(y, 1.0) for y in releases]) for releases in (zero, one)]
-    assert abs(told[0] - told[1]) < 0.2  # by chance alone a number of 28 digits is a float's logarithm, or is not
+    assert abs(told[0] - told[1]) < 0.2  # a number of 28 digits is the logarithm of a float, or is not, by chance alone
 
 
 def test_a_sum_in_integers_does_not_depend_on_the_order_and_one_in_floats_does() -> None:
-    """Casacuberta et al. 2022: the sensitivity of a sum of floats is more than that of the sum."""
+    """Casacuberta et al. 2022: a sum in floats is more sensitive to one value than the exact sum."""
     values = [1.0] + [2.0**-53] * 1024
     assert reduce(add, sorted(values)) - reduce(add, values) == 2.0**-43
     integers = [round(v * 2**53) for v in values]

@@ -1,4 +1,4 @@
-"""The Gaussian's delta(epsilon) is the integral that defines it, and its inverses invert it."""
+"""The delta(epsilon) of Gaussian noise is the integral that defines it, and its inverses invert it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _hockey_stick(mu: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize("mu", [0.01, 0.2229, 1.0, 4.3, 12.0])
 @pytest.mark.parametrize("reach", [0.0, 0.3, 1.0, 3.0, 6.0])
-def test_delta_is_the_integral_of_what_one_law_has_above_the_other(mu: float, reach: float) -> None:
+def test_delta_is_the_integral_that_defines_it(mu: float, reach: float) -> None:
     epsilon = max(0.0, mu * reach + (mu * mu / 2 if reach else 0.0))
     assert delta_of(mu, epsilon) == pytest.approx(_hockey_stick(mu, epsilon), rel=1e-8)
 

@@ -34,7 +34,7 @@ def test_the_sum_is_equation_8_and_the_parties_sums_make_the_gradient(loss: Loss
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES.values() if loss.convex], ids=lambda loss: str(loss.name))
-def test_one_record_moves_it_by_2_at_most_and_by_nearly_as_much(loss: Loss) -> None:
+def test_one_record_moves_the_sum_by_at_most_2_and_can_nearly(loss: Loss) -> None:
     """Proposition 3.1."""
     X, y = _data()
     moved = []
@@ -44,7 +44,7 @@ def test_one_record_moves_it_by_2_at_most_and_by_nearly_as_much(loss: Loss) -> N
         moved.append(np.linalg.norm(gradient_sum(X2, y2, w, loss) - gradient_sum(X, y, w, loss)))
     assert max(moved) <= 2
     u = np.eye(5)[:1]
-    # Opposite labels at a place where both are wrong is impossible on a line; two records can be.
+    # On one line, two opposite labels cannot both be wrong; two records in different places can.
     a, b = np.array([[0.2, np.sqrt(0.96), 0, 0, 0]]), np.array([[0.2, -np.sqrt(0.96), 0, 0, 0]])
     w = -1e3 * u[0]
     one = np.ones(1)
@@ -52,7 +52,7 @@ def test_one_record_moves_it_by_2_at_most_and_by_nearly_as_much(loss: Loss) -> N
     assert np.linalg.norm(gradient_sum(X, y, w, loss)) <= len(y)
 
 
-def test_an_unknown_loss_is_our_own_mistake() -> None:
+def test_an_unknown_loss_is_a_bug() -> None:
     X, y = _data()
     with pytest.raises(LocalProtocolError):
         gradient_sum(X, y, np.zeros(5), "hinge")
@@ -98,7 +98,7 @@ def test_partial_sums_grow_and_those_of_squares_settle(power: float) -> None:
 
 @pytest.mark.parametrize(("first", "ends"), [(1.99, True), (2.01, False)])
 def test_a_first_step_of_2_over_the_curvature_is_where_descent_begins_to_diverge(first: float, ends: bool) -> None:
-    """At w = 0 between balanced labels on one line the curvature is c + Lambda, all that it can be."""
+    """With balanced labels on one line, the curvature at w = 0 is c + Lambda, the largest possible."""
     X, y, Lambda = np.array([[1.0], [1.0]]), np.array([1.0, -1.0]), 0.1
     smoothness = float(LOGISTIC.c) + Lambda
     z, w = first / smoothness, np.array([1e-6])
@@ -134,7 +134,7 @@ def test_at_the_paper_s_settings_they_are_those_of_the_reproduction() -> None:
     assert [steps(t) for t in (0, 7, 300)] == pytest.approx([1 / (0.12 * t + 1) for t in (0, 7, 300)])
 
 
-def test_steps_along_a_plain_are_our_own_mistake() -> None:
+def test_steps_for_an_objective_that_is_not_strongly_convex_are_a_bug() -> None:
     with pytest.raises(LocalProtocolError):
         step_sizes(0.25, 0.0)
     with pytest.raises(LocalProtocolError):

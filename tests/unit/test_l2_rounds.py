@@ -1,4 +1,4 @@
-"""What T rounds of noise with density exp(-beta |x|_2) cost, beside quadratures and an independent accountant."""
+"""The cost of T rounds of noise of density exp(-beta |x|_2), compared with quadratures and another accountant."""
 
 import math
 from functools import cache
@@ -16,8 +16,8 @@ from masquerade_core.privacy.accounting.l2_rounds import composed_epsilon, loss_
 def _delta(epsilon: float, d: int, at: float) -> float:
     """Return the delta at epsilon' = ``at`` of one round, by a quadrature along the shift and across it.
 
-    Given the distance y from the axis, the ratio grows along the axis, so what counts begins where the loss is ``at``.
-    Which of the two neighbours comes first does not matter: delta(-e) = 1 - exp(-e) + exp(-e) delta(e).
+    At a distance y from the axis, the ratio of the densities grows along the axis. So the integral begins where the
+    loss is ``at``. The law is the same for both neighbours, so delta(-e) = 1 - exp(-e) + exp(-e) delta(e).
     """
     if at < 0:
         return -math.expm1(at) + math.exp(at) * _delta(epsilon, d, -at)
@@ -61,7 +61,7 @@ def test_one_round_s_curve_is_that_of_a_quadrature(epsilon: float, d: int) -> No
 
 
 def test_a_law_of_another_scale_or_dimension_is_told_apart() -> None:
-    """The test before can fail."""
+    """This shows that the test above can fail."""
     h, p = loss_distribution(0.1, 10)
     losses = h * (np.arange(len(p)) - len(p) // 2)
     found = float(p @ np.maximum(-np.expm1(-losses), 0))
@@ -92,7 +92,7 @@ def test_in_one_dimension_it_is_laplace_noise(epsilon: float, rounds: int, delta
     ],
 )
 def test_what_psgd_s_rounds_cost_in_ten_dimensions(epsilon: float, rounds: int, delta: float, published: float) -> None:
-    """And an accountant that starts from the quadrature's curve agrees to four digits."""
+    """These numbers are in docs/privacy/psgd.md; the next test computes two of them in another way."""
     found = composed_epsilon(epsilon, rounds, 10, delta)
     assert found == pytest.approx(published, abs=6e-4)
 
@@ -111,7 +111,7 @@ def test_an_independent_accountant_agrees() -> None:
 
 
 def test_no_simulation_loses_more_than_is_counted() -> None:
-    """The law of the loss itself, from a million draws."""
+    """Compare the law of the loss with a million draws."""
     epsilon, d = 1.0, 4
     rng = np.random.default_rng(4)
     u = rng.standard_normal((10**6, d))
@@ -136,6 +136,6 @@ def test_it_is_never_more_than_the_sum_and_falls_with_delta() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "rounds", "d"), [(0.0, 1, 1), (1.0, 0, 1), (1.0, 1, 0), (math.nan, 1, 1)])
-def test_nothing_is_composed_of_nothing(epsilon: float, rounds: int, d: int) -> None:
+def test_no_noise_no_rounds_and_no_coordinates_are_a_bug(epsilon: float, rounds: int, d: int) -> None:
     with pytest.raises(LocalProtocolError):
         composed_epsilon(epsilon, rounds, d, 1e-5)

@@ -1,4 +1,4 @@
-"""What the theorems ask of a loss, and the minimiser of a perturbed objective for both losses."""
+"""The properties of losses that the theorems need, and the minimiser of a perturbed objective."""
 
 import numpy as np
 import pytest
@@ -55,9 +55,9 @@ def test_the_theorem_s_conditions_hold_with_the_stated_constants_and_with_none_s
     assert np.abs(slopes).max() > 0.999
     assert curvatures.max() <= float(loss.c) * (1 + 1e-15)
     assert curvatures.max() > 0.999 * float(loss.c)
-    # phi' lies in [-1, 0]: the loss never grows with the margin.
+    # phi' lies in [-1, 0], so the loss never grows with the margin.
     assert slopes.max() <= 0
-    # Twice differentiable: phi'' has no jump. (Huber's would, of 1/(2h), at two points.)
+    # phi'' has no jump, so phi is twice differentiable. Huber's smoothing has jumps of 1/(2h) at two points.
     assert np.abs(np.diff(loss.curvature(FINE))).max() < 0.01
 
 
@@ -82,17 +82,17 @@ def test_the_sigmoid_s_bounds_hold_and_are_sharp_and_it_is_not_convex() -> None:
         ("sigmoid", 0.0, "not convex"),
     ],
 )
-def test_what_rests_on_one_minimiser_refuses_an_objective_without(loss: str, Lambda: float, said: str) -> None:
+def test_an_objective_without_a_unique_minimiser_is_refused(loss: str, Lambda: float, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         require_convex(Model.model_validate({"loss": loss, "regularization": Lambda}))
 
 
 @both
-def test_a_convex_and_regularised_objective_is_let_pass(loss: Loss) -> None:
+def test_a_convex_and_regularised_objective_is_accepted(loss: Loss) -> None:
     require_convex(Model.model_validate({"loss": loss.name, "regularization": 1e-9}))
 
 
-def test_the_smoothed_hinge_is_the_hinge_but_for_a_strip() -> None:
+def test_the_smoothed_hinge_is_the_hinge_outside_a_strip() -> None:
     h = float(HALF_WIDTH)
     m = np.array([-1e6, -3.0, 1 - h, 1 + h, 7.0, 1e6])
     np.testing.assert_allclose(SMOOTHED_HINGE.value(m), np.maximum(0, 1 - m), atol=1e-15)
@@ -135,8 +135,8 @@ def test_the_perturbed_minimiser_is_another_library_s(loss: Loss, noise: float, 
 
 
 @both
-def test_the_gradient_at_the_minimiser_is_the_noise_with_a_minus(loss: Loss) -> None:
-    """What objective perturbation's proof rests on: eta = -N (grad J(w) + Delta w)."""
+def test_the_gradient_at_the_minimiser_is_minus_the_noise(loss: Loss) -> None:
+    """The proof of objective perturbation uses this: eta = -N (grad J(w) + Delta w)."""
     X, y = _data()
     eta = 40 * np.random.default_rng(5).normal(size=(X.shape[1],))
     w = fit(X, y, 0.05, loss, linear=eta / len(y), extra=0.01)
@@ -155,13 +155,13 @@ def test_the_gradient_is_the_objective_s(loss: Loss) -> None:
     np.testing.assert_allclose(objective_gradient(w, X, y, 0.3, loss, linear=b, extra=0.2), slopes, atol=1e-8)
 
 
-def test_no_perturbation_is_none_to_the_last_bit() -> None:
+def test_a_perturbation_of_zero_changes_no_bit() -> None:
     X, y = _data()
     np.testing.assert_array_equal(fit(X, y, 0.1), fit(X, y, 0.1, LOGISTIC, linear=np.zeros(6), extra=0.0))
     assert not np.array_equal(fit(X, y, 0.1), fit(X, y, 0.1, SMOOTHED_HINGE))
 
 
-def test_noise_beyond_floating_point_is_an_error_and_no_classifier() -> None:
+def test_noise_beyond_floating_point_is_an_error() -> None:
     X, y = _data()
     for size in (1e6, 1e12, np.inf, np.nan):
         with pytest.raises(RunFailed, match="noise is so large"):
@@ -170,7 +170,7 @@ def test_noise_beyond_floating_point_is_an_error_and_no_classifier() -> None:
     assert gradient_norm(fit(X, y, 1e-3, linear=b), X, y, 1e-3, linear=b) <= TOLERANCE
 
 
-def test_a_negative_curvature_is_our_own_mistake() -> None:
+def test_a_negative_curvature_is_a_bug() -> None:
     X, y = _data()
     with pytest.raises(LocalProtocolError):
         fit(X, y, 0.1, extra=-0.05)

@@ -1,4 +1,4 @@
-"""Published shares and the model file: what Dave opens, and what he refuses."""
+"""Published shares and the model file: both open to the classifier, and changed ones are refused."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ PACKING = Packing(5, 3 << 22, 512)
 
 
 def shared(vector: tuple[int, ...], packing: Packing = PACKING, parties: int = 3) -> Shares:
-    """Split a vector into K + 1 shares."""
+    """Split a vector into K + 1 shares that add up to it."""
     rng = SimulationRng(0)
     names = [f"p{j}" for j in range(parties)]
     values = {name: tuple(rng.below(N) for _ in range(packing.count)) for name in names}
@@ -40,7 +40,7 @@ def test_the_shares_add_up_to_k_times_the_weights() -> None:
 
 
 @pytest.mark.parametrize("missing", ["p0", "p2", "charlie"])
-def test_a_missing_or_changed_share_opens_to_nothing(missing: str) -> None:
+def test_shares_do_not_open_with_one_missing_or_changed(missing: str) -> None:
     shares = shared(VECTOR)
     for other in ((0,), (shares.values[missing][0] ^ 1 << 500,)):
         with pytest.raises(RunFailed, match="missing or wrong"):
@@ -85,10 +85,10 @@ GOOD = shared(VECTOR).to_json()
     ],
     ids=repr,
 )
-def test_a_corrupt_file_is_bad_input_or_opens_to_nothing(key: str, wrong: object) -> None:
+def test_a_corrupt_file_is_bad_input_or_does_not_open(key: str, wrong: object) -> None:
     data = {**copy.deepcopy(GOOD), key: wrong}
     if (key, wrong) == ("fraction_bits", 0):
-        return  # a power of two that nobody can know to be wrong
+        return  # another power of two, which nobody can recognize as wrong
     with pytest.raises(MasqueradeError) as caught:
         Shares.from_json(data).open()
     assert caught.value.exit_code in {1, 4}
@@ -167,5 +167,5 @@ def test_a_model_whose_release_is_its_weights_goes_through_json() -> None:
 
 def test_weights_for_other_coordinates_are_bad_input(saved: dict[str, Any]) -> None:
     other = shared((1, 2, 3, 4), Packing(4, 3 << 22, 512))
-    with pytest.raises(BadInput, match="4 weights where 5 belong"):
+    with pytest.raises(BadInput, match="has 4 weights; its encoder and classes need 5"):
         model_from_json({**saved, "shares": other.to_json()})

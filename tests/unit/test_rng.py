@@ -1,4 +1,4 @@
-"""Sources of randomness: uniform, repeatable only where a seed says so."""
+"""Sources of randomness are uniform, and repeatable only with a seed."""
 
 import math
 import secrets

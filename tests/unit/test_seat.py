@@ -1,4 +1,4 @@
-"""The Seat: the effects that a role may ask for, and the mistakes that it cannot make."""
+"""The Seat: what a role may ask for, and which rules it cannot break."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -55,7 +55,7 @@ def charlie() -> Seat:
 
 
 def refused(role: Coroutine[Effect, Any, Any], match: str = "") -> None:
-    """Expect that a role fails by its own fault before anything leaves."""
+    """Expect that a role fails with a bug of its own before anything is sent."""
     with pytest.raises(LocalProtocolError, match=match):
         until(role, Send)
 
@@ -146,31 +146,31 @@ def test_a_seat_is_joined_once(alice: Seat) -> None:
 
 
 def test_a_sealed_message_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
-    refused(alice.send(CHARLIE, Hush(word="x")), "Hush never travels in the clear")
-    refused(charlie.send("bob", Hush(word="x")), "Hush never travels in the clear")
-    refused(charlie.broadcast(Hush(word="x")), "Hush never travels in the clear")
+    refused(alice.send(CHARLIE, Hush(word="x")), "Hush is a sealed message; it cannot be sent in the clear")
+    refused(charlie.send("bob", Hush(word="x")), "Hush is a sealed message; it cannot be sent in the clear")
+    refused(charlie.broadcast(Hush(word="x")), "Hush is a sealed message; it cannot be sent in the clear")
 
 
-def test_a_plain_message_is_not_sent_sealed(alice: Seat) -> None:
-    refused(alice.send_sealed(Loud(word="x"), "bob"), "Loud is no sealed message")  # type: ignore[arg-type]
-    refused(alice.send_sealed(Loud(word="x")), "Loud is no sealed message")  # type: ignore[arg-type]
+def test_a_message_is_not_sealed_for_a_party(alice: Seat) -> None:
+    refused(alice.send_sealed(Loud(word="x"), "bob"), "Loud is not a sealed message")  # type: ignore[arg-type]
+    refused(alice.send_sealed(Loud(word="x")), "Loud is not a sealed message")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", [CHARLIE, "alice", "stranger", "*", ""])
-def test_nobody_seals_a_message_to_charlie_to_itself_or_to_a_stranger(alice: Seat, to: str) -> None:
+def test_no_sealed_message_goes_to_charlie_to_oneself_or_to_a_stranger(alice: Seat, to: str) -> None:
     refused(alice.send_sealed(Hush(word="x"), to), "alice cannot send a sealed message to")
 
 
-def test_charlie_sends_nothing_sealed_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
+def test_charlie_sends_no_sealed_message_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
     refused(charlie.send_sealed(Hush(word="x")), "charlie cannot send a sealed message")
     refused(charlie.send_sealed(Hush(word="x"), "bob"), "charlie cannot send a sealed message")
-    refused(alice.broadcast(Loud(word="x")), "only Charlie broadcasts")
+    refused(alice.broadcast(Loud(word="x")), "alice cannot broadcast; only Charlie can")
 
 
 def test_parties_do_not_send_to_each_other_nor_charlie_to_himself(alice: Seat, charlie: Seat) -> None:
-    refused(alice.send("bob", Loud(word="x")), "parties send sealed messages")
-    refused(alice.send("alice", Loud(word="x")), "parties send sealed messages")
-    refused(charlie.send(CHARLIE, Loud(word="x")), "in the clear")
+    refused(alice.send("bob", Loud(word="x")), "messages go between a party and Charlie")
+    refused(alice.send("alice", Loud(word="x")), "messages go between a party and Charlie")
+    refused(charlie.send(CHARLIE, Loud(word="x")), "messages go between a party and Charlie")
 
 
 def test_nobody_talks_or_listens_before_joining() -> None:
@@ -268,7 +268,7 @@ def test_boxes_out_of_order_are_not_heard(alice: Seat, bob: Seat) -> None:
 
 
 def test_ones_own_box_does_not_come_back_as_the_peers(alice: Seat) -> None:
-    # A box key is symmetric between two: what alice sealed for bob, alice herself can open.
+    # A box key is symmetric between two parties: alice can open what she sealed for bob.
     mine = sealed(alice, Hush(word="canary"))["bob"]
     assert "another turn" in not_heard(alice, mine, "bob").message
 
@@ -294,11 +294,11 @@ def test_garbage_in_a_good_box_of_this_turn_names_the_sender_for_charlie_cannot_
     to = BoxKey(SimulationRng("bob", "box").bytes(32)).public
     garbage = pack_envelope("alice", "bob", "Hush", 0, b"canary")
     not_heard(joined("bob", NAMES), key.seal(to, garbage, NONCE), "alice", proved=True)
-    for plain in (b"", b"canary"):  # as far as bob can tell, an old box of alice's that Charlie sent again
+    for plain in (b"", b"canary"):  # for all bob can tell, Charlie may have sent an old box of alice's again
         not_heard(joined("bob", NAMES), key.seal(to, plain, NONCE), "alice")
 
 
-def test_sealed_messages_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
+def test_sealed_messages_are_counted_for_each_pair(alice: Seat, bob: Seat) -> None:
     eve = joined("eve", NAMES)
     to_bob = sealed(alice, Hush(word="for bob"), "bob")["bob"]
     to_eve = sealed(alice, Hush(word="for eve"), "eve")["eve"]
@@ -316,7 +316,7 @@ def test_sealed_messages_to_one_after_the_other_count_per_pair(alice: Seat, bob:
 
 def test_a_sealed_value_opens_at_its_owner_and_bears_no_name(alice: Seat, bob: Seat, charlie: Seat) -> None:
     of_alice, of_bob = (seat.seal(SimulationRng(1), CHARLIE, b"12345") for seat in (alice, bob))
-    assert of_alice == of_bob  # with the same randomness: nothing of the sender is in it
+    assert of_alice == of_bob  # with the same randomness, since a box contains nothing of its sender
     assert charlie.unseal(of_alice, length=5) == b"12345"
     with pytest.raises(ProtocolViolation):
         bob.unseal(of_alice, length=5)
@@ -324,7 +324,7 @@ def test_a_sealed_value_opens_at_its_owner_and_bears_no_name(alice: Seat, bob: S
 
 @pytest.mark.parametrize("length", [0, 4, 6])
 def test_a_sealed_value_of_another_length_is_refused(alice: Seat, charlie: Seat, length: int) -> None:
-    with pytest.raises(ProtocolViolation, match=f"5 bytes, not {length}"):
+    with pytest.raises(ProtocolViolation, match=f"5 bytes; it must have {length}"):
         charlie.unseal(alice.seal(SimulationRng(1), CHARLIE, b"12345"), length=length)
 
 
@@ -340,7 +340,7 @@ def test_pair_keys_are_bound_to_the_pair_the_run_and_the_label(alice: Seat, bob:
 
 
 def test_a_seat_draws_through_once_alone(alice: Seat) -> None:
-    """The nonces are drawn by ``once``: the seat itself has no source of randomness."""
+    """The seat has no source of randomness of its own, so it cannot seal before the nonces are drawn."""
     role = alice.send_sealed(Hush(word="x"))
     once = role.send(None)
     assert isinstance(once, Once)

@@ -1,4 +1,4 @@
-"""The classifier of several classes is the minimiser, as another library finds it too."""
+"""The classifier of several classes is the minimiser, the same as another library's."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def _data(N: int, d: int, C: int, seed: int, noise: float = 0.3) -> tuple[_Array
     X = rng.normal(size=(N, d))
     X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     y = np.argmax(X @ rng.normal(size=(d, C)) + noise * rng.normal(size=(N, C)), axis=1)
-    y[:C] = np.arange(C)  # each class at least once: scikit-learn knows only those that it sees
+    y[:C] = np.arange(C)  # each class at least once, since scikit-learn knows only the classes in its data
     return X, y
 
 
@@ -36,7 +36,7 @@ CASES = [
     (300, 10, 4, 1e-4, 0.0),
     (400, 10, 6, 1.0, 0.3),
     (6, 50, 6, 1e-4, 0.3),  # a party of Hamm, Cao and Belkin: fewer records than dimensions
-    (40, 80, 8, 1e-3, 0.3),  # the same, and more unknowns than are factored
+    (40, 80, 8, 1e-3, 0.3),  # the same, with too many unknowns to factor
     (400, 60, 10, 1e-3, 0.3),  # conjugate gradients
 ]
 
@@ -55,7 +55,7 @@ def test_it_is_the_classifier_of_scikit_learn(N: int, d: int, C: int, Lambda: fl
 
 
 def test_soft_targets_weigh_a_record_s_classes() -> None:
-    """A record of target t counts as C records of weight t_k and class k: what scikit-learn can do."""
+    """A record of target t counts as C records of weight t_k and class k, which scikit-learn can learn from."""
     X, _ = _data(200, 5, 4, seed=1)
     T = np.random.default_rng(2).dirichlet(np.full(4, 0.3), size=200)
     W = fit_softmax(X, T, 1e-3)
@@ -87,7 +87,7 @@ def test_two_classes_are_the_binary_classifier_with_half_its_lambda(Lambda: floa
     assert class_error_rate(X, y, W) == pytest.approx(np.mean((X @ w > 0) != y))
 
 
-def test_the_norm_is_within_the_radius_that_sensitivities_may_rest_on() -> None:
+def test_the_norm_is_within_the_radius_that_sensitivities_assume() -> None:
     """R = sqrt(W((C - 1)/e) / lambda), .9025 / sqrt(lambda) for six classes."""
     most = float(lambertw(5 / np.e).real)
     assert np.sqrt(most) == pytest.approx(0.9025, abs=5e-5)
@@ -115,7 +115,7 @@ def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytes
         fit_softmax(X, y, 1e-4, classes=3)
 
 
-def test_targets_that_are_no_probabilities_are_our_own_mistake() -> None:
+def test_targets_that_are_not_probabilities_are_a_bug() -> None:
     X, y = _data(20, 3, 3, seed=2)
     good = one_hot(y, 3)
     for targets in (2 * good, good - 1e-3, good[:-1], np.where(good == 1, np.nan, 0), 2 * good - good[::-1]):

@@ -39,7 +39,7 @@ def add(*rows: bytes) -> bytes:
 
 
 async def party(seat: Seat, own: bytes, extra: Callable[[], bytes] = lambda: b"") -> bytes:
-    """Seal coins to all, seal a hint to the first party, send the sum to Charlie, and receive the sum of sums."""
+    """Send sealed coins to all, a hint to the first party and the sum to Charlie; receive the sum of sums."""
     await seat.join()
     await seat.stage("coins")
     coin = await seat.once("coin", lambda rng: rng.bytes(16))
@@ -206,7 +206,7 @@ def test_a_message_out_of_turn_is_noticed() -> None:
         return b""
 
     table = Table(NAMES)
-    with pytest.raises(LocalProtocolError, match="bob sent a Hint where a Coin is due"):
+    with pytest.raises(LocalProtocolError, match="bob sent a Hint, but its next message must be a Coin"):
         table.run(roles(table, bob=hasty(table.seat("bob"))))
 
 
@@ -274,9 +274,9 @@ def test_a_replay_that_ends_early_or_late_is_noticed() -> None:
     table = Table(NAMES)
     table.run(roles(table))
     journal = table.journal("bob")
-    with pytest.raises(LocalProtocolError, match="ends before step 2"):
+    with pytest.raises(LocalProtocolError, match="ended before step 2"):
         replay(short(table.seat("bob")), journal)
-    with pytest.raises(LocalProtocolError, match="goes on"):
+    with pytest.raises(LocalProtocolError, match="asked for more"):
         replay(roles_of(table, "bob"), journal[:-1])
 
 
@@ -292,7 +292,7 @@ def test_a_replay_in_another_order_of_draws_is_noticed() -> None:
 
 
 def test_changed_answers_of_once_change_what_is_sent() -> None:
-    """A replay takes every draw from the journal, even a wrong one."""
+    """A replay takes every draw from the journal and makes none anew, even where the journal is wrong."""
     table = Table(NAMES)
     table.run(roles(table))
     journal = list(table.journal("bob"))

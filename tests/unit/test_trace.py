@@ -1,4 +1,4 @@
-"""The objective at the public iterates: after the run, while it runs, and where it cannot be had."""
+"""The objective at the public classifiers of the rounds: after a run, during it, and where there is none."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_one_iterate_is_enough() -> None:
     assert [p["round"] for p in objective_trace([(7, (1.0, 0.0, 0.0))], TEST, STUDY)] == [7]
 
 
-def test_what_no_float_holds_is_null_in_json() -> None:
+def test_an_objective_too_large_for_a_float_is_null_in_json() -> None:
     points = objective_trace([(1, (1e200, 0.0, 0.0)), (2, (0.0, 0.0, 0.0))], TEST, STUDY)
     assert json.loads(json.dumps(points, allow_nan=False)) == [
         {"round": 1, "objective": None},
@@ -99,7 +99,7 @@ def _heard(test: Dataset | None, events: list[tuple[str, dict[str, Any]]]) -> li
 EVENTS: list[tuple[str, dict[str, Any]]] = [("stage", {"name": "rounds"}), ("progress", {"done": 4, "total": 9})]
 
 
-def test_the_objective_follows_whatever_is_told_of_the_rounds() -> None:
+def test_the_objective_follows_the_progress_of_the_rounds() -> None:
     heard = _heard(TEST, EVENTS)
     assert heard[:2] == EVENTS
     assert [event for event, _ in heard] == ["stage", "progress", "objective"]
@@ -107,7 +107,7 @@ def test_the_objective_follows_whatever_is_told_of_the_rounds() -> None:
     assert float(heard[2][1]["message"]) == pytest.approx(objective_at((0.1, 0.2, 0.3), TEST, STUDY), rel=1e-5)
 
 
-def test_without_a_test_set_and_with_one_that_takes_time_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_test_records_or_time_for_them_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _heard(None, EVENTS) == EVENTS
     monkeypatch.setattr(_run, "_LIVE", TEST.X.size - 1)
     assert _heard(TEST, EVENTS) == EVENTS

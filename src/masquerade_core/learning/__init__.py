@@ -1,4 +1,4 @@
-"""Losses, regularised empirical risk minimisation, and gradients."""
+"""Learning: losses, regularised empirical risk minimisation, sums of gradients, and classifiers of any kind."""
 
 from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm, predict_labels
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes

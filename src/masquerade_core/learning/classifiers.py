@@ -1,10 +1,12 @@
-"""Local classifiers as black boxes of any type: named in words, trained on one party's records, asked for votes.
+"""Local classifiers of any kind: chosen by name or given as an object, trained on one party's records, asked for votes.
 
-Hamm, Cao and Belkin 2016 (section 3.1) ask of a local classifier only that it labels the auxiliary points. So anything
-with ``fit`` and ``predict`` will do, and every party may have another kind. It learns and votes with the labels of a
-:class:`~masquerade_core.data.schema.Dataset`: -1 and +1 where the study has a positive label, else class numbers.
+In a vote (Hamm, Cao and Belkin 2016, section 3.1) a party trains a classifier of its own on its records. The classifier
+then labels *auxiliary points*, records that all participants know. So every object with ``fit`` and ``predict`` will
+do, and every party may choose another kind. Labels are those of a :class:`~masquerade_core.data.schema.Dataset`: -1 and
++1 where the study has a positive label, otherwise class numbers.
 
-What goes wrong inside a foreign classifier is told by its name and the exception's type: the text may hold data.
+If a classifier from outside this program raises an exception, the error shows the classifier's name and the exception's
+type only: the exception's text may contain records.
 """
 
 import ast
@@ -22,6 +24,7 @@ from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.learning.erm import fit, predict_labels
 from masquerade_core.learning.softmax import fit_softmax, predict_classes
 from masquerade_core.rng import Rng
+from masquerade_core.words import listed
 
 __all__ = ["SHORT_NAMES", "Classifier", "Linear", "cast_votes", "classifier_of", "named"]
 
@@ -31,18 +34,18 @@ SHORT_NAMES = {
     "svm": "SVC",
     "logistic": "LogisticRegression",
 }
-"""What may be said for some of scikit-learn's names."""
+"""Short names for some classifiers of scikit-learn."""
 
 _LONGEST = 500  # characters of a name with its settings
 _SEED_BITS = 32  # of a random_state
 _SEED = "random_state"
-_HOW = "write, for example, tree, or RandomForestClassifier(n_estimators=50)"
+_HOW = "write, for example, tree or RandomForestClassifier(n_estimators=50)"
 
 _Array = NDArray[np.float64]
 
 
 class Classifier(Protocol):
-    """What a local classifier has to offer."""
+    """The methods that a local classifier must have."""
 
     def fit(self, X: Any, y: Any) -> Any:
         """Learn from records of shape (n, d) and their labels, integers of shape (n,)."""
@@ -54,7 +57,7 @@ class Classifier(Protocol):
 
 
 class Linear:
-    """The program's own classifier: the exact minimiser of the study's loss, or of softmax for named classes.
+    """This program's own classifier: the exact minimiser of the study's loss, or of the softmax loss for named classes.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ class Linear:
     Lambda : float
         The study's regularization, > 0.
     classes : int or None
-        How many named classes there are; None for labels -1 and +1.
+        The number of named classes; None for labels -1 and +1.
     """
 
     def __init__(self, loss: str, Lambda: float, classes: int | None) -> None:
@@ -71,7 +74,7 @@ class Linear:
         self._w: _Array | None = None
 
     def fit(self, X: _Array, y: NDArray[np.int64]) -> "Linear":
-        """Minimise the regularised risk."""
+        """Minimise the regularised risk on these records."""
         if self._classes is None:
             self._w = fit(X, y.astype(np.float64), self._Lambda, self._loss)
         else:
@@ -79,25 +82,31 @@ class Linear:
         return self
 
     def predict(self, X: _Array) -> NDArray[Any]:
-        """Label as Dave would."""
+        """Return the labels that the classifier predicts.
+
+        Raises
+        ------
+        ValueError
+            It was not fitted before.
+        """
         if self._w is None:
             raise ValueError("not yet fitted")
         return predict_labels(X, self._w) if self._classes is None else predict_classes(X, self._w)
 
 
 def named(text: str) -> Classifier:
-    """Make a scikit-learn classifier from its name, with settings in brackets that are literals.
+    """Make a scikit-learn classifier from its name, which may be followed by settings in brackets.
 
     Parameters
     ----------
     text : str
-        Such as "RandomForestClassifier(n_estimators=50)", or one of ``SHORT_NAMES`` in place of the name. Nothing in it
-        is evaluated but literals.
+        For example "RandomForestClassifier(n_estimators=50)". ``SHORT_NAMES`` has short forms of some names. Values
+        must be literals, and nothing else in the text is evaluated.
 
     Raises
     ------
     BadInput
-        There is no such classifier or setting, a value is out of range, or the text is something else.
+        There is no such classifier or setting, a value is out of range, or the text has another form.
     """
     name, settings = _parsed(text)
     known = _scikit_learn()
@@ -110,7 +119,8 @@ def named(text: str) -> Classifier:
     for setting in settings:
         if setting == _SEED:
             raise BadInput(
-                f"{_SEED} cannot be set: the seed of {full} is drawn when it is trained", "leave the setting out"
+                f"{_SEED} cannot be set, since this program draws the seed of {full} when it is trained",
+                "leave the setting out",
             )
         if setting not in allowed:
             near = difflib.get_close_matches(setting, sorted(allowed), n=1, cutoff=0.55)
@@ -118,17 +128,19 @@ def named(text: str) -> Classifier:
             raise BadInput(f"{full} has no setting {setting!r}", hint)
     try:
         classifier = kind(**settings)
-        # Else a wrong value would be found in training only, where no text may be shown.
+        # Without this, scikit-learn would reject a wrong value in training only, where no error text may be shown.
         classifier._validate_params()  # noqa: SLF001  scikit-learn has no public name for it
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{full} cannot be made: {error}", "correct its settings") from error
+        raise BadInput(f"{full} does not accept these settings: {error}", "correct the settings") from error
     made: Classifier = classifier
     return made
 
 
 def _parsed(text: str) -> tuple[str, dict[str, Any]]:
-    """Split "Name(setting=literal, ...)"."""
-    wrong = BadInput("a classifier is a name, with settings in brackets that are plain values", _HOW)
+    """Split "Name(setting=literal, ...)" into the name and the settings."""
+    wrong = BadInput(
+        "a classifier must be a name, which may be followed by settings with plain values in brackets", _HOW
+    )
     if len(text) > _LONGEST:
         raise wrong
     try:
@@ -153,12 +165,19 @@ def _scikit_learn() -> dict[str, Any]:
 
 
 def classifier_of(given: object, default: Classifier) -> Classifier:
-    """Return what a party was given as its classifier: an object, a name for :func:`named`, or the default for None.
+    """Return a party's classifier.
+
+    Parameters
+    ----------
+    given : object
+        The classifier itself, a name for :func:`named`, or None for the default.
+    default : Classifier
+        The classifier of a party that brings none.
 
     Raises
     ------
     BadInput
-        It has no ``fit`` or no ``predict``, or its name is none.
+        The object has no method ``fit`` or no method ``predict``, or there is no classifier of this name.
     """
     if given is None:
         return default
@@ -175,16 +194,16 @@ def classifier_of(given: object, default: Classifier) -> Classifier:
 
 
 def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -> tuple[int, ...]:
-    """Train a classifier on one party's records and have it label the auxiliary points: h_j(x_1), ..., h_j(x_N).
+    """Train a classifier on one party's records and let it label the auxiliary points: h_j(x_1), ..., h_j(x_N).
 
-    The given object is left as it is; a copy is trained. Wherever it has a ``random_state``, that is drawn from
-    ``rng``, so all its randomness comes through the party's seat. Where the records are all of one class, a foreign
-    classifier is not asked, for most refuse to learn from one class: the votes are that class.
+    A copy is trained, and the given object stays as it is. Every ``random_state`` of the copy is drawn from ``rng``, so
+    that this is the classifier's only source of randomness. If all records are of one class, a classifier from outside
+    this program is not asked, since most refuse to learn from one class. All votes are then for that class.
 
     Parameters
     ----------
     classifier : Classifier
-        Of any type.
+        Of any kind.
     data : Dataset
         The party's records.
     X_aux : ndarray, shape (N, d)
@@ -195,12 +214,13 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     Returns
     -------
     tuple of int
-        N class numbers: from 0 in the study's order; for labels -1 and +1 they are 0 and 1.
+        N class numbers, from 0 on in the study's order; 0 stands for the label -1, and 1 for +1.
 
     Raises
     ------
     BadInput
-        The classifier raised an exception, voted for something else than the study's classes, or not once a point.
+        The classifier raised an exception, voted for something that is not a class of the study, or did not return one
+        vote for each point.
 
     References
     ----------
@@ -216,7 +236,7 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
 
 
 def _asked(classifier: Classifier, X: _Array, y: Any, X_aux: _Array, labels: Any, rng: Rng) -> Any:
-    """Return the votes as labels, checked."""
+    """Train a copy, and return its votes as labels that were checked."""
     failed, known, votes = "", labels, labels
     try:
         student = _seeded(_untrained(classifier), rng)
@@ -225,43 +245,43 @@ def _asked(classifier: Classifier, X: _Array, y: Any, X_aux: _Array, labels: Any
         votes = np.asarray(student.predict(np.array(X_aux)))
     except MasqueradeError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever a foreign classifier may raise
+    except Exception as error:  # noqa: BLE001  a classifier from outside may raise anything
         failed = type(error).__name__
-    # Raised outside the handler: the original error may show a record, and must not become this one's context.
+    # Raised outside the handler, so that the original error, which may show a record, is not attached to this one.
     if failed:
         raise BadInput(
             f"the classifier {_name(classifier)} raised {failed} when it was trained or asked",
-            "try it alone on the same records, or choose another",
+            "run it alone on the same records to find the cause, or choose another classifier",
         )
     if not _among(known, labels):
         raise BadInput(
             f"the classifier {_name(classifier)} knows classes that are not the study's",
-            f"it has to learn the labels that it is given: {_listed(labels)}",
+            f"it must learn the labels that it is given: {_listed(labels)}",
         )
     if votes.shape != (len(X_aux),):
         raise BadInput(
             f"the classifier {_name(classifier)} did not give one vote for each of {len(X_aux)} auxiliary points",
-            "predict(X) has to return one label for each row of X",
+            "predict(X) must return one label for each row of X",
         )
     if not _among(votes, labels):
         raise BadInput(
             f"the classifier {_name(classifier)} voted for something that is no class of the study",
-            f"the labels are {_listed(labels)}, as in training",
+            f"predict(X) must return the labels of the training: {_listed(labels)}",
         )
     return votes
 
 
 def _untrained(classifier: Classifier) -> Any:
-    """Return a copy to train: one object may serve several parties, and none may learn from another's records."""
+    """Return a copy to train: several parties may share one object, and none may learn from another's records."""
     if isinstance(classifier, Linear):
         return copy.copy(classifier)
     from sklearn.base import clone  # noqa: PLC0415  takes a second to import
 
-    return clone(classifier, safe=False)  # a deep copy where it is none of scikit-learn's
+    return clone(classifier, safe=False)  # a deep copy if it is not a classifier of scikit-learn
 
 
 def _seeded(classifier: Any, rng: Rng) -> Any:
-    """Draw every ``random_state``, those of a pipeline's parts included."""
+    """Draw every ``random_state`` of a classifier, also in the parts of a pipeline."""
     if hasattr(classifier, "get_params") and hasattr(classifier, "set_params"):
         settings = sorted(name for name in classifier.get_params(deep=True) if name.split("__")[-1] == _SEED)
         return classifier.set_params(**{name: rng.bits(_SEED_BITS) for name in settings})
@@ -271,12 +291,12 @@ def _seeded(classifier: Any, rng: Rng) -> Any:
 
 
 def _among(values: Any, labels: Any) -> bool:
-    """Whether all values are numbers among the labels."""
+    """Return whether all values are numbers among the labels."""
     return values.dtype.kind in "iuf" and bool(np.isin(values, labels).all())
 
 
 def _listed(labels: Any) -> str:
-    return ", ".join(str(label) for label in labels.tolist())
+    return listed([str(label) for label in labels.tolist()])
 
 
 def _name(classifier: object) -> str:

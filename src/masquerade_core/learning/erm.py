@@ -1,8 +1,8 @@
-"""Regularised empirical risk minimisation, to an exact minimiser: one party's classifier, or the perturbed one of all.
+"""Regularised empirical risk minimisation: the exact minimiser of a mean loss, with or without a perturbation.
 
-Every sensitivity bound is a bound for the minimiser itself. A classifier whose gradient has norm gamma lies within
-gamma / Lambda of it, and the privacy statement counts that; hence the small ``TOLERANCE`` and the refusal to return
-anything that misses it.
+Bounds on sensitivity are bounds for the minimiser itself. A classifier at which the gradient has norm gamma lies within
+gamma / Lambda of the minimiser, and privacy statements take that into account. So ``TOLERANCE`` is small, and no
+classifier is returned that misses it.
 """
 
 from dataclasses import replace
@@ -16,14 +16,16 @@ from masquerade_core.learning.losses import Loss, loss_of, objective, objective_
 __all__ = ["TOLERANCE", "error_rate", "fit", "gradient_norm", "predict_labels"]
 
 TOLERANCE = 1e-9
-"""The largest gradient norm of a classifier that may be used."""
+"""The largest norm of the gradient at a classifier that may be used."""
 
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
-_ROUNDING = 1e-14  # where J is about 1, differences of J below this are noise
+_ROUNDING = 1e-14  # where J is about 1, smaller differences of J are rounding errors
 _SMALLEST_STEP = 2.0**-40
 _SUM_SLACK = 1e-9
-_LARGEST_LINEAR = 1e5  # beyond it the gradient's own rounding reaches a tenth of TOLERANCE, and an absurd w would pass
+_LARGEST_LINEAR = (
+    1e5  # beyond it, rounding errors of the gradient reach a tenth of TOLERANCE, and an absurd w would pass
+)
 
 _Array = NDArray[np.float64]
 
@@ -40,10 +42,8 @@ def fit(
 ) -> _Array:
     """Minimise J(w) = (1/n) sum phi(y w.x) + (Lambda/2) ||w||^2, perturbed by linear.w + (extra/2) ||w||^2.
 
-    With weights, (1/n) sum weights_i phi(y_i w.x_i) stands for the mean.
-
-    Newton's method with backtracking: J is strongly convex, so the minimiser is unique and the result does not depend
-    on the way there.
+    With weights, the mean is (1/n) sum weights_i phi(y_i w.x_i). The method is Newton's with backtracking. J is
+    strongly convex, so the minimiser is unique, and the result does not depend on the path of the iteration.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def fit(
     y : ndarray, shape (n,)
         Labels, -1 or +1.
     Lambda : float
-        Strong convexity, > 0: twice Pathak's lambda, and Rajkumar and Agarwal's.
+        Strength of the regularisation, > 0: twice Pathak's lambda, and equal to Rajkumar and Agarwal's lambda.
     loss : str or Loss
-        phi, by its name or itself.
+        phi, or its name.
     linear : ndarray, shape (d,), optional
         eta/N of objective perturbation.
     extra : float
@@ -70,7 +70,7 @@ def fit(
     Raises
     ------
     RunFailed
-        Floating point does not reach the tolerance: Lambda is too small for these records, or the noise too large.
+        Floating point does not reach the tolerance, since Lambda is too small for these records or the noise too large.
 
     References
     ----------
@@ -78,11 +78,11 @@ def fit(
     Hamm, Cao, Belkin 2016, equation (19), for weights.
     """
     if not (Lambda > 0 and extra >= 0):
-        raise LocalProtocolError(f"nothing is minimised with Lambda = {Lambda}: a study cannot ask for it")
+        raise LocalProtocolError("Lambda must be greater than 0, and extra at least 0, for a unique minimiser")
     phi = _weighted(loss_of(loss), weights, len(y))
     if linear is not None and not np.linalg.norm(linear) <= _LARGEST_LINEAR:
         raise RunFailed(
-            "the noise is so large beside the records that floating point cannot find the minimiser",
+            "the noise is so large, compared with the records, that floating point cannot find the minimiser",
             "choose a larger epsilon, or take part with more records",
         )
     w = np.zeros(X.shape[1])
@@ -104,17 +104,17 @@ def fit(
             step /= 2
         w, value = w + step * direction, new
     raise RunFailed(
-        f"the classifier did not reach a gradient norm of {TOLERANCE:g}, which the privacy bounds need",
-        f"the study's regularization, {Lambda:g}, is too small for floating point; choose a larger one",
+        f"the gradient norm at the classifier did not fall to {TOLERANCE:g}, which the privacy bounds need",
+        f"the study's regularization, {Lambda:g}, is too small for floating point: choose a larger one",
     )
 
 
 def _weighted(phi: Loss, weights: _Array | None, n: int) -> Loss:
-    """Return weights_i phi(m_i) as a loss of all n margins, so that its mean is the weighted one."""
+    """Return weights_i phi(m_i) as a loss of all n margins; its mean is the weighted mean of phi."""
     if weights is None:
         return phi
     if weights.shape != (n,) or not ((weights >= 0).all() and abs(weights.sum() - n) <= _SUM_SLACK * n):
-        raise LocalProtocolError("the weights are not one for each record, none negative, with a mean of 1")
+        raise LocalProtocolError("the weights must be one for each record, none of them negative, with a mean of 1")
     return replace(
         phi,
         value=lambda m: weights * phi.value(m),
@@ -134,17 +134,20 @@ def gradient_norm(
     extra: float = 0.0,
     weights: _Array | None = None,
 ) -> float:
-    """||grad||_2 of what :func:`fit` minimises: w lies within this over Lambda + extra of the minimiser."""
+    """Return the norm of the gradient, at w, of the function that :func:`fit` minimises.
+
+    Divided by Lambda + extra, it bounds the distance of w from the minimiser.
+    """
     phi = _weighted(loss_of(loss), weights, len(y))
     gradient = objective_gradient(w, X, y, Lambda, phi, linear=linear, extra=extra)
     return float(np.linalg.norm(gradient))
 
 
 def predict_labels(X: _Array, w: _Array) -> _Array:
-    """Label records as Dave does: -1 where sigma(w.x) <= 1/2, else +1 (Pathak, section 3.3); shape (n,)."""
+    """Return the labels that w predicts: -1 where sigma(w.x) <= 1/2, else +1 (Pathak, section 3.3); shape (n,)."""
     return np.where(X @ w > 0, 1.0, -1.0)
 
 
 def error_rate(X: _Array, y: _Array, w: _Array) -> float:
-    """The fraction of records that ``w`` labels wrongly."""
+    """Return the fraction of records that ``w`` labels wrongly."""
     return float(np.mean(predict_labels(X, w) != y))

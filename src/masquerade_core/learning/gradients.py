@@ -1,4 +1,7 @@
-"""Sums of gradients, and the steps along them: what one round of Rajkumar and Agarwal's Algorithm 1 computes."""
+"""Sums of gradients, and the sizes of the steps along them, for gradient descent in rounds.
+
+A round of Rajkumar and Agarwal's Algorithm 1 computes the sum of all records' gradients and takes one step along it.
+"""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ def gradient_sum(X: _Array, y: _Array, w: _Array, loss: str | Loss = "logistic")
     Returns
     -------
     ndarray, shape (d,)
-        Of norm at most n L. One record, replaced, moves it by at most 2 L.
+        Its norm is at most n L, where L bounds |phi'|. Replacing one record moves it by at most 2 L.
 
     References
     ----------
@@ -40,9 +43,9 @@ def gradient_sum(X: _Array, y: _Array, w: _Array, loss: str | Loss = "logistic")
 
 @dataclass(frozen=True)
 class StepSizes:
-    """z_t = a/(t0 + t)^power for t = 0, 1, ...: steps whose sum diverges and whose sum of squares converges.
+    """Step sizes z_t = a/(t0 + t)^power for t = 0, 1, ...: their sum diverges, and the sum of their squares converges.
 
-    Robbins and Monro's conditions hold for this form if and only if a > 0 and 1/2 < power <= 1.
+    These are Robbins and Monro's conditions. For this form they hold if and only if a > 0 and 1/2 < power <= 1.
 
     Parameters
     ----------
@@ -54,7 +57,7 @@ class StepSizes:
     Raises
     ------
     BadInput
-        A condition does not hold; the sentence says which.
+        A condition does not hold; the message says which one.
 
     References
     ----------
@@ -70,7 +73,8 @@ class StepSizes:
         if not all(v > 0 and math.isfinite(v) for v in (self.a, self.t0)):
             raise BadInput(
                 f"the steps z_t = a/(t0 + t) have a = {self.a:g} and t0 = {self.t0:g}; both must be finite and greater "
-                "than 0"
+                "than 0",
+                "correct the one that is not",
             )
         if not self.power <= 1:
             raise BadInput(
@@ -86,11 +90,11 @@ class StepSizes:
             )
 
     def __call__(self, t: int) -> float:
-        """Return z_t, t >= 0."""
+        """Return z_t, the size of the step in round t >= 0."""
         return float(self.a / (self.t0 + t) ** self.power)
 
     def check(self, smoothness: float) -> None:
-        """Refuse a first step so long that the descent diverges.
+        """Refuse a first step that is so long that the descent diverges; later steps are shorter.
 
         Parameters
         ----------
@@ -100,7 +104,7 @@ class StepSizes:
         Raises
         ------
         BadInput
-            z_0 (c + Lambda + Delta) is not less than 2. Later steps are shorter.
+            z_0 (c + Lambda + Delta) is not less than 2.
         """
         product = self(0) * smoothness
         if not product < 2:  # noqa: PLR2004
@@ -120,25 +124,27 @@ def step_sizes(
     t0: float | None = None,
     power: float = 1.0,
 ) -> StepSizes:
-    """Return checked steps; what is not given is chosen to suit the objective.
+    """Return step sizes that were checked; parameters that are not given are chosen for the objective.
 
-    Unless given, a = 1/(Lambda + Delta), the best for an objective as convex as that, and t0 such that the first step
-    is 1/max(1, c + Lambda + Delta), half of what would diverge or less.
+    By default a = 1/(Lambda + Delta), which is best for an objective of that strong convexity. By default t0 makes the
+    first step 1/max(1, c + Lambda + Delta), which is at most half of the smallest step that diverges.
 
     Parameters
     ----------
     c : float
         Bound on the loss's second derivative.
     Lambda, Delta : float
-        Regularisation, and what computeSlack adds to it.
+        Strength of the regularisation, > 0, and the curvature that objective perturbation adds to it, >= 0.
 
     Raises
     ------
     BadInput
-        The steps break a condition of the paper, or diverge.
+        The steps break a condition of :class:`StepSizes`, or diverge.
     """
     if not (Lambda > 0 and Delta >= 0 and c > 0):
-        raise LocalProtocolError("steps were asked for along an objective that is not strongly convex")
+        raise LocalProtocolError(
+            "these steps are for strongly convex objectives: Lambda and c must be greater than 0, and Delta at least 0"
+        )
     smoothness = c + Lambda + Delta
     if a is None:
         a = 1 / (Lambda + Delta)

@@ -1,17 +1,17 @@
-"""Stochastic gradient descent that sees noisy examples only: Bixler, "Privacy-Secure Stochastic Gradient Descent".
+"""Stochastic gradient descent on noisy examples: Bixler, "Privacy-Secure Stochastic Gradient Descent".
 
-A descent takes examples through one of two doors, and each adds noise before anything is computed with them:
+An *access* reads records and adds noise to them before anything is computed with them. There are two kinds:
 
-* :func:`fresh_accesses`, as printed: new noise at every access. Whoever sees m noisy copies of a record averages them,
-  so m accesses cost m times (l2) or sqrt(m) times (Gaussian) as much as one.
-* :func:`kept_accesses`, the correction: a record is perturbed once, and its noisy copy is used again. All that follows
-  is computed from that copy, so any number of epochs costs what one access does.
+* :func:`fresh_accesses`, as the paper prints it: new noise at every access. An adversary can average m noisy copies of
+  a record. So m accesses cost m times (l2) or sqrt(m) times (Gaussian) as much privacy as one.
+* :func:`kept_accesses`, the correction: noise is added to a record once, and its noisy copy is used again. Everything
+  else is computed from that copy, so any number of epochs costs as much as one access.
 
-The paper's density (7), "rho(x) prop. to e^(-alpha^2/2)", does not depend on its argument: it is no density. Two
-readings have a guarantee. "gaussian": n ~ N(0, I/alpha^2). "l2": density exp(-(alpha/2) ||n||_2), that of Song,
-Chaudhuri and Sarwate 2013, to which the paper refers. The letter of equation (6), a half-line density for n and one
-sign R for all coordinates, has none: then N(x) - x has no two coordinates of opposite sign, so many an output that one
-record makes is impossible under another. Both laws here are symmetric, so R is in them.
+The paper's density (7), "rho(x) prop. to e^(-alpha^2/2)", does not depend on its argument, so it is no density. Two
+readings of it have a guarantee. "gaussian" is n ~ N(0, I/alpha^2). "l2" has the density exp(-(alpha/2) ||n||_2) of
+Song, Chaudhuri and Sarwate 2013, whom the paper cites. Equation (6), read literally, has a density for n on the half-
+line and one sign R for all coordinates. That has no guarantee: no two coordinates of N(x) - x then have opposite signs,
+so one record makes many outputs that are impossible for another. Both laws here are symmetric and need no R.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ FRACTION_BITS = 28
 _START_BITS = 53
 
 Law = Literal["gaussian", "l2"]
-"""Of the noise on an example."""
+"""The law of the noise on an example."""
 
 _Array = NDArray[np.float64]
 _Index = NDArray[np.intp]
@@ -68,7 +68,7 @@ def perturb(rng: Rng, X: _Array, alpha: Fraction, law: Law) -> _Array:
     X : ndarray, shape (n, d)
         Records with ||x||_2 <= 1. They are rounded to the grid of 2^-F, on which the noise lies.
     alpha : Fraction
-        Greater than 0; the smaller, the more noise. "gaussian": N(0, I/alpha^2). "l2": density proportional to
+        Greater than 0; a smaller alpha means more noise. "gaussian": N(0, I/alpha^2). "l2": density proportional to
         exp(-(alpha/2) ||n||_2).
     law : "gaussian" or "l2"
 
@@ -89,17 +89,21 @@ def perturb(rng: Rng, X: _Array, alpha: Fraction, law: Law) -> _Array:
 
 
 def randomised_response(rng: Rng, y: _Array, epsilon: Fraction) -> _Array:
-    """Keep each label with probability e^epsilon/(1 + e^epsilon), exactly; else return its negative.
-
-    A discrete Laplace integer x of scale 1/epsilon that is not negative has P(x) proportional to e^(-epsilon x), so it
-    is odd with probability e^-epsilon/(1 + e^-epsilon) = 1/(1 + e^epsilon).
+    """Keep each label with a probability of exactly e^epsilon/(1 + e^epsilon), and negate it otherwise.
 
     Parameters
     ----------
+    rng : Rng
+        The only source of randomness.
     y : ndarray, shape (n,)
         Labels, -1 or +1.
     epsilon : Fraction
-        Greater than 0: what a label loses.
+        Greater than 0: the privacy loss of a label.
+
+    Notes
+    -----
+    A discrete Laplace integer x of scale 1/epsilon that is not negative has P(x) proportional to e^(-epsilon x). So it
+    is odd with probability e^-epsilon/(1 + e^-epsilon) = 1/(1 + e^epsilon).
 
     References
     ----------
@@ -121,13 +125,17 @@ def randomised_response(rng: Rng, y: _Array, epsilon: Fraction) -> _Array:
 def epochs_of(rng: Rng, n: int, epochs: int, size: int) -> Iterator[_Index]:
     """Yield the batches of ``epochs`` passes over n records, each in a random order of its own.
 
-    So every record is seen ``epochs`` times, a public number. The paper draws each example at random from all; then a
-    record could be met at every step, and noise that is fresh at each would have to be counted so.
+    So every record is read ``epochs`` times, a public number. The paper draws each example at random from all records.
+    One record could then be read at every step, and the privacy of fresh noise would have to be counted for that case.
 
     Parameters
     ----------
+    rng : Rng
+        The only source of randomness.
+    n, epochs : int
+        The numbers of records and of passes.
     size : int
-        b, of a batch. The last of a pass may be smaller.
+        b, the number of records in a batch. The last batch of a pass may be smaller.
     """
     for _ in range(epochs):
         order = np.arange(n)
@@ -140,7 +148,7 @@ def epochs_of(rng: Rng, n: int, epochs: int, size: int) -> Iterator[_Index]:
 def fresh_accesses(
     rng: Rng, X: _Array, y: _Array, batches: Iterable[_Index], alpha: Fraction, law: Law
 ) -> Iterator[Batch]:
-    """Yield noisy batches: new noise at every access, as equation (8) prints it."""
+    """Yield noisy batches with new noise at every access, as in equation (8)."""
     for batch in batches:
         yield perturb(rng, X[batch], alpha, law), y[batch]
 
@@ -148,7 +156,7 @@ def fresh_accesses(
 def kept_accesses(
     rng: Rng, X: _Array, y: _Array, batches: Iterable[_Index], alpha: Fraction, law: Law
 ) -> Iterator[Batch]:
-    """Yield noisy batches: every record is perturbed once, before the first, and its copy kept."""
+    """Yield noisy batches of copies: noise is added to every record once, before the first batch."""
     noisy = perturb(rng, X, alpha, law)
     for batch in batches:
         yield noisy[batch], y[batch]
@@ -158,7 +166,7 @@ def kept_accesses(
 
 
 def initial_weights(rng: Rng, d: int) -> _Array:
-    """Draw w_0 uniform in [-1, 1]^d, whatever the data; section 3."""
+    """Draw w_0 uniformly from [-1, 1]^d, independently of the data (section 3)."""
     return np.array([(2 * rng.bits(_START_BITS) + 1) / 2**_START_BITS - 1 for _ in range(d)])
 
 
@@ -170,21 +178,21 @@ def sgd(w: _Array, batches: Iterable[Batch], learning_rate: float, loss: str | L
     w : ndarray, shape (d,)
         w_0.
     batches : iterable of (ndarray, ndarray)
-        Noisy examples, shape (b, d), and labels. Examples one at a time are equation (8).
+        Noisy examples, shape (b, d), and labels. Batches of one example make equation (8).
     learning_rate : float
         t, the same at every step; greater than 0.
     loss : str or Loss
         phi of E(z, w) = phi(y w.x).
     Lambda : float
-        Of (Lambda/2) ||w||_2^2, as in every study; 0 is the paper's objective.
+        The factor of (Lambda/2) ||w||_2^2, as in every study; the paper's objective has 0.
 
     Notes
     -----
-    Equation (9) has 1/b twice: before the sum, and again on each noisy example. The second is taken for a slip, since
-    it would shrink examples and noise alike with the batch and for b = 1 changes nothing; there is one 1/b, outside.
+    Equation (9) has 1/b twice: before the sum, and on each noisy example. The second one is taken for an error, since
+    it would scale examples and noise down with the size of the batch, and changes nothing for b = 1. It is left out.
 
-    The number of steps is fixed beforehand. The paper stops where a gradient falls below 1e-5, which depends on the
-    data; that rule stands in the reproduction only.
+    The number of steps is fixed beforehand. The paper stops when a gradient falls below 1e-5, which depends on the
+    data. Only the reproduction of the paper's figures has that rule.
 
     References
     ----------

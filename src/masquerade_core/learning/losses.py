@@ -1,16 +1,17 @@
-"""Losses of a margin m = y w.x, and the regularised mean that is minimised.
+"""Losses phi of a margin m = y w.x, and the objective that is minimised: the mean loss with regularisation.
 
-J(w) = (1/n) sum_i phi(m_i) + (Lambda/2) ||w||_2^2. This form stands everywhere in the program; Pathak's equation (2)
-has lambda ||w||^2, so Lambda = 2 lambda (:mod:`masquerade_core.privacy.calibration`). Objective perturbation adds a
-linear term and more curvature: + b.w + (Delta/2) ||w||_2^2, b = eta/N.
+The objective is J(w) = (1/n) sum_i phi(m_i) + (Lambda/2) ||w||_2^2 everywhere in this program. Lambda is the strength
+of the regularisation. Pathak's equation (2) has lambda ||w||^2 instead, so Lambda = 2 lambda. Objective perturbation
+adds noise and curvature to J: + b.w + (Delta/2) ||w||_2^2, where b = eta/N.
 
-A loss may be used with objective perturbation if it is convex and twice differentiable with |phi'| <= L = 1 and phi''
-<= c (Rajkumar and Agarwal 2012, Theorem 4.1). The logistic loss and the smoothed hinge are. The hinge is not
-differentiable, and Huber's smoothing of it has no second derivative at two points; hence the smoothing by a polynomial
-of degree four.
+Objective perturbation needs a loss that is convex and twice differentiable, with |phi'| <= L = 1 and phi'' <= c
+(Rajkumar and Agarwal 2012, Theorem 4.1). The logistic loss and the smoothed hinge qualify. The hinge itself is not
+differentiable, and Huber's smoothing of it has no second derivative at two points. So the hinge is smoothed by a
+polynomial of degree four.
 
-The sigmoid loss is bounded and smooth and not convex. Clipped gradients under noise are as private with it as with any
-other, but there is no minimiser that everybody would find: :func:`require_convex` keeps it from what rests on one.
+The sigmoid loss is bounded and smooth, but not convex. Noisy sums of clipped gradients are as private with it as with
+any other loss. But its minimiser need not be unique, so :func:`require_convex` refuses it where a proof needs the
+minimiser.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from scipy.special import expit
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Model
+from masquerade_core.words import listed
 
 __all__ = [
     "HALF_WIDTH",
@@ -49,26 +51,26 @@ __all__ = [
 _Array = NDArray[np.float64]
 
 HALF_WIDTH = Fraction(1, 2)
-"""h: the smoothed hinge differs from the hinge where |1 - m| < h; Chaudhuri et al. use 1/2 in their experiments."""
+"""h: the smoothed hinge differs from the hinge only where |1 - m| < h. Chaudhuri et al. use 1/2 in experiments."""
 
 
 def logistic_loss(m: _Array) -> _Array:
-    """phi(m) = log(1 + exp(-m)), without overflow for any finite m."""
+    """Return phi(m) = log(1 + exp(-m)), without overflow for any finite m."""
     return np.logaddexp(0.0, -m)
 
 
 def logistic_slope(m: _Array) -> _Array:
-    """phi'(m) = -sigma(-m), between -1 and 0."""
+    """Return phi'(m) = -sigma(-m), between -1 and 0."""
     return -np.asarray(expit(-m), dtype=np.float64)
 
 
 def logistic_curvature(m: _Array) -> _Array:
-    """phi''(m) = sigma(m) sigma(-m), between 0 and 1/4."""
+    """Return phi''(m) = sigma(m) sigma(-m), between 0 and 1/4."""
     return np.asarray(expit(m) * expit(-m), dtype=np.float64)
 
 
 def smoothed_hinge_loss(m: _Array) -> _Array:
-    """phi(m) = h (-u^4/16 + 3u^2/8 + u/2 + 3/16) with u = (1 - m)/h where |u| <= 1; 0 below, the hinge 1 - m above.
+    """Return phi(m) = h (-u^4/16 + 3u^2/8 + u/2 + 3/16) for |u| <= 1, 0 for u < -1 and 1 - m for u > 1; u = (1 - m)/h.
 
     References
     ----------
@@ -79,32 +81,34 @@ def smoothed_hinge_loss(m: _Array) -> _Array:
 
 
 def smoothed_hinge_slope(m: _Array) -> _Array:
-    """phi'(m) = u^3/4 - 3u/4 - 1/2, between -1 and 0."""
+    """Return phi'(m) = u^3/4 - 3u/4 - 1/2 for |u| <= 1, between -1 and 0; 0 for u < -1 and -1 for u > 1."""
     u = _position(m)
     return u**3 / 4 - 3 * u / 4 - 0.5
 
 
 def smoothed_hinge_curvature(m: _Array) -> _Array:
-    """phi''(m) = 3 (1 - u^2)/(4h), between 0 and 3/(4h); continuous, as it is 0 where |u| = 1."""
+    """Return phi''(m) = 3 (1 - u^2)/(4h) for |u| <= 1, else 0: between 0 and 3/(4h), and continuous."""
     return 3 * (1 - _position(m) ** 2) / (4 * float(HALF_WIDTH))
 
 
 def sigmoid_loss(m: _Array) -> _Array:
-    """phi(m) = 1/(1 + exp(m)) = sigma(-m), between 0 and 1: a smooth count of the records that are labelled wrongly."""
+    """Return phi(m) = 1/(1 + exp(m)) = sigma(-m), between 0 and 1: a smooth count of wrongly labelled records."""
     return np.asarray(expit(-m), dtype=np.float64)
 
 
 def sigmoid_slope(m: _Array) -> _Array:
-    """phi'(m) = -sigma(m) sigma(-m), between -1/4 and 0."""
+    """Return phi'(m) = -sigma(m) sigma(-m), between -1/4 and 0."""
     return -logistic_curvature(m)
 
 
 def sigmoid_curvature(m: _Array) -> _Array:
-    """phi''(m) = sigma(m) sigma(-m) (sigma(m) - sigma(-m)), of the sign of m and at most 1/(6 sqrt 3) in size.
+    """Return phi''(m) = sigma(m) sigma(-m) (sigma(m) - sigma(-m)); it has the sign of m and |phi''| <= 1/(6 sqrt 3).
 
+    Notes
+    -----
     With u = sigma(m) - sigma(-m) in (-1, 1) and sigma(m) + sigma(-m) = 1 this is u (1 - u^2)/4, whose derivative (1 - 3
     u^2)/4 is 0 at u = +-1/sqrt 3 alone; there its size is 1/(6 sqrt 3). And 1/(6 sqrt 3) = sqrt(3)/18 < 1351/14040, the
-    c of :data:`SIGMOID`, for (18 x 1351/14040)^2 = (1351/780)^2 and 1351^2 = 3 x 780^2 + 1.
+    c of :data:`SIGMOID`, as (18 x 1351/14040)^2 = (1351/780)^2 and 1351^2 = 3 x 780^2 + 1.
     """
     return logistic_curvature(m) * np.asarray(expit(m) - expit(-m), dtype=np.float64)
 
@@ -116,12 +120,12 @@ def _position(m: _Array) -> _Array:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss phi of the margin, with what the theorems ask of it.
+    """A loss phi of the margin, with the properties that the theorems need.
 
     Parameters
     ----------
     name : str
-        As in the study's ``[model]`` section.
+        Its name in the ``[model]`` section of a study.
     value, derivative, curvature : callable
         phi, phi' and phi'', elementwise.
     L : Fraction
@@ -129,7 +133,7 @@ class Loss:
     c : Fraction
         Bound on abs(phi'').
     convex : bool
-        Whether phi'' is nowhere negative.
+        Whether phi'' is never negative.
     """
 
     name: str
@@ -167,16 +171,16 @@ LOSSES = {loss.name: loss for loss in (LOGISTIC, SMOOTHED_HINGE, SIGMOID)}
 
 
 def loss_of(loss: str | Loss) -> Loss:
-    """Return a loss by its name."""
+    """Return the loss of this name; a :class:`Loss` is returned as it is."""
     if isinstance(loss, Loss):
         return loss
     if loss not in LOSSES:
-        raise LocalProtocolError(f"there is no {loss!r} loss: a study cannot ask for it")
+        raise LocalProtocolError(f"there is no {loss!r} loss; the losses are {listed(list(LOSSES))}")
     return LOSSES[loss]
 
 
 def require_convex(model: Model) -> None:
-    """Refuse a study whose objective has more than one minimiser, or none: for protocols that rest on the minimiser.
+    """Refuse a study whose objective need not have exactly one minimiser, for protocols that need the minimiser.
 
     Raises
     ------
@@ -186,14 +190,14 @@ def require_convex(model: Model) -> None:
     if not loss_of(model.loss).convex:
         convex = " or ".join(f'"{loss.name}"' for loss in LOSSES.values() if loss.convex)
         raise BadInput(
-            f'[model] loss is "{model.loss}", which is not convex, but what this protocol computes and proves rests on '
-            "the one minimiser of a convex objective",
+            f'[model] loss is "{model.loss}", which is not convex; this protocol needs a convex loss, since its proof '
+            "is about the one minimiser of the objective",
             f"set loss = {convex}, or choose a protocol whose proof needs no minimiser",
         )
     if not model.regularization > 0:
         raise BadInput(
-            f"[model] regularization is {model.regularization:g}, but what this protocol computes and proves rests on "
-            "an objective with one minimiser",
+            f"[model] regularization is {model.regularization:g}; this protocol needs more than 0, since its proof is "
+            "about the one minimiser of the objective",
             "set regularization to more than 0, or choose a protocol whose proof needs no minimiser",
         )
 
@@ -208,7 +212,7 @@ def objective(
     linear: _Array | None = None,
     extra: float = 0.0,
 ) -> float:
-    """J(w) + linear.w + (extra/2) ||w||^2; X has shape (n, d), y holds -1 and +1."""
+    """Return J(w) + linear.w + (extra/2) ||w||^2, for X of shape (n, d) and labels y of -1 and +1."""
     value = float(loss.value(y * (X @ w)).mean() + 0.5 * (Lambda + extra) * (w @ w))
     return value if linear is None else value + float(linear @ w)
 
@@ -223,6 +227,6 @@ def objective_gradient(
     linear: _Array | None = None,
     extra: float = 0.0,
 ) -> _Array:
-    """The gradient of :func:`objective` at w, shape (d,)."""
+    """Return the gradient of :func:`objective` at w, shape (d,)."""
     gradient = X.T @ (loss.derivative(y * (X @ w)) * y) / len(y) + (Lambda + extra) * w
     return gradient if linear is None else gradient + linear

@@ -1,7 +1,8 @@
-"""Softmax regression: a classifier of several classes, to an exact minimiser as in :mod:`masquerade_core.learning.erm`.
+"""Softmax regression: the exact minimiser for several classes, as :mod:`masquerade_core.learning.erm` finds it for two.
 
-W has one row for each class, and a record's class is that of the largest w_k.x. A target is a class, or a probability
-of each class: the second is how an ensemble's votes become a risk (Hamm, Cao, Belkin 2016, Appendix B).
+W has one row w_k for each class, and the class of a record x is the one with the largest w_k.x. A target is a class, or
+a probability of each class. With probabilities, the votes of several classifiers become a risk (Hamm, Cao, Belkin 2016,
+Appendix B).
 """
 
 import numpy as np
@@ -23,10 +24,12 @@ __all__ = [
 
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
-_ROUNDING = 1e-14  # where R is about 1, differences of R below this are noise
+_ROUNDING = 1e-14  # where R is about 1, smaller differences of R are rounding errors
 _SMALLEST_STEP = 2.0**-40
-_DENSE = 512  # up to so many unknowns the Hessian is factored; beyond, conjugate gradients cost less
-_MAX_PRODUCTS = 5000  # Hessian-vector products a step; each step stops far earlier unless Lambda is absurd
+_DENSE = 512  # up to this many unknowns the Hessian is factored; for more, conjugate gradients cost less
+_MAX_PRODUCTS = (
+    5000  # Hessian-vector products in a step, at most; a step ends far earlier unless Lambda is absurdly small
+)
 _SUM_SLACK = 1e-9
 
 _Array = NDArray[np.float64]
@@ -34,7 +37,7 @@ _Targets = NDArray[np.float64] | NDArray[np.integer]
 
 
 def one_hot(y: _Targets, classes: int) -> _Array:
-    """Return the targets of known classes: 1 at each record's class and 0 elsewhere; shape (N, classes).
+    """Return class indices as probabilities: 1 for each record's class and 0 for all others; shape (N, classes).
 
     Parameters
     ----------
@@ -44,12 +47,12 @@ def one_hot(y: _Targets, classes: int) -> _Array:
     Raises
     ------
     LocalProtocolError
-        A class that there is not: the data set was not checked.
+        A number is not the index of a class, so the data set was not checked before.
     """
     index = y.astype(np.intp)
     if classes < 2 or (index != y).any() or (index < 0).any() or (index >= classes).any():  # noqa: PLR2004  a choice
         raise LocalProtocolError(
-            f"the labels are not whole numbers below the {classes} classes, of which two are needed"
+            f"the labels must be whole numbers from 0 to {classes - 1}, and there must be at least two classes"
         )
     targets = np.zeros((len(index), classes))
     targets[np.arange(len(index)), index] = 1.0
@@ -57,13 +60,16 @@ def one_hot(y: _Targets, classes: int) -> _Array:
 
 
 def softmax_objective(W: _Array, X: _Array, targets: _Array, Lambda: float) -> float:
-    """R(W) = (1/N) sum_i [log sum_l exp(w_l.x_i) - sum_k t_ik w_k.x_i] + (Lambda/2) ||W||_F^2 (Hamm, equation (55))."""
+    """Return R(W) = (1/N) sum_i [log sum_l exp(w_l.x_i) - sum_k t_ik w_k.x_i] + (Lambda/2) ||W||_F^2.
+
+    Hamm, Cao, Belkin 2016, equation (55).
+    """
     scores = X @ W.T
     return float((logsumexp(scores, axis=1) - (targets * scores).sum(axis=1)).mean() + 0.5 * Lambda * (W * W).sum())
 
 
 def softmax_gradient(W: _Array, X: _Array, targets: _Array, Lambda: float) -> _Array:
-    """The gradient of :func:`softmax_objective` at W, shape (C, d) (Hamm, equation (56))."""
+    """Return the gradient of :func:`softmax_objective` at W, shape (C, d); equation (56) of the paper."""
     gradient: _Array = (softmax_probabilities(X, W) - targets).T @ X / len(X) + Lambda * W
     return gradient
 
@@ -71,20 +77,20 @@ def softmax_gradient(W: _Array, X: _Array, targets: _Array, Lambda: float) -> _A
 def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | None = None) -> _Array:
     """Minimise R(W), the regularised softmax risk of :func:`softmax_objective`.
 
-    Newton's method with backtracking, as in :func:`masquerade_core.learning.erm.fit`: R is strongly convex, so the
-    minimiser is unique. Its rows lie in the span of the records; where these are fewer than d, Newton's method works
-    there. The rows of the minimiser add up to 0.
+    The method is Newton's with backtracking, as in :func:`masquerade_core.learning.erm.fit`. R is strongly convex, so
+    the minimiser is unique. The rows of the minimiser add up to 0 and lie in the span of the records. If there are
+    fewer than d records, Newton's method works in that span.
 
     Parameters
     ----------
     X : ndarray, shape (N, d)
         Records with ||x||_2 <= 1.
     targets : ndarray, shape (N, C) or (N,)
-        Probabilities of the classes, each row >= 0 with sum 1; or class indices 0 to ``classes`` - 1.
+        Probabilities of the classes, >= 0, with sum 1 in each row; or class indices from 0 to ``classes`` - 1.
     Lambda : float
-        Strong convexity, > 0; the paper's lambda.
+        Strength of the regularisation, > 0; the paper's lambda.
     classes : int, optional
-        C >= 2, where targets are indices.
+        C >= 2; needed if the targets are indices.
 
     Returns
     -------
@@ -94,46 +100,50 @@ def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | N
     Raises
     ------
     RunFailed
-        Floating point does not reach the tolerance: Lambda is too small for these records.
+        Floating point does not reach the tolerance, since Lambda is too small for these records.
     LocalProtocolError
-        Targets that are no probabilities, or a Lambda that no study can ask for.
+        The targets are not probabilities, or Lambda is not greater than 0.
 
     References
     ----------
     Hamm, Cao, Belkin 2016, equations (41) for indices and (55) for probabilities.
     """
     if not (Lambda > 0 and len(X)):
-        raise LocalProtocolError(f"nothing is minimised over {len(X)} records with Lambda = {Lambda}")
+        raise LocalProtocolError(
+            f"nothing is minimised with Lambda = {Lambda}: it must be greater than 0, and there must be records"
+        )
     if targets.ndim == 1:
         if classes is None:
-            raise LocalProtocolError("class indices do not say how many classes there are")
+            raise LocalProtocolError("class indices do not say how many classes there are; the caller must")
         T = one_hot(targets, classes)
     else:
         T = targets.astype(np.float64)
     if T.shape[0] != len(X) or not ((T >= 0).all() and (np.abs(T.sum(axis=1) - 1) <= _SUM_SLACK).all()):
-        raise LocalProtocolError("a target is not a probability of each class, with sum 1, for each record")
+        raise LocalProtocolError("each record needs a probability of each class, with sum 1")
     if len(X) < X.shape[1]:
-        # X = L Q with orthonormal rows in Q, and W = V Q: scores V L' and the norm of V, in N dimensions and not in d.
+        # X = L Q with orthonormal rows in Q, and W = V Q. So scores are V L'; V is as long as W, but has N columns.
         Q, R = np.linalg.qr(X.T)
         W: _Array = _newton(np.ascontiguousarray(R.T), T, Lambda) @ Q.T
     else:
         W = _newton(X, T, Lambda)
     if not np.linalg.norm(softmax_gradient(W, X, T, Lambda)) <= TOLERANCE:
         raise RunFailed(
-            f"the classifier did not reach a gradient norm of {TOLERANCE:g}, which the privacy bounds need",
-            f"the study's regularization, {Lambda:g}, is too small for floating point; choose a larger one",
+            f"the gradient norm at the classifier did not fall to {TOLERANCE:g}, which the privacy bounds need",
+            f"the study's regularization, {Lambda:g}, is too small for floating point: choose a larger one",
         )
     return W
 
 
 def _newton(X: _Array, T: _Array, Lambda: float) -> _Array:
-    """Return the minimiser, or the best point that was reached: the caller looks at its gradient."""
+    """Return the minimiser, or the last point that was reached; the caller checks the gradient there."""
     W: _Array = np.zeros((T.shape[1], X.shape[1]))
     value = softmax_objective(W, X, T, Lambda)
     for _ in range(_MAX_STEPS):
         P = softmax_probabilities(X, W)
         gradient = (P - T).T @ X / len(X) + Lambda * W
-        if np.linalg.norm(gradient) <= TOLERANCE / 2:  # the other half is for what rounding adds on the way back to d
+        if (
+            np.linalg.norm(gradient) <= TOLERANCE / 2
+        ):  # the other half pays for rounding errors on the way back to d dimensions
             break
         direction = _direction(X, P, Lambda, gradient)
         slope = float((gradient * direction).sum())
@@ -166,7 +176,7 @@ def _factored(X: _Array, P: _Array, Lambda: float, gradient: _Array) -> _Array:
 
 
 def _conjugate(X: _Array, P: _Array, Lambda: float, gradient: _Array) -> _Array:
-    """Conjugate gradients with the diagonal as preconditioner, as exact as Newton's method can use at this gradient."""
+    """Use conjugate gradients, preconditioned by the diagonal, as precisely as Newton's method needs here."""
     N = len(X)
 
     def product(V: _Array) -> _Array:
@@ -196,15 +206,15 @@ def _conjugate(X: _Array, P: _Array, Lambda: float, gradient: _Array) -> _Array:
 
 
 def softmax_probabilities(X: _Array, W: _Array) -> _Array:
-    """P_k(x) = exp(w_k.x) / sum_l exp(w_l.x), without overflow for any finite score; shape (N, C)."""
+    """Return P_k(x) = exp(w_k.x) / sum_l exp(w_l.x), without overflow for any finite score; shape (N, C)."""
     return np.asarray(softmax(X @ W.T, axis=1), dtype=np.float64)
 
 
 def predict_classes(X: _Array, W: _Array) -> NDArray[np.intp]:
-    """Return each record's class, the index of the largest w_k.x and the first of equals; shape (N,)."""
+    """Return each record's class, the index k of the largest w_k.x, or the first of equal ones; shape (N,)."""
     return np.asarray(np.argmax(X @ W.T, axis=1), dtype=np.intp)
 
 
 def class_error_rate(X: _Array, y: _Targets, W: _Array) -> float:
-    """The fraction of records whose class index ``W`` gets wrong."""
+    """Return the fraction of records that ``W`` assigns to a wrong class."""
     return float(np.mean(predict_classes(X, W) != y))

@@ -1,1 +1,1 @@
-"""Privacy: how noise is drawn, what it is worth, how much of it a study needs, and the words for all that."""
+"""Differential privacy: drawing noise, accounting for it, sizing it for a target, and stating what is proved."""

@@ -1,4 +1,4 @@
-"""Square roots of fractions, rounded up: the same on every machine."""
+"""Square roots of fractions, rounded up in integer arithmetic, so that every machine gets the same number."""
 
 import math
 from fractions import Fraction

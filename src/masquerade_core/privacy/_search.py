@@ -1,4 +1,4 @@
-"""A search for the smallest number that satisfies a monotone condition, from a guess."""
+"""A search for the smallest integer that satisfies a monotone condition."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,17 @@ __all__ = ["smallest"]
 
 
 def smallest(enough: Callable[[int], bool], near: int, *, least: int, most: int) -> int | None:
-    """Return the smallest integer >= ``least`` from which on ``enough`` holds; None if none up to ``most`` is found.
+    """Return the smallest integer in [``least``, ``most``] that is enough, or None where none is found.
 
-    The guess ``near`` decides how long the search takes and nothing else: a float serves, on whatever machine.
+    Parameters
+    ----------
+    enough : callable
+        The condition. If an integer satisfies it, every larger integer must satisfy it too.
+    near : int
+        A guess. A good guess makes the search short; no guess changes the result. So it may come from a float, which
+        differs between machines.
+    least, most : int
+        Where to look. The search may go a little beyond ``most`` before it gives up.
     """
     low = high = max(least, min(near, most))
     step = 1

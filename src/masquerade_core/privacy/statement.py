@@ -1,12 +1,18 @@
-"""The privacy statement of a run: for everybody who may look, what is claimed beside what is proved.
+"""The privacy statement of a run: for everybody who may look at it, what is claimed beside what is proved.
 
-A *view* is somebody who looks, with all that this somebody sees: the public with the released model, Charlie with his
-ciphertexts, a party with its own records and noise. Each row speaks of one view, one unit (whose privacy) and one
-definition. A row has an ``epsilon`` only where something is proved. Otherwise its ``provable`` is "none", or "not
-assessed" where nobody has worked it out.
+A statement is a list of rows, each a :class:`Claim`. A row speaks of one *view*, one unit and one definition. A view is
+somebody who looks, with everything that this somebody sees: the public with the released model, Charlie (the server of
+a study) with the ciphertexts, a party with its own records and its own noise. The unit says whose privacy the row is
+about.
 
-Unless a row says otherwise, neighbouring data sets differ in one record, replaced, and all sizes n_j are fixed, since
-noise may be scaled to the smallest size. Records lie in the unit ball by public bounds alone.
+A row has an ``epsilon`` only where a guarantee is proved. Otherwise its ``provable`` is "none", or "not assessed" where
+nobody has examined the question.
+
+Unless a row says otherwise, it assumes the following. Neighbouring data sets differ in one replaced record. The numbers
+of records n_j of all parties are fixed, since noise may be scaled to the smallest of them. Records lie in the unit ball
+because of public bounds alone.
+
+:class:`Rows` and :class:`SharedNoiseRows` write the rows of one statement, so that a protocol states only what differs.
 """
 
 import math
@@ -35,10 +41,10 @@ NONE = "none"
 NOT_ASSESSED = "not assessed"
 
 COMPUTATIONAL = "approximate, computational"
-"""Approximate differential privacy against whoever cannot break the encryption."""
+"""Approximate differential privacy against an adversary who cannot break the encryption."""
 
 REPLACE_RECORD = "replace one record, all sizes fixed"
-"""The neighbours of most rows."""
+"""The relation between neighbouring data sets in most rows."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +60,18 @@ class Claim:
     neighbours : str
         Which two data sets must be hard to tell apart.
     definition : str
-        "pure", "approximate", "probabilistic" or "none"; with "computational" where an adversary's means are bounded.
+        "pure", "approximate", "probabilistic" or "none". It adds "computational" where the guarantee holds only against
+        adversaries whose computing power is bounded.
     claimed : str
-        What the paper says.
+        The guarantee that the paper states, or that the study asks for.
     provable : str
-        What is proved: the numbers as text, "none" or "not assessed".
+        The guarantee that is proved: its numbers as text, "none" or "not assessed".
     epsilon, delta : float or None
-        The same as numbers; None where there is none.
+        The proved guarantee as numbers; None where there is none.
     holds_at : str
         The setting with which the study's privacy target would hold in this view.
     source : str
-        Paper and theorem, or our derivation.
+        The paper and theorem, or the derivation in the documentation.
     assumptions : tuple of str
         Who must not collude, and what must be true of the data.
     text : str
@@ -101,21 +108,21 @@ PARTY_UNIT = Claim(
     holds_at=NOT_ASSESSED,
     source=NOT_ASSESSED,
     assumptions=(),
-    text="Nobody has worked out whether the model shows a party's data as a whole: the noise is sized for one record.",
+    text="The noise is sized for one record. Nobody has examined how well it hides all of a party's data together.",
 )
 """The last row of a statement whose noise is sized for one record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What the rows of one statement have in common.
+    """A writer of rows that fills in what the rows of one statement have in common.
 
     Parameters
     ----------
     source : str
-        Paper and theorem, or our derivation.
+        The paper and theorem, or the derivation in the documentation.
     assumptions : tuple of str
-        What every row rests on.
+        The assumptions of every row that has a proof.
     unit, neighbours : str
         As in a :class:`Claim`.
     """
@@ -140,7 +147,17 @@ class Rows:
         neighbours: str = "",
         source: str = "",
     ) -> Claim:
-        """Return a row with a proof; ``more`` are its own assumptions, the rest are a :class:`Claim`'s parameters."""
+        """Return a row with a proof.
+
+        Parameters
+        ----------
+        view, text : str
+            As in a :class:`Claim`, like the parameters that are not listed here.
+        *more : str
+            Assumptions of this row alone, in addition to those of the statement.
+        unit, neighbours, source : str
+            Where they differ from the statement's.
+        """
         return Claim(
             view=view,
             unit=unit or self.unit,
@@ -167,7 +184,17 @@ class Rows:
         neighbours: str = "",
         source: str = "by inspection",
     ) -> Claim:
-        """Return a row for a view against which nothing is proved; ``more`` are all its assumptions."""
+        """Return a row for a view against which nothing is proved.
+
+        Parameters
+        ----------
+        view, text : str
+            As in a :class:`Claim`, like the parameters that are not listed here.
+        *more : str
+            All assumptions of this row; those of the statement belong to its proofs and are left out.
+        unit, neighbours, source : str
+            Where they differ from the statement's.
+        """
         return Claim(
             view=view,
             unit=unit or self.unit,
@@ -185,7 +212,7 @@ class Rows:
 
 
 class DrawnInShares(Protocol):
-    """Noise of which every party draws a share, and the privacy target that it is sized for."""
+    """Noise of which every party draws a share, and the privacy target that it is sized for: epsilon, delta and h."""
 
     @property
     def epsilon(self) -> float:
@@ -197,21 +224,24 @@ class DrawnInShares(Protocol):
 
     @property
     def honest(self) -> int:
-        """h, the number of shares that meet the target."""
+        """h, how many shares are enough to meet the target."""
 
     def proved(self, shares: int) -> tuple[float, float] | None:
-        """Return (epsilon, delta) against whoever does not know ``shares`` of the shares; None where none holds."""
+        """Return (epsilon, delta) against an adversary who does not know ``shares`` of the shares.
+
+        None where nothing is proved.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedNoiseRows(Rows):
-    """The rows of a statement whose noise all K parties draw in shares.
+    """A writer of rows about noise of which each of K parties draws a share.
 
     Parameters
     ----------
     noise : DrawnInShares
     K : int
-        Parties.
+        How many parties there are.
     """
 
     noise: DrawnInShares
@@ -227,84 +257,84 @@ class SharedNoiseRows(Rows):
         unit: str = "",
         neighbours: str = "",
     ) -> Claim:
-        """Return the row of a view that does not know ``unknown`` of the K shares of noise."""
+        """Return the row of a view that does not know ``unknown`` of the K shares of noise.
+
+        It has a proof where ``noise.proved(unknown)`` gives one.
+
+        Parameters
+        ----------
+        view, text, definition : str
+            As in a :class:`Claim`.
+        unknown : int
+            0 to K.
+        *more : str
+            Assumptions of this row alone, in addition to those of the statement.
+        unit, neighbours : str
+            Where they differ from the statement's.
+        """
         noise = self.noise
-        target = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}"
         enough, found = unknown >= noise.honest, noise.proved(unknown)
         colluding = counted(self.K - noise.honest, "colluding party", "colluding parties")
-        claimed = (
-            f"approximate, {target}: the privacy target, for {colluding}"
+        target = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}: the privacy target, for {colluding}"
+        common = {
+            "claimed": f"approximate, {target}"
             if enough
-            else "nothing: these are more than the study's colluders"
-        )
-        holds_at = "this noise" if enough else f"colluders = {self.K - unknown} in the study"
+            else "nothing: these parties are more than the study's colluders",
+            "holds_at": "this noise" if enough else f"colluders = {self.K - unknown} in the study",
+            "unit": unit,
+            "neighbours": neighbours,
+        }
         if found is None:
-            return self.none(
-                view,
-                text,
-                *self.assumptions,
-                *more,
-                claimed=claimed,
-                holds_at=holds_at,
-                unit=unit,
-                neighbours=neighbours,
-                source=self.source,
-            )
+            return self.none(view, text, *self.assumptions, *more, source=self.source, **common)
         epsilon, delta = found
+        provable = f"epsilon = {digits(epsilon)}, delta = {delta:g}"
         return self.proved(
-            view,
-            text,
-            *more,
-            claimed=claimed,
-            provable=f"epsilon = {digits(epsilon)}, delta = {delta:g}",
-            epsilon=epsilon,
-            delta=delta,
-            holds_at=holds_at,
-            definition=definition,
-            unit=unit,
-            neighbours=neighbours,
+            view, text, *more, provable=provable, epsilon=epsilon, delta=delta, definition=definition, **common
         )
 
 
 def honest_noise(parties: int) -> str:
-    """Return what of the noise is left: "the noise of one honest party", "the noise of 3 honest parties"."""
+    """Return "the noise of one honest party", "the noise of 3 honest parties": the part that an adversary misses."""
     return "the noise of one honest party" if parties == 1 else f"the noise of {parties} honest parties"
 
 
 def large_delta(delta: float, units: int, unit: str = "record") -> str:
-    """Return a warning where delta is no small number, to be put behind a row's text; else nothing.
+    """Return a warning to append to a row's text, or "" where delta is less than 1/``units``.
+
+    A delta of 1/n or more allows a protocol to publish one of n records, so it promises little.
 
     Parameters
     ----------
     delta : float
+        The delta of a guarantee.
     units : int
-        The fewest records (or parties) that there may be.
+        The smallest number of records, or of parties, that the study allows.
     unit : str
         "record" or "party".
     """
     if delta * units < 1:
         return ""
     few = f"The study allows for as few as {units:,} records" if unit == "record" else f"There are {units:,} parties"
-    own = "that record" if unit == "record" else "that party's records"
+    own = "that record" if unit == "record" else "all records of that party"
     return (
-        f" Mind delta = {delta:g}: it is not less than 1/{units:,}. {few}. A protocol that publishes {own} with "
-        "that probability, for each of them, would meet this target as well."
+        f" Mind delta = {delta:g}: it is not less than 1/{units:,}. {few}. For each of them, a protocol could publish "
+        f"{own} with this probability and still meet the target."
     )
 
 
 def digits(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
-    """Show four significant digits; a bound is rounded up, since it must not look smaller than it is.
+    """Return four significant digits of a bound, rounded up, so that it never looks smaller than it is.
 
     Parameters
     ----------
     value : float
-        At least 0.
+        Shown as 0 where it is not greater than 0.
     rounded : callable
-        ``math.floor`` for what must not look larger.
+        ``math.floor`` for a number that must not look larger than it is.
     """
     if value <= 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 3)
     scaled = value / unit
-    nearest = round(scaled)  # the division's own rounding must not turn 1 into 1.001
+    nearest = round(scaled)  # the error of the division must not turn 1 into 1.001
     return f"{(nearest if abs(scaled - nearest) < 1e-9 else rounded(scaled)) * unit:.4g}"  # noqa: PLR2004

@@ -1,1 +1,1 @@
-"""How much privacy noise gives: from a law of noise to epsilon and delta, and back."""
+"""Accounting: the epsilon and delta that a given noise provides, and the noise that a given epsilon and delta need."""

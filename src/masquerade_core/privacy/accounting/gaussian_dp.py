@@ -1,9 +1,10 @@
 """The exact privacy of Gaussian noise: delta as a function of epsilon, and back.
 
-Noise of standard deviation sigma on a vector that neighbours move by Delta in L2 norm is as hard to see through as one
-number from N(0, 1) is to tell from one of N(mu, 1), mu = Delta/sigma. T rounds at mu_t, each of which may depend on
-those before, compose exactly to mu = sqrt(sum_t mu_t^2). Whatever is computed from the noisy vectors costs nothing
-more, so noise that is rounded to the grid of integer vectors is covered.
+Add noise of standard deviation sigma to a vector that differs by at most Delta in L2 norm between neighbours. Telling
+the neighbours apart is then as hard as telling one number drawn from N(0, 1) from one drawn from N(mu, 1), with mu =
+Delta/sigma. Several rounds with mu_1, mu_2, ... compose exactly to mu = sqrt(sum_t mu_t^2), also where each round
+depends on those before. Anything that is computed from the noisy vectors costs no more privacy. That covers noise that
+is rounded to a grid afterwards.
 
 References
 ----------
@@ -15,11 +16,11 @@ import math
 
 from scipy.special import erfcx, ndtr
 
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy._checks import require
 
 __all__ = ["delta_of", "epsilon_of", "mu_of"]
 
-_STEPS = 200  # of a bisection, which ends when two floats are neighbours
+_STEPS = 200  # at most, of a bisection; it ends earlier, when no float lies between its two ends
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -35,9 +36,9 @@ def delta_of(mu: float, epsilon: float) -> float:
     Notes
     -----
     With a, b = epsilon/mu -+ mu/2 and R(x) = Phi(-x)/phi(x) this is phi(a) (R(a) - R(b)), as exp(epsilon) phi(b) =
-    phi(a): nothing overflows, and no small number is the difference of two large ones but where mu itself is tiny.
+    phi(a). In this form nothing overflows, and a small result is a difference of large numbers only where mu is tiny.
     """
-    _check(mu > 0 and epsilon >= 0)
+    require(mu > 0 and epsilon >= 0, "mu must be greater than 0, and epsilon at least 0")
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     density = math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
     if a < 0:
@@ -46,7 +47,7 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def _mills(x: float) -> float:
-    """R(x) = Phi(-x)/phi(x), x >= 0."""
+    """Return R(x) = Phi(-x)/phi(x), x >= 0."""
     return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
 
 
@@ -62,9 +63,9 @@ def epsilon_of(mu: float, delta: float) -> float:
 
     Notes
     -----
-    It is at most mu^2/2 + mu sqrt(2 ln(1/delta)), for there delta(epsilon) < Phi(-sqrt(2 ln(1/delta))) < delta.
+    The result is at most mu^2/2 + mu sqrt(2 ln(1/delta)): there, delta(epsilon) < Phi(-sqrt(2 ln(1/delta))) < delta.
     """
-    _check(mu > 0 and 0 < delta < 1)
+    require(mu > 0 and 0 < delta < 1, "mu must be greater than 0, and delta between 0 and 1")
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
     if delta_of(mu, low) <= delta:
         return low
@@ -77,7 +78,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """Return the largest mu with delta(epsilon) <= delta: the noise that a wish asks for has sigma = Delta/mu.
+    """Return the largest mu with delta(epsilon) <= delta: noise of sigma = Delta/mu meets the target (epsilon, delta).
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     delta : float
         Between 0 and 1, ends excluded.
     """
-    _check(epsilon >= 0 and 0 < delta < 1)
+    require(epsilon >= 0 and 0 < delta < 1, "epsilon must be at least 0, and delta between 0 and 1")
     low, high = 0.0, 1.0
     while delta_of(high, epsilon) <= delta:
         low, high = high, 2 * high
@@ -96,8 +97,3 @@ def mu_of(epsilon: float, delta: float) -> float:
             break
         low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
     return low
-
-
-def _check(in_range: bool) -> None:
-    if not in_range:
-        raise LocalProtocolError("the privacy of no noise was asked for; the study should have been refused")

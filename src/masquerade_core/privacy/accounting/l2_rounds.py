@@ -1,8 +1,9 @@
-"""What T rounds of noise with density exp(-beta |x|_2) cost together; ``docs/privacy/psgd.md`` derives it.
+"""What T rounds of noise with density proportional to exp(-beta |x|_2) cost together, in d coordinates.
 
-A round moves the sum by a vector of length at most e/beta, e the round's pure epsilon. No shift tells more than one of
-that length, and rounds compose by adding up their privacy losses, whose law is worked out here for d coordinates:
-discretised upwards, so that it stands for a mechanism that tells more, and convolved by Fourier transforms.
+A round moves a sum by a vector of length at most e/beta, where e is the round's pure epsilon. Among those vectors a
+longest one is the easiest to notice. Rounds compose by adding up their privacy losses. This module computes the law of
+one round's loss on a grid, rounded so that it describes a mechanism that reveals more. It convolves that law with
+itself by Fourier transforms. ``docs/privacy/psgd.md`` has the derivation.
 """
 
 import math
@@ -13,15 +14,15 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.special import betainc, gammainc, gammaln
 
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy._checks import require
 
 __all__ = ["composed_epsilon", "loss_distribution"]
 
-_NATS = 80.0  # what is below exp(-80) of an integrand's peak is left out
-_STEP = 0.15  # of the logarithm of r - r0: the trapezoid's error is some exp(-2 pi 1.5/0.15)
-_WIDEST = 30.0  # epsilon of one round; beyond it, nothing is gained over plain addition
-_SPREADS = 12.0  # standard deviations on either side; Chernoff's bound on what is beyond is paid by delta
-_ROUNDING = 1e-12  # of delta, a round, for the arithmetic of floats
+_NATS = 80.0  # an integrand is left out where it is below exp(-80) of its peak
+_STEP = 0.15  # of the logarithm of r - r0: the trapezoidal rule errs by some exp(-2 pi 1.5/0.15)
+_WIDEST = 30.0  # epsilon of one round; beyond it, composition gains nothing over adding the rounds' epsilons up
+_SPREADS = 12.0  # standard deviations kept on either side; delta pays for the rest, by Chernoff's bound
+_ROUNDING = 1e-12  # the part of delta that pays for errors of floats, in each round
 _FINEST = 2000
 
 _Array = NDArray[np.float64]
@@ -40,7 +41,7 @@ def _tails(t: _Array, epsilon: float, d: int) -> tuple[_Array, _Array]:
         return below, 1 - below
     step = min(_STEP, 0.6 / math.sqrt(d))
     high = math.log1p(_NATS / d + math.sqrt(2 * _NATS / d)) + step
-    # Below x0 lies less than 10^-17, of the law of r near r0 <= epsilon as of what both have near 0.
+    # Less than 10^-17 lies below exp(low): of the law of r near r0 <= epsilon, and of the integrand near 0.
     peak = min(epsilon, d - 1.0)
     low = min(-(1 + _NATS / d), max(-40.0, -39.0 - math.log(d) - (d - 1) * math.log(peak) + peak + math.lgamma(d)))
     x = d * np.exp(np.arange(low, high, step))[None, :]
@@ -58,8 +59,8 @@ def _tails(t: _Array, epsilon: float, d: int) -> tuple[_Array, _Array]:
 def loss_distribution(epsilon: float, d: int) -> tuple[float, _Array]:
     """Return (h, p): the loss of one round is j h with probability p[j + m], j = -m .. m, h = epsilon/m.
 
-    What lies between two multiples of h is dealt to both of them so that its probability stays what it is under either
-    neighbour. That splits an outcome in two, of which it is a function: the mechanism of p tells no less.
+    A loss between two multiples of h is split between both of them, such that its probability stays the same under
+    either neighbour. The original outcome can be computed from the split one, so the mechanism of p reveals no less.
 
     Parameters
     ----------
@@ -77,13 +78,13 @@ def loss_distribution(epsilon: float, d: int) -> tuple[float, _Array]:
     h = epsilon / m
     t = h * np.arange(-m, m + 1, dtype=np.float64)
     below, beyond = _tails(t[1:-1], epsilon, d)
-    # Either tail from its own end: differences of what is nearly 1 would be noise.
+    # Each tail is summed from its own end: differences of numbers near 1 would lose all digits.
     mass = np.concatenate((np.diff(below[:m], prepend=0.0), -np.diff(beyond[m - 1 :], append=0.0)))
     ends = 0.0
-    if d == 1:  # a half of all has the highest loss, and of the neighbour's all the lowest
+    if d == 1:  # half of all outcomes have the highest loss; half of the neighbour's have the lowest
         ends, mass[0], mass[-1] = 0.5, mass[0] - math.exp(-epsilon) / 2, mass[-1] - 0.5
     mass = np.maximum(mass, 0.0)
-    other = mass[::-1]  # the neighbour's: its losses are mirrored
+    other = mass[::-1]  # the neighbour's law, whose losses are mirrored
     lower = t[:-1]
     upwards = np.clip((mass - np.exp(lower) * other) / -np.expm1(-h), 0.0, mass)
     p = np.zeros(2 * m + 1)
@@ -95,21 +96,20 @@ def loss_distribution(epsilon: float, d: int) -> tuple[float, _Array]:
 
 
 def composed_epsilon(epsilon: float, rounds: int, d: int, delta: float) -> float:
-    """Return an epsilon that holds, at ``delta``, of all rounds together: at most ``rounds`` times ``epsilon``.
+    """Return an epsilon that all rounds together keep at ``delta``: at most ``rounds`` times ``epsilon``.
 
     Parameters
     ----------
     epsilon : float
-        Of one round, pure.
+        The pure epsilon of one round.
     rounds : int
         T.
     d : int
         Coordinates.
     delta : float
-        0 for what is pure.
+        At least 0; with 0 the result is ``rounds`` times ``epsilon``.
     """
-    if not epsilon > 0 or rounds < 1 or d < 1:
-        raise LocalProtocolError("the privacy of no rounds was asked for")
+    require(epsilon > 0 and rounds >= 1 and d >= 1, "epsilon must be greater than 0, and rounds and d at least 1")
     pure = rounds * epsilon
     if epsilon > _WIDEST or delta <= rounds * _ROUNDING:
         return pure
@@ -127,12 +127,12 @@ def _composed(epsilon: float, rounds: int, d: int, delta: float) -> float:
     n = 1 << math.ceil(math.log2(2 * reach / h + 2))
     start = round(rounds * mean / h) - n // 2
     if start <= -rounds * m and start + n > rounds * m:
-        beyond = 0.0  # there is nothing outside
+        beyond = 0.0  # no sum of losses lies outside
     else:
         reached = n // 2 * h - h
         beyond = _tail(p, t - mean, rounds, reached, 1) + _tail(p, t - mean, rounds, reached, -1)
-    wanted = delta - rounds * _ROUNDING - 2 * beyond
-    if wanted <= 0:
+    left = delta - rounds * _ROUNDING - 2 * beyond
+    if left <= 0:
         return math.inf
     ring = np.zeros(n)
     np.add.at(ring, np.arange(-m, m + 1) % n, p)
@@ -140,24 +140,24 @@ def _composed(epsilon: float, rounds: int, d: int, delta: float) -> float:
     total = np.maximum(np.roll(total, -start % n), 0.0)
     losses = h * (start + np.arange(n))
     losses, total = losses[losses > 0], total[losses > 0]
-    # With l a loss, delta(l) = above - below: sums, over losses l' >= l, of p(l') and of p(l') exp(l - l').
+    # For a loss l, delta(l) = above - below: the sums over losses l' >= l of p(l') and of p(l') exp(l - l').
     above = np.cumsum(total[::-1])[::-1]
     below = lfilter([1.0], [1.0, -math.exp(-h)], total[::-1])[::-1]
-    met = np.flatnonzero(above - below <= wanted)
-    if not len(met) or above[0] <= wanted:
+    met = np.flatnonzero(above - below <= left)
+    if not len(met) or above[0] <= left:
         return 0.0 if len(met) or not len(losses) else math.inf
-    # Between that loss and the one before, delta is linear in exp(epsilon).
+    # Between this loss and the one before it, delta is linear in exp(epsilon).
     i = int(met[0])
-    return float(losses[i]) + max(math.log((above[i] - wanted) / below[i]), -h)
+    return float(losses[i]) + max(math.log((above[i] - left) / below[i]), -h)
 
 
 def _tail(p: _Array, t: _Array, rounds: int, reach: float, sign: int) -> float:
-    """Bound the probability that the sum lies ``reach`` or more beyond its mean, on one side: Chernoff."""
+    """Bound the chance that the sum of losses lies ``reach`` or more beyond its mean on one side, after Chernoff."""
     spread = math.sqrt(rounds * float(p @ t**2))
     rates = (k / spread for k in range(1, math.ceil(_SPREADS) + 1))
     found = (
         rounds * math.log(float(p @ np.exp(sign * rate * t))) - rate * reach
         for rate in rates
-        if rate * float(np.max(np.abs(t))) < 500  # noqa: PLR2004  exp would be no float
+        if rate * float(np.max(np.abs(t))) < 500  # noqa: PLR2004  exp would overflow
     )
     return math.exp(min(found, default=0.0))

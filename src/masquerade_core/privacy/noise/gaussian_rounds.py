@@ -1,13 +1,14 @@
-"""How much noise ``dp-gd`` needs for a wish, and what is proved of its run; ``docs/privacy/dp-gd.md`` derives it.
+"""How much Gaussian noise T rounds of noisy sums need for a privacy target, and what is proved of a run.
 
-A round opens q + x: q the sum of all records' clipped gradients on the grid, x the parties' shares of noise. Replacing
-one record moves q by at most Delta (:func:`sensitivity`). The sum of h shares of discrete Gaussian noise is, but for a
-total variation of less than 2^-200, a way to round a continuous normal that commutes with q
-(:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). So T rounds, each at whatever point follows from those
-before, are as private as one number from N(0, 1) against one from N(mu, 1), mu = Delta sqrt(T)/sigma.
+A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
+parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
+of h shares is a normal variable that was rounded in a way that commutes with q, up to a total variation distance of
+less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). So T rounds, where each may
+depend on those before, are as private as one number from N(0, 1) is hard to tell from one of N(mu, 1), mu =
+Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the derivation.
 
-Every participant works out the noise for itself, and slots follow from it: :func:`noise_sigma` is computed in fractions
-and correctly rounded arithmetic, and is the same number everywhere.
+Every participant computes the noise for itself, and the layout of its messages follows from it. So
+:func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
 """
 
 import math
@@ -17,7 +18,8 @@ from functools import cache
 
 import gmpy2
 
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy._checks import require
 from masquerade_core.privacy._roots import root_up
 from masquerade_core.privacy._search import smallest
 from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
@@ -28,43 +30,55 @@ from masquerade_core.study import as_fraction
 __all__ = ["LOST_BITS", "SharedNoise", "lost_delta", "rounds_noise", "rounds_sigma", "sensitivity"]
 
 LOST_BITS = 127
-"""(1 + exp(epsilon)) 2^-LOST_BITS of delta pays for noise beyond its slots, and for its distance from the normal."""
+"""(1 + exp(epsilon)) 2^-LOST_BITS of delta is reserved.
 
-_SIGMA_BITS = 32  # behind the point of 1/mu, and of a root
+It pays for noise that is larger than the space a message has for it, and for the distance from normal noise.
+"""
+
+_SIGMA_BITS = 32  # fraction bits of 1/mu, and of a root
 _PRECISION = 448
 _LARGEST = 2**64  # of 1/mu; no plaintext holds such noise
-_ROUNDED = 1 + 1e-12  # floats of a statement, upwards
+_ROUNDED_UP = 1 + 1e-12  # more than the errors of a few operations on floats
 
 
 def sensitivity(clip: Fraction, d: int, fraction_bits: int) -> Fraction:
     """Return Delta = 2 C/gamma + sqrt(d), gamma = 2^-F: how far a replaced record moves a sum, in grid units, L2 norm.
 
-    A record's gradient has a norm of at most C, and rounding its coordinates moves it by sqrt(d)/2 units at most; one
-    leaves the sum and another comes in. This is "replace one record"; it is stated here and nowhere else.
+    A record's vector has a norm of at most C, and rounding its coordinates moves it by at most sqrt(d)/2 units. Under
+    "replace one record" one such vector leaves the sum and another enters it, so the record's part counts twice.
+
+    Parameters
+    ----------
+    clip : Fraction
+        C, the longest vector of one record.
+    d : int
+        Coordinates.
+    fraction_bits : int
+        F: the grid has steps of 2^-F.
     """
     return 2 * clip * (1 << fraction_bits) + root_up(Fraction(d), _SIGMA_BITS)
 
 
 @cache
 def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> Fraction:
-    """Return sigma = Delta sqrt(T)/mu, rounded up: what each coordinate of a round's noise must have.
+    """Return sigma = Delta sqrt(T)/mu, rounded up: the standard deviation of each coordinate of a round's noise.
 
-    mu is the largest for which Gaussian noise keeps epsilon but for a probability of delta, less what ``LOST_BITS``
-    says (Balle and Wang 2018, Theorem 8).
+    mu is the largest for which Gaussian noise provides (epsilon, delta'), where delta' is delta without the part that
+    ``LOST_BITS`` reserves (Balle and Wang 2018, Theorem 8).
 
     Parameters
     ----------
     Delta : Fraction
-        Of :func:`sensitivity`.
+        As :func:`sensitivity` returns it.
     rounds : int
         T.
     epsilon, delta : float
-        The study's wish.
+        The study's privacy target.
 
     Raises
     ------
     BadInput
-        There is no such noise; the sentence says what would make it possible.
+        There is no such noise; the message says what would make it possible.
     """
     if not epsilon > 0:
         raise BadInput(
@@ -112,10 +126,10 @@ def _all_lost(epsilon: float, delta: float) -> BadInput:
 
 
 def lost_delta(epsilon: float) -> Fraction:
-    """Return (1 + exp(epsilon)) 2^-LOST_BITS, rounded up."""
-    if epsilon > 700:  # noqa: PLR2004  exp would be no float; it is all lost long before
+    """Return (1 + exp(epsilon)) 2^-LOST_BITS, rounded up: the part of delta that is reserved."""
+    if epsilon > 700:  # noqa: PLR2004  exp would overflow, and the result would be far above 1
         return Fraction(1)
-    return Fraction(2 + math.ceil(math.exp(epsilon) * _ROUNDED)) / (1 << LOST_BITS)
+    return Fraction(2 + math.ceil(math.exp(epsilon) * _ROUNDED_UP)) / (1 << LOST_BITS)
 
 
 def _delta_at(inverse: Fraction, epsilon: float) -> gmpy2.mpfr:
@@ -133,13 +147,13 @@ class SharedNoise:
     Parameters
     ----------
     Delta : Fraction
-        How far a replaced record moves a round's sum, in grid units.
+        How far a replaced record moves a round's sum, in grid units, L2 norm.
     rounds : int
         T.
     sigma : Fraction
-        What a coordinate of the noise must have in every round, in grid units.
+        The standard deviation that each coordinate of a round's noise needs, in grid units.
     share : Fraction
-        What each party draws with; any h shares are as good as sigma.
+        The sigma of each party's share; any h shares together are as good as ``sigma``.
     epsilon, delta : float
         The study's privacy target.
     honest : int
@@ -155,16 +169,16 @@ class SharedNoise:
     honest: int
 
     def mu(self, shares: int) -> float:
-        """Return mu of the whole run for whoever does not know ``shares`` >= 1 of the shares of noise."""
-        if shares < 1:
-            raise LocalProtocolError("the privacy of no noise was asked for")
+        """Return mu of the whole run against an adversary who does not know ``shares`` >= 1 of the shares of noise."""
+        require(shares >= 1, "at least one share of noise must be unknown to the adversary")
         variance = shares * self.share**2 - LEAST_SHARE_SIGMA**2
-        return math.sqrt(self.Delta**2 * self.rounds / variance) * _ROUNDED
+        return math.sqrt(self.Delta**2 * self.rounds / variance) * _ROUNDED_UP
 
     def proved(self, shares: int) -> tuple[float, float] | None:
-        """Return (epsilon, delta) against whoever does not know ``shares`` of the shares; None where none holds.
+        """Return (epsilon, delta) against an adversary who does not know ``shares`` of the shares.
 
-        With h shares or more it is the target, whatever the last bit of a float is.
+        None where nothing is proved. With h shares or more the result is never worse than the target, whatever the last
+        bit of a float.
         """
         if shares < 1:
             return None
@@ -184,15 +198,15 @@ def rounds_noise(
     Parameters
     ----------
     clip : Fraction
-        C, the longest gradient of one record.
+        C, the longest vector of one record.
     d, rounds : int
         Coordinates; T.
     epsilon, delta : float
-        The wish.
+        The study's privacy target.
     honest : int
-        h, the parties whose noise must be enough.
+        h, how many parties do not collude; their noise alone must meet the target.
     fraction_bits : int
-        F.
+        F: the grid has steps of 2^-F.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Draws of noise: integer vectors from a seat's random bits, and public bounds on them."""
+"""Samplers: each draws integer noise of one law from a source of random bits, and bounds how large it can get."""

@@ -1,4 +1,7 @@
-"""Whether erfc(x) is small enough: mostly known long before erfc(x) is."""
+"""Decisions about erfc(x), the complementary error function, which cheap bounds settle in nearly all cases.
+
+``gmpy2.erfc`` takes many times as long as the bounds below, and a search for a tail bound asks many times.
+"""
 
 from collections.abc import Callable
 
@@ -6,20 +9,20 @@ import gmpy2
 
 __all__ = ["decide"]
 
-_CLOSE = -80  # bits: bounds so close decide all that is ever asked, nearly
-_SLACK = 20  # bits, of the context's precision, for roundings
+_CLOSE = -80  # log2 of a term after which the series stops: bounds this close decide nearly every question
+_SLACK = 20  # bits of the context's precision that pay for rounding errors
 
 
 def decide(x: gmpy2.mpfr, small: Callable[[gmpy2.mpfr], bool]) -> bool:
-    """Return ``small(erfc(x))``, for a condition that holds of all numbers up to some point; x > 0.
+    """Return ``small(erfc(x))`` for x > 0, where ``small`` holds of all numbers up to some point and of none beyond it.
 
-    The partial sums of erfc(x) = exp(-x^2)/(x sqrt(pi)) (1 - 1/(2 x^2) + 3/(2 x^2)^2 - ...) lie on either side of it by
-    turns. Where two of them agree about the condition, so does what is between; else erfc(x) itself is worked out,
-    which takes many times as long. Both are the same on every machine.
+    The partial sums of erfc(x) = exp(-x^2)/(x sqrt(pi)) (1 - 1/(2 x^2) + 3/(2 x^2)^2 - ...) lie above and below erfc(x)
+    in turn. If ``small`` gives the same answer for two neighbouring sums, it gives that answer for erfc(x) as well.
+    Otherwise erfc(x) itself is computed. Every machine gets the same answer.
 
     References
     ----------
-    Abramowitz and Stegun 1964, 7.1.23 and 7.1.24: the remainder is less than the first term left out, and of its sign.
+    Abramowitz and Stegun 1964, 7.1.23 and 7.1.24: the remainder has the sign of the first term left out and is smaller.
     """
     low, high = _bounds(x)
     if small(high):
@@ -28,7 +31,7 @@ def decide(x: gmpy2.mpfr, small: Callable[[gmpy2.mpfr], bool]) -> bool:
 
 
 def _bounds(x: gmpy2.mpfr) -> tuple[gmpy2.mpfr, gmpy2.mpfr]:
-    """Bound erfc(x), closely where x is large."""
+    """Return a lower and an upper bound on erfc(x); they are close to each other where x is large."""
     square = x * x
     total, term, k = gmpy2.mpfr(1), gmpy2.mpfr(1), 1
     while 2 * k - 1 < 2 * square and abs(term) > gmpy2.exp2(_CLOSE):

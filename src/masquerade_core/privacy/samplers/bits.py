@@ -1,23 +1,31 @@
-"""A seat's randomness as bits, events and uniform numbers: what every sampler draws with."""
+"""Random bits for samplers: a buffered source, an exact coin of chance exp(-x), and uniform numbers."""
 
 from fractions import Fraction
 from functools import cache
 
 import gmpy2
 
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy._checks import require
 from masquerade_core.rng import FromBytes, Rng
 
 __all__ = ["TAIL_BITS", "Bits", "check_positive", "grid", "uniforms"]
 
 TAIL_BITS = 60
-"""A draw exceeds the public bound with a chance of at most 2^-TAIL_BITS."""
+"""Unless told otherwise, bounds on noise are exceeded with a chance of at most 2^-TAIL_BITS."""
 
 _CHUNK = 512
 
 
 class Bits(FromBytes):
-    """The seat's randomness, fetched in chunks: a call of the source costs more than the few bits mostly wanted."""
+    """A source of random bits that fetches bytes in chunks.
+
+    Samplers mostly need a few bits at a time, and each call of the underlying source costs more than the bits.
+
+    Parameters
+    ----------
+    rng : Rng
+        Where the bytes come from. Surplus bytes of the last chunk are thrown away.
+    """
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
@@ -32,7 +40,7 @@ class Bits(FromBytes):
         return self._buffer[self._at - n : self._at]
 
     def whole(self, k: int, count: int) -> list[int]:
-        """Return what ``count`` calls of ``bits(k)`` would, for less."""
+        """Return the same integers as ``count`` calls of ``bits(k)``, faster."""
         n, surplus = (k + 7) // 8, -k % 8
         values: list[int] = []
         while len(values) < count:
@@ -45,7 +53,7 @@ class Bits(FromBytes):
         return values
 
     def exp_minus(self, numerator: int, denominator: int) -> bool:
-        """Return True with probability exp(-numerator/denominator), for a ratio in [0, 1].
+        """Return True with probability exp(-numerator/denominator) exactly, for a ratio in [0, 1].
 
         References
         ----------
@@ -69,7 +77,12 @@ def grid(bits: int) -> gmpy2.mpfr:
     return gmpy2.mpfr(1) / (1 << bits)
 
 
-def check_positive(value: Fraction) -> None:
-    """Refuse a scale that no sampler can draw with: a bug, for the study should have been refused."""
-    if value <= 0:
-        raise LocalProtocolError("a noise scale must be greater than 0; the study should have been refused")
+def check_positive(*scales: Fraction) -> None:
+    """Stop unless all scales of noise are greater than 0.
+
+    Raises
+    ------
+    LocalProtocolError
+        One is not.
+    """
+    require(min(scales) > 0, "a scale of noise must be greater than 0")

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise, exactly: rational arithmetic, no float anywhere."""
+"""The discrete Laplace law on the integers: an exact sampler in integer arithmetic, and a bound on its tail."""
 
 from fractions import Fraction
 
@@ -20,9 +20,9 @@ def discrete_laplace(rng: Rng, scale: Fraction, size: int) -> list[int]:
     rng : Rng
         The only source of randomness.
     scale : Fraction
-        Greater than 0, in grid units.
+        Greater than 0; an integer counts as one grid unit.
     size : int
-        How many.
+        How many integers.
 
     References
     ----------
@@ -34,7 +34,7 @@ def discrete_laplace(rng: Rng, scale: Fraction, size: int) -> list[int]:
 
 
 def discrete_laplace_draw(source: Bits, t: int, s: int) -> int:
-    """Draw one integer with P(x) proportional to exp(-|x| s/t), exactly."""
+    """Draw one integer with P(x) proportional to exp(-|x| s/t), exactly; t and s are at least 1."""
     while True:
         u = source.below(t)
         if not source.exp_minus(u, t):
@@ -44,14 +44,18 @@ def discrete_laplace_draw(source: Bits, t: int, s: int) -> int:
             v += 1
         y = (u + t * v) // s
         negative = source.bits(1)
-        if negative and y == 0:  # else zero would come up twice as often
+        if negative and y == 0:  # otherwise 0 would come up twice as often as it should
             continue
         return -y if negative else y
 
 
 def tail_bound(scale: Fraction, bits: int = TAIL_BITS, count: int = 1) -> int:
-    """Return the smallest B with ``count`` P(|x| > B) <= 2^-bits for a discrete Laplace x.
+    """Return the smallest B with ``count`` P(|x| > B) <= 2^-bits for a discrete Laplace x of this scale.
 
+    So any of ``count`` draws exceeds B with a chance of at most 2^-bits.
+
+    Notes
+    -----
     P(|x| > B) = 2 q^(B+1) / (1+q) with q = exp(-1/scale).
     """
     check_positive(scale)

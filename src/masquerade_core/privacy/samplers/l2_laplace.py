@@ -1,4 +1,7 @@
-"""Noise of density exp(-beta ||eta||_2), rounded to the grid; its distance from that law is bounded."""
+"""Noise of density proportional to exp(-beta ||eta||_2), rounded to integers: a sampler and a bound on its tail.
+
+The sampler's distance from the exact law is bounded.
+"""
 
 import math
 from fractions import Fraction
@@ -8,27 +11,23 @@ import gmpy2
 from gmpy2 import mpz
 from scipy.special import gammainccinv
 
-from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy._search import smallest
+from masquerade_core.privacy.samplers._tails import smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, check_positive, grid
 from masquerade_core.rng import Rng
 
 __all__ = ["L2_TV_BITS", "l2_laplace", "l2_tail_bound"]
 
 L2_TV_BITS = 60
-"""A draw of :func:`l2_laplace` is within total variation 2^-L2_TV_BITS of its law."""
-
-_SMALLEST_FLOAT = 1e-300
-_BOUND_PRECISION = 256  # a bound has at most 200 bits
+"""A draw of :func:`l2_laplace` is within a total variation distance of 2^-L2_TV_BITS of its law."""
 
 
 def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     """Draw round(scale eta), eta in R^d with density proportional to exp(-beta ||eta||_2).
 
-    The norm of eta is Gamma(d)/beta, a sum of d exponentials -ln U. Its direction is that of m = ceil(d/2) pairs of
-    normals, the last one left out for odd d. A pair's square over all squares' sum is one of the m spacings S of m - 1
-    uniforms, and its angle that of a uniform point (a, b) of the unit disc: sqrt(S/(a^2 + b^2)) (a, b), with no
-    logarithm, sine or cosine.
+    The norm of eta is Gamma(d)/beta, a sum of d exponentials -ln U over beta. The direction of eta is that of m =
+    ceil(d/2) pairs of normals, of which an odd d leaves the very last normal out. A pair's squared length, as a part of
+    all pairs', is one of the m spacings S between m - 1 uniforms. The pair's angle is that of a point (a, b) drawn
+    uniformly from the unit disc. So the pair is sqrt(S/(a^2 + b^2)) (a, b), which takes no logarithm, sine or cosine.
 
     Parameters
     ----------
@@ -43,21 +42,22 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
 
     Notes
     -----
-    The total variation from the exact law is at most 2^-62 a draw. Let r = scale/beta, R = ceil(64 d r) < 2^n and
-    d < 2^D. Uniforms are multiples of 2^-u and the arithmetic carries u bits, where u >= n + 3 D + 171: more for larger
-    noise, which in a fixed precision would be a multiple of a power of 2, and what it is added to could be read off the
-    remainder. Couple each uniform with a continuous one in its cell of length 2^-u, and each point (a, b) with a
-    continuous one in its cell of side 2^(1-u). The two vectors stay close but for these events:
+    The total variation distance from the exact law is at most 2^-62 a draw. Let r = scale/beta, R = ceil(64 d r) < 2^n
+    and d < 2^D. Uniforms are multiples of 2^-u and the arithmetic carries u bits, where u >= n + 3 D + 171. Larger
+    noise takes more bits. In a fixed precision, large noise would be a multiple of a power of 2, and the lowest bits of
+    a noisy number would be those of the number itself. Couple each uniform with a continuous one in its cell of length
+    2^-u, and each point (a, b) with a continuous one in its cell of side 2^(1-u). The two vectors stay close except in
+    these events:
 
     * the norm exceeds R grid units: exp(-58 d) < 2^-83, by Chernoff's bound;
     * one of the d uniforms under the logarithm is below 2^-(66+D): together less than 2^-66;
     * one of the m spacings is below 2^-(64+2D): at most m (m-1) 2^-(64+2D) < 2^-66;
     * one of the m points in the disc is within 2^-(33+D) of its centre: m 2^-(66+2D) < 2^-66;
-    * of one couple of points one is in the disc and one is not: the cells that meet the circle have an area of less
+    * of two coupled points one is in the disc and the other is not: the cells that meet the circle have an area of less
       than 18 2^(1-u), so, with 4/pi tries a pair, less than m 2^(4-u) < 2^-66;
     * for odd d, what remains of the unit vector is shorter than 2^-66: at most 2^-66, which is the chance for d = 1.
 
-    Else the logarithms are off by d 2^(67+D-u), which is R 2^(61+D-u) grid units, for d r <= R/64; the root of a
+    Otherwise the logarithms are off by d 2^(67+D-u), which is R 2^(61+D-u) grid units, for d r <= R/64; the root of a
     spacing by 2^-u/sqrt(S) <= 2^(32+D-u); the unit vector along (a, b) by twice the distance of the two points over
     the radius, < 2^(35+D-u); so the vector of all pairs by 2^(36+3D/2-u); and once its remainder is normalised by 2
     2^66 times that, which is R 2^(103+3D/2-u) grid units. Arithmetic adds less than R 2^(5+D-u), as nothing cancels. In
@@ -71,8 +71,7 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     Rajkumar and Agarwal 2012, equation (2) and footnote 2. Devroye, "Non-Uniform Random Variate Generation" (1986),
     chapter V, sections 2 (spacings) and 4 (points in a disc).
     """
-    check_positive(beta)
-    check_positive(scale)
+    check_positive(beta, scale)
     ratio = scale / beta
     bits = _l2_bits(ratio, d)
     with gmpy2.context(gmpy2.get_context(), precision=bits):
@@ -86,14 +85,14 @@ def _l2_bits(ratio: Fraction, d: int) -> int:
 
 
 def _l2_vector(rng: Rng, ratio: Fraction, d: int, bits: int) -> list[gmpy2.mpfr]:
-    """Return what :func:`l2_laplace` rounds; ``bits`` is u, and the precision of the context."""
+    """Return the vector that :func:`l2_laplace` rounds; ``bits`` is u, which is also the precision of the context."""
     one, cell = gmpy2.mpfr(1), grid(bits)
     product = one
     for value in _integers(rng, bits, d):
         product *= (value + 1) * cell
     pairs, top = (d + 1) // 2, mpz(1) << bits
     cuts = [mpz(0), *sorted(_integers(rng, bits, pairs - 1)), top]
-    vector: list[gmpy2.mpfr] = []  # of squared length top, with the coordinate that an odd d leaves out
+    vector: list[gmpy2.mpfr] = []  # its squared length is top, before an odd d leaves a coordinate out
     for (low, high), (a, b, r2) in zip(pairwise(cuts), _points(rng, bits, pairs), strict=True):
         stretch = gmpy2.sqrt(one * (high - low) / r2)
         vector += [a * stretch, b * stretch]
@@ -117,28 +116,33 @@ def _integers(rng: Rng, bits: int, count: int) -> list[mpz]:
     """Return ``count`` integers uniform in [0, 2^bits), for ``bits`` a multiple of 8."""
     if not count:
         return []
-    mark = b""  # on top: an unpacking starts at the highest bit that is set
+    mark = b"\x01"  # in front, since unpacking starts at the highest bit that is set
     return list(gmpy2.unpack(mpz.from_bytes(mark + rng.bytes(count * bits // 8), "big"), bits)[:-1])
 
 
 def l2_tail_bound(beta: Fraction, d: int, scale: Fraction, bits: int = TAIL_BITS) -> int:
     """Return a B with P(any |coordinate| of :func:`l2_laplace` > B) <= 2^-bits.
 
+    Notes
+    -----
     No coordinate exceeds the norm, whose tail is that of Gamma(d): P(beta ||eta|| > x) = exp(-x) sum_{k<d} x^k / k!.
     """
-    check_positive(beta)
-    check_positive(scale)
-    with gmpy2.context(gmpy2.get_context(), precision=_BOUND_PRECISION):
-        limit = gmpy2.mpfr(1) / (1 << bits)
-        guess = int(gammainccinv(d, float(limit))) if limit > _SMALLEST_FLOAT else d + bits
-        high = smallest(lambda x: bool(_gamma_tail(d, x) <= limit), guess, least=1, most=64 * (d + bits))
-    if high is None:
-        raise LocalProtocolError(f"no bound on the noise holds with a chance of 2^-{bits}")
+    check_positive(beta, scale)
+    high = smallest_bound(
+        lambda x, limit: bool(_gamma_tail(d, x) <= limit),
+        lambda limit: float(gammainccinv(d, limit)),
+        size=1,
+        bits=bits,
+        otherwise=d + bits,
+        least=1,
+        most=64 * (d + bits),
+    )
     bound = high * scale / beta
     return -(-bound.numerator // bound.denominator) + 1
 
 
 def _gamma_tail(d: int, x: int) -> gmpy2.mpfr:
+    """Return P(g > x) for g of the law Gamma(d)."""
     term = total = gmpy2.exp(gmpy2.mpfr(-x))
     for k in range(1, d):
         term = term * x / k

@@ -1,4 +1,4 @@
-"""The local classifier is the minimiser, as another library finds it too."""
+"""The classifier is the minimiser of the regularised risk, the same as another library's."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_twice_the_paper_s_lambda_and_not_once() -> None:
     assert paper(w) < paper(fit(X, y, 0.05)) - 1e-6
 
 
-def test_the_norm_is_within_the_bounds_that_privacy_and_slots_rest_on() -> None:
+def test_the_norm_is_within_the_bounds_that_privacy_and_message_sizes_need() -> None:
     for Lambda in (1e-4, 0.01, 1.0, 2.0):
         X, y = _data("separable", 200, 6, seed=3)
         norm = np.linalg.norm(fit(X, y, Lambda))
@@ -81,7 +81,7 @@ def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytes
         fit(X, y, 1e-4)
 
 
-def test_an_unknown_loss_is_our_own_mistake() -> None:
+def test_an_unknown_loss_is_a_bug() -> None:
     X, y = _data("noisy", 10, 2, seed=2)
     with pytest.raises(LocalProtocolError):
         fit(X, y, 0.1, loss="hinge")
@@ -142,7 +142,7 @@ def test_a_weight_of_two_is_a_record_twice(loss: str) -> None:
 @pytest.mark.parametrize(
     "weights", [np.ones(49), np.ones((50, 1)), np.full(50, 1.1), np.r_[-1.0, 3.0, np.ones(48)], np.full(50, np.nan)]
 )
-def test_weights_that_are_none_are_a_bug(weights: _Array) -> None:
+def test_weights_of_a_wrong_shape_sign_or_sum_are_a_bug(weights: _Array) -> None:
     X, y = _data("noisy", 50, 3, seed=6)
     with pytest.raises(LocalProtocolError, match="the weights"):
         fit(X, y, 0.1, weights=weights)

@@ -1,4 +1,4 @@
-"""Gaussian noise on the grid: its law and no other, its bound, its cost."""
+"""Normal noise, rounded to the grid: its law and no other, its bound, its cost."""
 
 from fractions import Fraction
 
@@ -11,9 +11,8 @@ from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
 from masquerade_core.rng import SimulationRng, SystemRng
 from tests.helpers import calls
+from tests.noise_helpers import P_ACCEPT, P_REJECT
 
-P_ACCEPT = 1e-9
-P_REJECT = 1e-20
 SIGMA, SCALE = Fraction(90305, 1000), Fraction(2**32)
 
 
@@ -48,7 +47,7 @@ def test_on_a_coarse_grid_it_is_the_rounded_normal() -> None:
 
 
 def test_coordinates_are_independent_of_each_other() -> None:
-    """Box and Muller's two normals come from one radius, so their squares are looked at, too."""
+    """The two normals of a pair share a radius in Box and Muller's method, so absolute values are compared as well."""
     draws = _draws("pairs", SIGMA, 20_000, SCALE).reshape(-1, 4)
     for i, j in ((0, 1), (0, 2), (1, 2), (1, 3)):
         assert stats.spearmanr(draws[:, i], draws[:, j]).pvalue > P_ACCEPT
@@ -106,7 +105,7 @@ def test_noise_repeats_with_a_seed_and_never_without() -> None:
         (Fraction(2**119), 1, SCALE),
     ],
 )
-def test_noise_of_which_nothing_is_known_is_a_bug(sigma: Fraction, size: int, scale: Fraction) -> None:
+def test_noise_whose_accuracy_is_not_proved_is_a_bug(sigma: Fraction, size: int, scale: Fraction) -> None:
     with pytest.raises(LocalProtocolError):
         gaussian(SystemRng(), sigma, size, scale)
     with pytest.raises(LocalProtocolError):

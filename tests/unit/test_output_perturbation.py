@@ -1,4 +1,4 @@
-"""The paper's scale, the sensitivities behind it, and the rule of thumb for a useful epsilon."""
+"""The noise of output perturbation: the paper's scale, the sensitivities, and a rule of thumb for epsilon."""
 
 from fractions import Fraction
 
@@ -49,7 +49,7 @@ def test_known_values_of_the_refined_sensitivity() -> None:
     assert classifier_norm_bound(2.0) == pytest.approx(0.2223, abs=5e-5)
     assert refined_l2_sensitivity(6512, 2.0) == pytest.approx(0.555 / 6512, rel=1e-3)
     assert refined_l2_sensitivity(1000, 0.2) * 1000 * 0.1 == pytest.approx(0.764, abs=1e-3)
-    # With next to no data the classifier's norm is what bounds it.
+    # With very few records, the classifier's norm gives the smaller bound.
     assert refined_l2_sensitivity(1, 0.001) == 2 * classifier_norm_bound(0.001)
 
 
@@ -73,7 +73,7 @@ def _worst_pair(n: int, Lambda: float) -> float:
     for trial in range(300):
         X = unit(n) * rng.choice([0.0, 0.1, 1.0], size=(n, 1))
         y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-        if trial % 3 == 0:  # all records alike: the largest classifier, and so the steepest slopes
+        if trial % 3 == 0:  # equal records give the largest classifier, and so the steepest slopes
             X[:] = X[:1] / max(np.linalg.norm(X[0]), 1e-9)
             y[:] = 1.0
         X[0], y[0] = unit(1)[0], 1.0
@@ -88,11 +88,11 @@ def test_no_record_moves_a_classifier_further_than_the_refined_bound(Lambda: flo
     n = 40
     worst = _worst_pair(n, Lambda)
     assert worst <= refined_l2_sensitivity(n, Lambda) <= l2_sensitivity(n, Lambda)
-    assert worst > 0.4 * refined_l2_sensitivity(n, Lambda)  # the search is not idle
+    assert worst > 0.4 * refined_l2_sensitivity(n, Lambda)  # so the search comes near the bound
 
 
 def test_without_clipping_the_bound_would_not_hold() -> None:
-    """A test of the test: records of norm 4 move the classifier further."""
+    """This shows that the test above can fail: records of norm 4 move the classifier further."""
     X = np.zeros((40, 1))
     X[0] = 4.0
     y = np.ones(40)
@@ -101,10 +101,10 @@ def test_without_clipping_the_bound_would_not_hold() -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "l2"])
-def test_noise_is_a_quarter_of_the_classifier_at_the_epsilon_that_does(noise: str) -> None:
+def test_at_the_suggested_epsilon_noise_is_a_quarter_of_the_classifier(noise: str) -> None:
     eps = eps_where_noise_is_small(31, 70, 0.01, norm=4.27, noise=noise)
     assert paper_noise_norm(31, 70, eps, 0.01, noise) == pytest.approx(4.27 / 4)
-    assert eps_where_noise_is_small(31, 70, 0.01, noise=noise) < eps  # the least that any data could do with
+    assert eps_where_noise_is_small(31, 70, 0.01, noise=noise) < eps  # the smallest for any data
 
 
 def test_the_noise_norms_are_those_of_the_laws() -> None:
