@@ -30,7 +30,7 @@ ROOTS: dict[str, Callable[[int], tuple[Fraction, Fraction]]] = {
         rounds_sigma(Fraction(1), n, 1.0, 1e-5),
     ),
     "an average's sensitivity": lambda n: (Fraction(n), root_up(Fraction(n), 32)),
-    "a square that is no integer": lambda n: (Fraction(n, 7), root_up(Fraction(n, 7), 20)),
+    "a square that is no integer": lambda n: (Fraction(n, 7), root_up(Fraction(n, 7), 32)),
     "a share of Gaussian noise": lambda n: (
         (Fraction(10**6) ** 2 + LEAST_SHARE_SIGMA**2) / n,
         gaussian_share_sigma(Fraction(10**6), n),
