@@ -198,7 +198,7 @@ class Table:
         heads = [queue.popleft() for queue in queues]
         for sender, (kind, _) in zip(wanted.senders, heads, strict=True):
             if kind != wanted.type:
-                msg = f"{sender} sent a {kind}, but its next message must be a {wanted.type}"
+                msg = f"{sender} sent a {kind} where a {wanted.type} is due"
                 raise LocalProtocolError(msg)
         return True, tuple(body for _, body in heads)
 

@@ -41,5 +41,5 @@ def test_scaled_noise_needs_fine_noise_that_hides_its_gaps() -> None:
     wide = closeness_of_scaled_sum(2, 10, unit, Fraction(5 * b), b)
     assert 0 < wide < 10**-70 * 10 * 2
     assert closeness_of_scaled_sum(2, 10, unit, Fraction(b), b) > 1e6 * wide
-    with pytest.raises(LocalProtocolError, match="hide the gaps"):
+    with pytest.raises(LocalProtocolError, match="hide the lattice"):
         closeness_of_scaled_sum(2, 10, unit, Fraction(3), b)

@@ -206,7 +206,7 @@ def test_a_message_out_of_turn_is_noticed() -> None:
         return b""
 
     table = Table(NAMES)
-    with pytest.raises(LocalProtocolError, match="bob sent a Hint, but its next message must be a Coin"):
+    with pytest.raises(LocalProtocolError, match="bob sent a Hint where a Coin is due"):
         table.run(roles(table, bob=hasty(table.seat("bob"))))
 
 

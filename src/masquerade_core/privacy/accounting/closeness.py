@@ -115,7 +115,7 @@ def closeness_of_scaled_sum(shares: int, d: int, unit: Fraction, fine: Fraction,
     :func:`closeness_of_sum`.
     """
     c2 = shares / (1 / float(unit) ** 2 + (b / float(fine)) ** 2)
-    require(c2 >= 1, "fine noise must be wide enough to hide the gaps that its scale leaves in the other noise")
+    require(c2 >= 1, "fine noise must be wide enough to hide the lattice of the scaled noise")
     smoothing = 10 * d * math.exp(-2 * math.pi**2 * c2) * _ROUNDED_UP
     sums = closeness_of_sum(unit, shares, d) + closeness_of_sum(fine, shares, d)
     return max(sums + smoothing, sys.float_info.min)
