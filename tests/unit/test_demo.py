@@ -216,7 +216,7 @@ def test_the_rejected_protocols_say_why_they_are(tmp_path: Path) -> None:
     N = sum(len(records.rows) for records in cohort.parties.values())
     lengths = [np.sqrt(3 * 10 * 11) * 2 * 2.0**t for t in range(1, 41)]  # K rho, at beta = epsilon/(2 2^t)
     first = next(t for t, length in enumerate(lengths, 1) if length > N)
-    assert f"From round {first} of 40 on" in comparison.advice
+    assert f"from round {first} of 40 on" in comparison.advice
     study, cohort = _descent(tmp_path, "noisy-gradient")
     assert "spent in every one of 30 rounds" in compare(study, cohort).advice
 

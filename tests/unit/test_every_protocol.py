@@ -101,5 +101,5 @@ def test_a_baseline_is_refused_by_both_in_a_sentence(shell: Shell, cohort: Cohor
     assert not (tmp_path / "demo").exists()
     (check,) = examine(small_study(shell, tmp_path / "study.toml", protocol=name, key_bits=2048))
     assert (check.name, check.verdict) == ("study", Verdict.FAIL)
-    assert check.message.startswith(f"[study] protocol is {name!r}, a baseline: ")
+    assert check.message.startswith(f"[study] protocol is {name!r}, a baseline, ")
     assert "masquerade simulate" in check.hint

@@ -191,13 +191,13 @@ def test_the_command_gives_every_row_and_fails_when_a_band_is_missed(
     assert (answer.data["settings"]["draws"], answer.data["settings"]["seed"]) == (1, 2012)
     missed = [row for row in answer.data["rows"] if row["holds"] is False]
     assert missed[0]["name"] in answer.json["message"]
-    assert any("in the clear" in note for note in answer.data["notes"])
+    assert any("without encryption" in note for note in answer.data["notes"])
     assert shell.json("reproduce", "rajkumar-2012", "--draws", 1).out == answer.out
     assert shell.json("reproduce", "rajkumar-2012", "--draws", 1, "--seed", 3).out != answer.out
     text = shell("reproduce", "rajkumar-2012", "--draws", 1)
     assert (text.code, text.out) == (1, "")
     assert "OUTSIDE" in text.err
-    assert "in the clear" in text.err
+    assert "without encryption" in text.err
 
 
 def test_it_succeeds_when_everything_is_where_it_must_be(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

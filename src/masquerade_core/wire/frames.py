@@ -103,7 +103,7 @@ class Endpoint:
         to: str | None = None,
         source: str | None = None,
     ) -> bytes:
-        """Make the next frame for ``hop``; a sealed message alone may have another ``to`` or ``source`` than the hop."""
+        """Make the next frame for ``hop``; ``to`` and ``source`` differ from its ends for sealed messages only."""
         number = 0 if kind == "hello" else self._next_out[hop]
         fields = (
             WIRE_VERSION,
