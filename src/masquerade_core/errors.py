@@ -114,7 +114,7 @@ class ProtocolViolation(MasqueradeError):
         The participant whose fault it is: what it signed, or sent over its own connection, proves it. It may still be
         the fault of whoever holds its key. Empty where nobody is proved to be at fault.
     suspects : tuple of str
-        The participants of whom one is at fault, where it cannot be told which.
+        The participants of whom one is at fault, where nobody can tell which.
     said_by : str
         The participant who reported it. Then ``peer`` and ``suspects`` are that participant's word, which was not
         checked here. Empty where this participant checked it.

@@ -171,7 +171,7 @@ class CharlieSession(Session):
                 self._hear_abort(hop, decode(Abort, frame.body, hop.name))
             case Turn.MESSAGE:
                 self._deliver(frame)
-            case Turn.WHISPER:
+            case Turn.SEALED:
                 self._relay(frame)
             case Turn.CLOSED:
                 decode(Closed, frame.body, hop.name)
@@ -250,7 +250,7 @@ class CharlieSession(Session):
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            self._put(to, self._hops[to].seal(Turn.WHISPER, box, type=frame.type, source=frame.source))
+            self._put(to, self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
         if self._finished and all(hop.state is JoinState.DONE for hop in self._hops.values()):

@@ -110,7 +110,7 @@ class PartySession(Session):
 
     def _send(self, effect: Send) -> None:
         if effect.kind == "sealed":
-            self._put(self._seal(Turn.WHISPER, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
+            self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
             for body in effect.bodies:
                 self._put(self._seal(Turn.MESSAGE, body, type=effect.type))
@@ -199,7 +199,7 @@ class PartySession(Session):
         self._state = received(End.PARTY, self._state, turn, CHARLIE, suspects)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
-        if turn is Turn.WHISPER:
+        if turn is Turn.SEALED:
             self._check_source(frame)
         else:
             self._receive(turn)
@@ -210,7 +210,7 @@ class PartySession(Session):
                 raise self._ended(decode(Abort, frame.body, CHARLIE))
             case Turn.ROSTER:
                 self._take_seat(decode(Roster, frame.body, CHARLIE))
-            case Turn.MESSAGE | Turn.WHISPER:
+            case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
                 decode(Closed, frame.body, CHARLIE)
@@ -223,7 +223,7 @@ class PartySession(Session):
                 peer=CHARLIE,
             )
         # Before the roster nobody can have sealed. After it, the source may have, too late.
-        self._receive(Turn.WHISPER, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
+        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
 
     def _refused(self, refusal: Refusal) -> MasqueradeError:
         if refusal.version != self.version:

@@ -137,7 +137,7 @@ def test_a_box_that_charlie_changed_on_the_way_accuses_nobody_alone(monkeypatch:
     seal = Hop.seal
 
     def changed(self: Hop, turn: Turn, body: bytes, **kwargs: Any) -> bytes:
-        if turn is Turn.WHISPER and self.name == "p1" and kwargs["source"] == "p2":
+        if turn is Turn.SEALED and self.name == "p1" and kwargs["source"] == "p2":
             body = body[:-1] + bytes((body[-1] ^ 1,))
         return seal(self, turn, body, **kwargs)
 

@@ -145,23 +145,23 @@ def test_a_seat_is_joined_once(alice: Seat) -> None:
     refused(alice.join(), "twice")
 
 
-def test_a_whisper_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
+def test_a_sealed_message_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
     refused(alice.send(CHARLIE, Hush(word="x")), "Hush never travels in the clear")
     refused(charlie.send("bob", Hush(word="x")), "Hush never travels in the clear")
     refused(charlie.broadcast(Hush(word="x")), "Hush never travels in the clear")
 
 
-def test_a_message_is_not_whispered(alice: Seat) -> None:
+def test_a_message_is_not_sent_sealed(alice: Seat) -> None:
     refused(alice.send_sealed(Loud(word="x"), "bob"), "Loud is no sealed message")  # type: ignore[arg-type]
     refused(alice.send_sealed(Loud(word="x")), "Loud is no sealed message")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", [CHARLIE, "alice", "stranger", "*", ""])
-def test_nobody_whispers_to_charlie_itself_or_a_stranger(alice: Seat, to: str) -> None:
+def test_nobody_sends_a_sealed_message_to_charlie_itself_or_a_stranger(alice: Seat, to: str) -> None:
     refused(alice.send_sealed(Hush(word="x"), to), "alice cannot send a sealed message to")
 
 
-def test_charlie_does_not_whisper_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
+def test_charlie_sends_no_sealed_message_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
     refused(charlie.send_sealed(Hush(word="x")), "charlie cannot send a sealed message")
     refused(charlie.send_sealed(Hush(word="x"), "bob"), "charlie cannot send a sealed message")
     refused(alice.broadcast(Loud(word="x")), "only Charlie broadcasts")
@@ -228,10 +228,10 @@ def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None
     refused(bob.send(CHARLIE, Total(total=received.terms)), "not fresh")
 
 
-# --- Whispers ------------------------------------------------------------------
+# --- Sealed messages -----------------------------------------------------------
 
 
-def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
+def test_a_sealed_message_reaches_whom_it_is_for(alice: Seat, bob: Seat) -> None:
     boxes = sealed(alice, Hush(word="canary"))
     assert list(boxes) == ["bob", "eve"]
     assert hear(bob, boxes["bob"], "alice") == Hush(word="canary")
@@ -239,7 +239,7 @@ def test_a_whisper_is_heard_by_whom_it_is_for(alice: Seat, bob: Seat) -> None:
     assert b"canary" not in boxes["bob"] + boxes["eve"]
 
 
-def test_all_boxes_of_a_whisper_are_equally_long_whatever_the_names() -> None:
+def test_all_boxes_of_a_sealed_message_are_equally_long_whatever_the_names() -> None:
     names = ("a", "b" * 32, "a-rather-long-name")
     boxes = sealed(joined("a", names), Hush(word="x"))
     longer = sealed(joined("b" * 32, names), Hush(word="x"))
@@ -298,7 +298,7 @@ def test_garbage_in_a_good_box_of_this_turn_names_the_sender_for_charlie_cannot_
         not_heard(joined("bob", NAMES), key.seal(to, plain, NONCE), "alice")
 
 
-def test_whispers_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
+def test_sealed_messages_to_one_after_the_other_count_per_pair(alice: Seat, bob: Seat) -> None:
     eve = joined("eve", NAMES)
     to_bob = sealed(alice, Hush(word="for bob"), "bob")["bob"]
     to_eve = sealed(alice, Hush(word="for eve"), "eve")["eve"]
