@@ -95,7 +95,8 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
     halves = [PublicKeys.parse(path.read_text()) for path in _await(everybody, f"the keys of {parties} parties")]
     if len(halves) != parties:
         raise BadInput(
-            f"{len(halves)} parties came, but {parties} were asked for", "run: docker compose down --volumes"
+            f"{len(halves)} parties came, but {parties} were asked for",
+            "remove the containers of the last run: docker compose down --volumes",
         )
     cohort = suited(protocol, parties)
     if needs_auxiliary(protocol):
@@ -164,7 +165,10 @@ def _start(arguments: list[str], progress: Progress) -> None:
             with while_alive(ALIVE):
                 party(progress)
         case _:
-            raise BadInput("say which participant this container is", "docker-compose.yml says: curator or party")
+            raise BadInput(
+                f"the container was started with {' '.join(arguments)!r}, which names no participant",
+                "start it with curator or party, as docker-compose.yml does",
+            )
 
 
 def main() -> int:

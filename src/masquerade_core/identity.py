@@ -39,7 +39,10 @@ class PublicKeys:
     def __post_init__(self) -> None:
         """Check the lengths."""
         if len(self.curve) != _KEY_BYTES or len(self.sign) != _KEY_BYTES:
-            raise BadInput(f"a public key has {len(self.curve)} and {len(self.sign)} bytes; both halves must have 32")
+            raise BadInput(
+                f"a public key has {len(self.curve)} and {len(self.sign)} bytes; both halves must have 32",
+                "take the whole line that 'masquerade keys show' prints",
+            )
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -150,7 +150,9 @@ class CharlieSession(Session):
             return
         self._out.found(name, arrival.route)
         if (frame.version, frame.run) != (WIRE_VERSION, self.run):
-            raise ProtocolViolation(f"{name} sent a {frame.kind} of another run or version", peer=name)
+            raise ProtocolViolation(
+                f"{name} sent a frame of another run or version; allowed are frames of this run", peer=name
+            )
         hop.received += 1
         hop.route, hop.heard = arrival.route, now
         if frame.kind != "beat":
@@ -246,7 +248,8 @@ class CharlieSession(Session):
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
-                    f"{frame.source} sealed messages faster than {to} takes it: more than {_MAX_WAITING >> 20} MB wait",
+                    f"{frame.source} sent sealed messages faster than {to} takes them: more than {_MAX_WAITING >> 20} MB wait, "
+                    "which is the most that is allowed",
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))

@@ -176,7 +176,9 @@ class PartySession(Session):
             frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING)
         except ProtocolViolation as error:
             if self._dialing.broken and frames_were_lost(data, self._received):
-                raise RunFailed("the connection to Charlie broke in the middle of the run", "start it again") from error
+                raise RunFailed(
+                    "the connection to Charlie broke in the middle of the run", "start the run again, with everybody"
+                ) from error
             raise
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
@@ -236,13 +238,14 @@ class PartySession(Session):
         where = refusal.differing(own) or ("a field that this version does not know",)
         shown = ", ".join(where[:8]) + (f" and {len(where) - 8} more" if len(where) > 8 else "")  # noqa: PLR2004
         return BadInput(
-            f"your study differs from Charlie's in: {shown}", "take the coordinator's file, or have it corrected there"
+            f"your study differs from Charlie's in: {shown}",
+            "take the coordinator's file, or ask the coordinator to correct it",
         )
 
     def _ended(self, abort: Abort) -> MasqueradeError:
         if abort.reason != "violation" and not abort.blamed:
             return ProtocolViolation(
-                f"{CHARLIE} ended the run and named nobody as the reason; allowed is an end that names somebody",
+                f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
                 peer=CHARLIE,
             )
         return error_of(abort)

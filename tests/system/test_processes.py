@@ -286,7 +286,7 @@ def test_a_party_that_is_not_on_charlies_roster_is_not_admitted(machines: Machin
     charlie = machines.start(CHARLIE)
     charlie.wait_for("listening")
     ended = machines.start("p1", study=study, key=machines.folder / "other.key").end()
-    assert (ended.code, "not admitted" in ended.error["message"]) == (2, True)
+    assert (ended.code, "did not admit" in ended.error["message"]) == (2, True)
     charlie.wait_for("stranger")
     assert charlie.popen.poll() is None
 

@@ -552,7 +552,7 @@ def test_ctrl_c_ends_everybody_and_removes_copies_of_records(tmp_path: Path) -> 
     demo.send_signal(signal.SIGINT)
     _, err = demo.communicate(timeout=100)
     assert demo.returncode == 1
-    assert "stopped by you" in err
+    assert "you stopped this process" in err
     assert "Traceback" not in err
     assert not [pid for pid in found if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.glob("runs/*"))

@@ -190,7 +190,7 @@ def test_a_key_that_charlie_does_not_know_is_told_at_once() -> None:
     thread = threading.Thread(target=host)
     thread.start()
     session = world.party("p1", study=study, keys=stranger)
-    with pytest.raises(CannotConnect, match="not admitted"):
+    with pytest.raises(CannotConnect, match="did not admit"):
         run_role(never(Seat("p1", session.names, session.run)), session, SystemRng())
     done.set()
     thread.join()

@@ -745,7 +745,7 @@ def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, connection_eve
     wired.join("p1")
     error = wired.errors["p1"]
     assert isinstance(error, CannotConnect)
-    assert ("not admitted" in error.message) == (connection_event is not ConnectionEvent.FOREIGN)
+    assert ("did not admit" in error.message) == (connection_event is not ConnectionEvent.FOREIGN)
 
 
 def test_a_handshake_that_breaks_off_is_tried_again_where_no_charlie_answers(wired: Wired) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from masquerade.datasets import Cohort, Records, shuffled
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
+from masquerade_core.words import counted
 
 __all__ = ["own_cohort"]
 
@@ -47,7 +48,10 @@ def own_cohort(
     _need(header, by, path)
     label = study.label if study is not None else label
     if label is None:
-        raise BadInput("what is to be predicted was not said", "add --label COLUMN:POSITIVE, for example outcome:yes")
+        raise BadInput(
+            "--data was given without --label: nothing says which column to predict",
+            "add --label COLUMN:POSITIVE, for example --label outcome:yes",
+        )
     _need(header, label.name, path)
     if study is not None:
         features = study.features
@@ -59,7 +63,8 @@ def own_cohort(
         features = tuple(_feature(name, cells[name]) for name in wanted)
         if not features:
             raise BadInput(
-                f"{path.name} has no column besides {by!r} and {label.name!r}", "there is nothing to learn from"
+                f"{path.name} has no column besides {by!r} and {label.name!r}, so there is nothing to learn from",
+                "add a column of numbers, or of a few different words",
             )
     columns = (*(f.name for f in features), label.name)
     places = [header.index(name) for name in columns]
@@ -84,19 +89,25 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, strict=True) if row]
     except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}") from error
+        raise BadInput(f"there is no file {path}", "correct the path") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path.name} cannot be read as CSV in UTF-8") from error
+        raise BadInput(f"{path.name} cannot be read as CSV in UTF-8", "save it as CSV in UTF-8") from error
     if len(rows) < 2:  # noqa: PLR2004
         raise BadInput(
-            f"{path.name} holds no records", "the first line names the columns, each further line is a record"
+            f"{path.name} has column names and no records" if rows else f"{path.name} is empty",
+            "the first line names the columns, each further line is a record",
         )
     header = rows[0]
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
-            raise BadInput(f"{path.name}, record {number - 1}: {len(row)} columns, but {len(header)} in the first line")
-    if len(set(header)) != len(header):
-        raise BadInput(f"{path.name} has a column twice", "rename or remove one of them")
+            raise BadInput(
+                f"{path.name}, record {number - 1} has {counted(len(row), 'column')}, "
+                f"but the first line has {len(header)}",
+                "each record has one cell for each column; quote cells that hold a comma",
+            )
+    for place, name in enumerate(header):
+        if name in header[:place]:
+            raise BadInput(f"{path.name} has the column {name!r} twice", "rename or remove one of them")
     return header, rows[1:]
 
 
@@ -119,7 +130,7 @@ def _feature(name: str, cells: Sequence[str]) -> Feature:
         return Feature(name=name, levels=tuple(levels))
     low, high = min(values), max(values)
     if not math.isfinite(high - low):
-        raise BadInput(f"column {name!r} holds a value that is not finite", "leave such records out")
+        raise BadInput(f"column {name!r} holds a value that is not finite", "leave records without a finite number out")
     unit = 10.0 ** math.floor(math.log10(high - low or abs(high) or 1.0))
     low, high = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
     return Feature(name=name, min=float(f"{low:.6g}"), max=float(f"{high if high > low else low + unit:.6g}"))
@@ -133,7 +144,8 @@ def _split(
     groups: dict[str, list[list[str]]] = {row[by]: [] for row in rows}
     if not 2 <= len(groups) <= _MOST_PARTIES:  # noqa: PLR2004
         raise BadInput(
-            f"the column that makes the parties has {len(groups)} different values; 2 to {_MOST_PARTIES} can take part",
+            f"the column named by --by has {counted(len(groups), 'different value')}, one for each party, but a "
+            f"demonstration has 2 to {_MOST_PARTIES} parties",
             "choose another column with --by",
         )
     for number, place in enumerate(shuffled(len(rows))):

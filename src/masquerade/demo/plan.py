@@ -93,7 +93,7 @@ def prepare(
     names = tuple(cohort.parties)
     if len(names) < 2:  # noqa: PLR2004
         raise BadInput(
-            f"there is {len(names)} party, but at least 2 are needed: one alone has nobody to learn with",
+            "there is only one party, but a run needs at least two",
             "give --parties 2 or more",
         )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")

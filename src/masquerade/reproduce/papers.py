@@ -86,13 +86,16 @@ def reproduce(
     if figure is not None and figure not in figures:
         raise BadInput(
             f"figure {figure} of {paper} is not reproduced",
-            f"there is {', '.join(figures)}; docs/reproduction.md says why some figures cannot be met",
+            f"choose one of {', '.join(figures)}; docs/reproduction.md says why others are missing",
         )
     name = figure or next(iter(figures))
     chosen = figures[name]
     draws, seed = chosen.draws if draws is None else draws, chosen.seed if seed is None else seed
     if draws < 1 or seed < 0:
-        raise BadInput(f"draws is {draws} and seed {seed}", "ask for at least one draw, and a seed of 0 or more")
+        raise BadInput(
+            f"--draws is {draws} and --seed is {seed}, but --draws is at least 1 and --seed at least 0",
+            "give numbers in this range",
+        )
     if chosen.needs and data is None:
         raise BadInput(
             f"figure {name} of {paper} is about real data, and this program carries none",
