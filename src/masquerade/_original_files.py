@@ -142,7 +142,8 @@ def read_table(
                     continue
                 if len(row) != len(columns):
                     raise BadInput(
-                        f"{path}, line {reader.line_num} has {counted(len(row), 'column')}, where {len(columns)} are expected",
+                        f"{path}, line {reader.line_num} has {counted(len(row), 'column')}, "
+                        f"where {len(columns)} are expected",
                         _GET_AGAIN,
                     )
                 rows.append(tuple(known.setdefault(cell, cell) for cell in row))

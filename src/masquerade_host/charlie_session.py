@@ -1,9 +1,9 @@
 """Charlie's session: it admits the parties, sends the roster, relays sealed messages, and says who ended the run.
 
 The *roster* is the list of all parties with their signed hellos. Charlie sends it once every party has said hello and
-his own role is ready. From then on no hop may start anew. A *sealed message* is a message from party to party: Charlie passes
-its sealed box on and cannot open it. Each party's hop has a state of its own, kept by :class:`~masquerade_host.hop.Hop`
-and ruled by the table in :mod:`masquerade_host.session_states`.
+his own role is ready. From then on no hop may start anew. A *sealed message* is a message from party to party: Charlie
+passes its sealed box on and cannot open it. Each party's hop (connection) has a state of its own, kept by
+:class:`~masquerade_host.hop.Hop`; the table in :mod:`masquerade_host.session_states` rules it.
 """
 
 import time
@@ -248,8 +248,8 @@ class CharlieSession(Session):
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
-                    f"{frame.source} sent sealed messages faster than {to} takes them: more than {_MAX_WAITING >> 20} MB wait, "
-                    "which is the most that is allowed",
+                    f"{frame.source} sent sealed messages faster than {to} takes them; allowed are "
+                    f"{_MAX_WAITING >> 20} MB that wait",
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))

@@ -20,8 +20,8 @@ __all__ = ["abort_of", "check_abort", "error_of", "frames_were_lost", "suspects_
 def suspects_of(source: str, kind: str) -> tuple[str, ...]:
     """Return who may be at fault for a role's frame, as far as its recipient can tell.
 
-    A message bears its source's signature. A sealed message that reaches a party bears Charlie's signature alone: it was the
-    source who sent it so, or Charlie who changed it.
+    A message bears its source's signature. A sealed message that reaches a party bears Charlie's signature alone: the
+    source may have sent it so, or Charlie may have changed it.
     """
     return (source, CHARLIE) if kind == "sealed" else (source,)
 

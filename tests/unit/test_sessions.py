@@ -452,7 +452,7 @@ def test_a_message_before_the_roster_is_a_bug_here_and_never_leaves(wired: Wired
     wired.join("p1", "p2")
     wired.say(name, to="p1" if name == CHARLIE else None)
     assert isinstance(error := wired.errors[name], LocalProtocolError)
-    assert "tried to send a message while its hop is 'heard'; allowed are beat" in error.message
+    assert "tried to send 'message' while its connection is 'heard'; allowed are beat" in error.message
 
 
 @pytest.mark.parametrize("kind", ["sealed", "message", "closed", "roster"])

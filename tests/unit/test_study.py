@@ -125,7 +125,12 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
         "regularization = -1",
         ("[model] regularization", "at least 0"),
     ),
-    ("two kinds of label", 'positive = "malignant"', 'positive = "m"\nclasses = ["m", "b"]', ("either positive",)),
+    (
+        "two kinds of label",
+        'positive = "malignant"',
+        'positive = "m"\nclasses = ["m", "b"]',
+        ("has both of positive and classes",),
+    ),
     ("a class twice", 'positive = "malignant"', 'classes = ["m", "m"]', ("a class twice",)),
     ("one class", 'positive = "malignant"', 'classes = ["m"]', ("1 class; at least two",)),
     ("one record", "min_records = 100", "min_records = 1", ("min_records is 1", "at least 2")),

@@ -114,7 +114,8 @@ def _parse(file: TextIO, wanted: Sequence[str], source: str) -> TextTable:
             elif row:  # a blank line is no record
                 if len(row) != len(header):
                     raise BadInput(
-                        f"{source}, line {reader.line_num} has {counted(len(row), 'column')}, but the first line has {len(header)}",
+                        f"{source}, line {reader.line_num} has {counted(len(row), 'column')}, "
+                        f"but the first line has {len(header)}",
                         "each record has one cell for each column; quote cells that hold a comma",
                     )
                 rows.append(row)

@@ -147,8 +147,8 @@ class Feature(Section):
         if (bounds > 0 or binned) == (self.levels is not None):
             given = [key for key in ("min", "max", "levels", "edges") if getattr(self, key) is not None]
             raise ValueError(
-                f"feature {self.name!r} has {listed(given) if given else 'no range'}; set either min and max, or levels, or "
-                "edges (with or without min and max)"
+                f"feature {self.name!r} has {listed(given) if given else 'no range'}; set either min and max, "
+                "or levels, or edges (with or without min and max)"
             )
         if bounds == 1:
             raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")

@@ -103,7 +103,7 @@ class Study(Section):
         if rules.lead not in self.names:
             yield f"[study] lead is {rules.lead!r}, but must be one of the parties: {', '.join(self.names)}"
         if (t := self.privacy.colluders) >= K:
-            yield f"[privacy] colluders is {t}, but at least one of all parties, {K}, must be honest; set it to {K - 1} or less"
+            yield f"[privacy] colluders is {t}, but must be at most {K - 1}: one party or more must be honest"
         if rules.min_records > self.max_records:
             yield (
                 f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
@@ -162,8 +162,8 @@ class Study(Section):
             )
         if min(self.K, self.study.min_parties) == 1:
             raise BadInput(
-                f"the roster has {counted(self.K, 'party', 'parties')} and min_parties is {self.study.min_parties}, but a "
-                "run between processes has at least two parties",
+                f"the roster has {counted(self.K, 'party', 'parties')} and min_parties is {self.study.min_parties}, but "
+                "a run between processes has at least two parties",
                 "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
             )
         return self

@@ -136,7 +136,8 @@ def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one r
         return f"{place} is {_shown(error['input'])}, but must be {context['expected'].replace(chr(39), chr(34))}"
     if kind in {"too_short", "too_long"}:
         bound = context.get("min_length", context.get("max_length"))
-        return f"{place} has {counted(context['actual_length'], 'entry', 'entries')}, but must have at {_most(kind)} {bound}"
+        entries = counted(context["actual_length"], "entry", "entries")
+        return f"{place} has {entries}, but must have at {_most(kind)} {bound}"
     return f"{place} is {_shown(error['input'])}, but must be {_KINDS.get(kind, 'something else: ' + error['msg'])}"
 
 
