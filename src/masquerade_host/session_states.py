@@ -201,7 +201,8 @@ def sending(end: End, state: JoinState, turn: Turn) -> JoinState:
     legal = SENDS[end].get(state, {})
     if turn not in legal:
         raise LocalProtocolError(
-            f"this program tried to send {turn.words!r} while its connection is {state.value!r}; allowed are {_named(legal)}"
+            f"this program tried to send {turn.words!r} while its connection is {state.value!r}; "
+            f"allowed are {_named(legal)}"
         )
     return legal[turn]
 

@@ -162,8 +162,8 @@ class Study(Section):
             )
         if min(self.K, self.study.min_parties) == 1:
             raise BadInput(
-                f"the roster has {counted(self.K, 'party', 'parties')} and min_parties is {self.study.min_parties}, but "
-                "a run between processes has at least two parties",
+                f"the roster has {counted(self.K, 'party', 'parties')} and min_parties is {self.study.min_parties}, "
+                "but a run between processes has at least two parties",
                 "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
             )
         return self
