@@ -96,7 +96,7 @@ class Shares:
             msg = f"the model file holds {len(values)} shares; {K} parties and Charlie make {K + 1}"
             raise BadInput(msg, _HINT)
         if min(packing.length, packing.bound) < 1 or not 0 <= shares.fraction_bits <= modulus.bit_length():
-            msg = "the model file holds shares of no vector"
+            msg = "the shares in the model file form no vector"
             raise BadInput(msg, _HINT)
         return shares
 
@@ -217,7 +217,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             **texts,
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
-        raise BadInput("the model file lacks a part of what this program writes", _HINT) from error
+        raise BadInput("the model file is incomplete or damaged", _HINT) from error
     wanted = saved.encoder.d * len(label.classes or ("",))
     if len(saved.weights) != wanted:
         raise BadInput(f"the model file has {len(saved.weights)} weights where {wanted} belong", _HINT)

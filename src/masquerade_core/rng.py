@@ -43,7 +43,7 @@ class FromBytes(ABC):
     def below(self, n: int) -> int:
         """Return an integer uniform in [0, n), n >= 1."""
         if n < 1:
-            msg = "a draw from an empty range"
+            msg = "this program asked for a draw from an empty range"
             raise LocalProtocolError(msg)
         k = (n - 1).bit_length()
         while (value := self.bits(k)) >= n:

@@ -157,4 +157,5 @@ def read_study_text(path: Path | str) -> str:
         raise BadInput(f"there is no study at {path}", "make one with 'masquerade study new'") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise BadInput(f"the study {path} cannot be read: {reason}") from error
+        hint = "check the path, and who may read it; a study is a text file in TOML"
+        raise BadInput(f"the study {path} cannot be read: {reason}", hint) from error
