@@ -31,5 +31,5 @@ def check_slots(study: Study, slots: Packing, what: str, hint: str) -> Packing:
         bits = study.crypto.key_bits
         raise BadInput(f"{what} needs slots of {slots.width} bits, but a key of {bits} bits has no room for them", hint)
     if slots.width > WIDEST:
-        raise BadInput(f"{what} needs slots of {slots.width} bits, but a coordinate has at most {WIDEST}", hint)
+        raise BadInput(f"{what} needs slots of {slots.width} bits, but a slot has at most {WIDEST} bits", hint)
     return slots
