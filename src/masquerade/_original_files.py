@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from masquerade_core.errors import BadInput
+from masquerade_core.words import counted
 
 __all__ = ["Array", "Original", "Split", "Table", "read_arrays", "read_libsvm", "read_numbers", "read_table"]
 
@@ -50,7 +51,9 @@ class Table:
             There is no such column.
         """
         if name not in self.columns:
-            raise BadInput(f"there is no column {name!r}", f"the columns are {', '.join(self.columns)}")
+            raise BadInput(
+                f"the original files have no column {name!r}", f"name one of their columns: {', '.join(self.columns)}"
+            )
         place = self.columns.index(name)
         return [row[place] for row in self.rows]
 
@@ -139,7 +142,8 @@ def read_table(
                     continue
                 if len(row) != len(columns):
                     raise BadInput(
-                        f"{path}, line {reader.line_num}: {len(row)} columns, where {len(columns)} are expected",
+                        f"{path}, line {reader.line_num} has {counted(len(row), 'column')}, "
+                        f"where {len(columns)} are expected",
                         _GET_AGAIN,
                     )
                 rows.append(tuple(known.setdefault(cell, cell) for cell in row))

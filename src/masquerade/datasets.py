@@ -212,7 +212,8 @@ def breast_cancer(K: int = 5) -> Cohort:
     fewest = 20
     if min(sizes) < fewest:
         raise BadInput(
-            f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)}, not {fewest}",
+            f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)}, and "
+            f"at least {fewest} are needed",
             "ask for fewer with --parties",
         )
     ends = np.cumsum([held_out, *sizes])

@@ -134,7 +134,7 @@ def _columns(records: object, wanted: tuple[str, ...]) -> Mapping[str, Column]:
     Raises
     ------
     BadInput
-        It cannot be told which column is which.
+        Nothing says which column is which.
     """
     if isinstance(records, Mapping):
         return records

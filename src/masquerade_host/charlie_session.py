@@ -150,7 +150,9 @@ class CharlieSession(Session):
             return
         self._out.found(name, arrival.route)
         if (frame.version, frame.run) != (WIRE_VERSION, self.run):
-            raise ProtocolViolation(f"{name} sent a {frame.kind} of another run or version", peer=name)
+            raise ProtocolViolation(
+                f"{name} sent a frame of another run or version; allowed are frames of this run", peer=name
+            )
         hop.received += 1
         hop.route, hop.heard = arrival.route, now
         if frame.kind != "beat":
@@ -171,7 +173,7 @@ class CharlieSession(Session):
                 self._hear_abort(hop, decode(Abort, frame.body, hop.name))
             case Turn.MESSAGE:
                 self._deliver(frame)
-            case Turn.WHISPER:
+            case Turn.SEALED:
                 self._relay(frame)
             case Turn.CLOSED:
                 decode(Closed, frame.body, hop.name)
@@ -246,11 +248,12 @@ class CharlieSession(Session):
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
-                    f"{frame.source} sealed messages faster than {to} takes it: more than {_MAX_WAITING >> 20} MB wait",
+                    f"{frame.source} sent sealed messages faster than {to} takes them; allowed are "
+                    f"{_MAX_WAITING >> 20} MB that wait",
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            self._put(to, self._hops[to].seal(Turn.WHISPER, box, type=frame.type, source=frame.source))
+            self._put(to, self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
         if self._finished and all(hop.state is JoinState.DONE for hop in self._hops.values()):

@@ -79,7 +79,7 @@ class Dialing:
 
     def _not_admitted(self) -> CannotConnect:
         return CannotConnect(
-            f"not admitted by {self._address}, or wrong key: either this party's key is not in Charlie's study, or "
-            "Charlie uses another key than this study says",
+            f"Charlie at {self._address} did not admit this party: either its key is not in Charlie's study, or "
+            "Charlie's key is not the one in this study",
             "compare the fingerprints of 'masquerade keys show' with the coordinator's, by telephone",
         )

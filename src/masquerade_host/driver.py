@@ -158,8 +158,8 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
     while not session.closed:
         _sleep(session, bell)
         if caught:
-            still = "" if session.releases else ": nothing was released from here"
-            raise RunFailed(f"stopped by {signal.Signals(caught[0]).name}{still}")
+            still = "" if session.releases else " before it released anything"
+            raise RunFailed(f"this process was stopped by {signal.Signals(caught[0]).name}{still}")
         while not thread.asked.empty():
             match thread.asked.get():
                 case _Returned(value):
@@ -206,7 +206,13 @@ def _say_why(session: Session, bell: socket.socket, error: MasqueradeError | Non
         if (verdict := session.hear_verdict()) is not None:
             return verdict
         wait(session.link.sockets, bell, _TICK)
-    return error if error is not None else RunFailed("a bug of this program ended the run here")
+    return (
+        error
+        if error is not None
+        else RunFailed(
+            "a bug of this program ended the run of this participant", "report it; --debug shows where it is"
+        )
+    )
 
 
 @contextlib.contextmanager

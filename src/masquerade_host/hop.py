@@ -108,7 +108,7 @@ class Hop:
         turn = turn_of(frame)
         if turn is None:  # every party would find it in the roster, and blame Charlie
             raise ProtocolViolation(
-                f"{self.name} said a hello of a type that does not exist; allowed are a plain one and 'fields'",
+                f"{self.name} sent a hello of an unknown type; allowed are a plain one and one of type 'fields'",
                 peer=self.name,
             )
         return Turn.FOREIGN_HELLO if turn is Turn.HELLO and not own else turn

@@ -110,7 +110,7 @@ class PartySession(Session):
 
     def _send(self, effect: Send) -> None:
         if effect.kind == "sealed":
-            self._put(self._seal(Turn.WHISPER, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
+            self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
             for body in effect.bodies:
                 self._put(self._seal(Turn.MESSAGE, body, type=effect.type))
@@ -176,7 +176,9 @@ class PartySession(Session):
             frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING)
         except ProtocolViolation as error:
             if self._dialing.broken and frames_were_lost(data, self._received):
-                raise RunFailed("the connection to Charlie broke in the middle of the run", "start it again") from error
+                raise RunFailed(
+                    "the connection to Charlie broke in the middle of the run", "start the run again, with everybody"
+                ) from error
             raise
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
@@ -199,7 +201,7 @@ class PartySession(Session):
         self._state = received(End.PARTY, self._state, turn, CHARLIE, suspects)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
-        if turn is Turn.WHISPER:
+        if turn is Turn.SEALED:
             self._check_source(frame)
         else:
             self._receive(turn)
@@ -210,7 +212,7 @@ class PartySession(Session):
                 raise self._ended(decode(Abort, frame.body, CHARLIE))
             case Turn.ROSTER:
                 self._take_seat(decode(Roster, frame.body, CHARLIE))
-            case Turn.MESSAGE | Turn.WHISPER:
+            case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
                 decode(Closed, frame.body, CHARLIE)
@@ -223,7 +225,7 @@ class PartySession(Session):
                 peer=CHARLIE,
             )
         # Before the roster nobody can have sealed. After it, the source may have, too late.
-        self._receive(Turn.WHISPER, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
+        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
 
     def _refused(self, refusal: Refusal) -> MasqueradeError:
         if refusal.version != self.version:
@@ -236,13 +238,14 @@ class PartySession(Session):
         where = refusal.differing(own) or ("a field that this version does not know",)
         shown = ", ".join(where[:8]) + (f" and {len(where) - 8} more" if len(where) > 8 else "")  # noqa: PLR2004
         return BadInput(
-            f"your study differs from Charlie's in: {shown}", "take the coordinator's file, or have it corrected there"
+            f"your study differs from Charlie's in: {shown}",
+            "take the coordinator's file, or ask the coordinator to correct it",
         )
 
     def _ended(self, abort: Abort) -> MasqueradeError:
         if abort.reason != "violation" and not abort.blamed:
             return ProtocolViolation(
-                f"{CHARLIE} ended the run and named nobody as the reason; allowed is an end that names somebody",
+                f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
                 peer=CHARLIE,
             )
         return error_of(abort)

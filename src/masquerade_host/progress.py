@@ -152,7 +152,7 @@ class Progress:
                 fields = {"message": error.format_message(), "hint": "--help shows what is allowed"}
                 code, exit_code = "usage", 4
             case KeyboardInterrupt() | typer.Abort():
-                fields, code, exit_code = {"message": "stopped by you", "hint": ""}, "run_failed", 1
+                fields, code, exit_code = {"message": "you stopped this process", "hint": ""}, "run_failed", 1
             case _:
                 error_id = secrets.token_hex(4)
                 fields = {

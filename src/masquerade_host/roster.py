@@ -5,6 +5,7 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint
+from masquerade_core.words import counted
 from masquerade_host.session_messages import Hello, Roster
 
 __all__ = ["box_keys_of"]
@@ -35,7 +36,8 @@ def box_keys_of(
     """
     if len(roster.hellos) != study.K:
         raise ProtocolViolation(
-            f"{CHARLIE} sent a roster of {len(roster.hellos)} parties; the study has {study.K}", peer=CHARLIE
+            f"{CHARLIE} sent a roster of {counted(len(roster.hellos), 'party', 'parties')}; the study has {study.K}",
+            peer=CHARLIE,
         )
     signers = {party.name: party.key.sign for party in study.parties}
     reader = Endpoint(CHARLIE, run, signing, signers)

@@ -21,6 +21,7 @@ from masquerade_core.words import listed
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.session_messages import Abort, Beat
+from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
 
@@ -200,7 +201,9 @@ class Session(ABC):
         self._inbox[frame.source, frame.kind].append((frame.type, frame.body))
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
             raise self._violation(
-                frame.source, frame.kind, f"more {frame.kind}s than were asked for; allowed are {_MAX_UNDELIVERED}"
+                frame.source,
+                frame.kind,
+                f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
             )
         queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(body) for queue in queues for _, body in queue) > _MAX_UNDELIVERED_BYTES:
@@ -217,7 +220,7 @@ class Session(ABC):
         queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
         for sender, queue in zip(wanted.senders, queues, strict=True):
             if queue and queue[0][0] != wanted.type:
-                what = f"a {queue[0][0][:32]!r} out of turn: due is a {wanted.type}"
+                what = f"{queue[0][0][:32]!r} out of turn; allowed is {wanted.type!r}"
                 raise self._violation(sender, wanted.kind, what)
         if all(queues):
             self._reply(tuple(queue.popleft()[1] for queue in queues))

@@ -57,7 +57,10 @@ class JoinState(Enum):
 
 
 class Turn(Enum):
-    """A frame's part in the conversation: its kind, told apart where one kind has several meanings."""
+    """A frame's part in the conversation: its kind, told apart where one kind has several meanings.
+
+    A value that is a kind of frame is the kind's name on the wire.
+    """
 
     HELLO = "hello"
     SAME_HELLO = "the same hello again"  # byte for byte, same connection, nothing numbered came after the first
@@ -67,11 +70,16 @@ class Turn(Enum):
     FIELDS = "fields"
     ROSTER = "roster"
     MESSAGE = "message"
-    WHISPER = "sealed"
+    SEALED = "sealed"
     BEAT = "beat"
     CLOSED = "closed"
     LEAVE = "abort (left)"  # a party's abort with the reason "left", which before the roster ends no run
     ABORT = "abort"
+
+    @property
+    def words(self) -> str:
+        """The turn as people read it, in errors and in ``docs/sessions.md``."""
+        return "sealed message" if self is Turn.SEALED else self.value
 
 
 class HopEvent(Enum):
@@ -94,7 +102,7 @@ SENDS: _Turns = {
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.ABORT: _S.ENDED},
         _S.SEATED: {
             _T.MESSAGE: _S.SEATED,
-            _T.WHISPER: _S.SEATED,
+            _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
             _T.CLOSED: _S.DONE,
             _T.ABORT: _S.ENDED,
@@ -104,11 +112,11 @@ SENDS: _Turns = {
     End.CHARLIE: {
         _S.IDLE: {_T.REFUSAL: _S.IDLE},
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.WHISPER: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.SEALED: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
         # A party may say too early that it is done. What others still send it is passed on, and the party judges it.
         _S.DONE: {
             _T.MESSAGE: _S.DONE,
-            _T.WHISPER: _S.DONE,
+            _T.SEALED: _S.DONE,
             _T.BEAT: _S.DONE,
             _T.CLOSED: _S.CLOSED,
             _T.ABORT: _S.ENDED,
@@ -123,7 +131,7 @@ RECEIVES: _Turns = {
         # Anything but a refusal answers the hello, so the state after it is that of a hello that was heard.
         _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.WHISPER: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.SEALED: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
         _S.DONE: {_T.BEAT: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
     },
     End.CHARLIE: {
@@ -151,7 +159,7 @@ RECEIVES: _Turns = {
         _S.SEATED: {
             _T.SAME_HELLO: _S.SEATED,
             _T.MESSAGE: _S.SEATED,
-            _T.WHISPER: _S.SEATED,
+            _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
             _T.CLOSED: _S.DONE,
             _T.LEAVE: _S.ENDED,
@@ -193,7 +201,8 @@ def sending(end: End, state: JoinState, turn: Turn) -> JoinState:
     legal = SENDS[end].get(state, {})
     if turn not in legal:
         raise LocalProtocolError(
-            f"this program tried to send a {turn.value} while its hop is {state.value!r}; allowed are {_named(legal)}"
+            f"this program tried to send {turn.words!r} while its connection is {state.value!r}; "
+            f"allowed are {_named(legal)}"
         )
     return legal[turn]
 
@@ -219,9 +228,9 @@ def received(end: End, state: JoinState, turn: Turn, sender: str, suspects: tupl
     """
     legal = RECEIVES[end].get(state, {})
     if turn not in legal:
-        who, doubt = (" or ".join(suspects), "; it cannot be told which of them") if suspects else (sender, "")
+        who, doubt = (" or ".join(suspects), "; nobody can tell which of them") if suspects else (sender, "")
         raise ProtocolViolation(
-            f"{who} sent a {turn.value} out of turn{doubt}. While the hop is {state.value!r}, allowed are "
+            f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {state.value!r}, allowed are "
             f"{_named(legal)}",
             peer="" if suspects else sender,
             suspects=suspects,
@@ -235,4 +244,4 @@ def after(end: End, state: JoinState, event: HopEvent) -> JoinState:
 
 
 def _named(legal: Mapping[Turn, JoinState]) -> str:
-    return ", ".join(turn.value for turn in legal) or "no frames"
+    return ", ".join(turn.words for turn in legal) or "no frames"

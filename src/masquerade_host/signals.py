@@ -40,7 +40,7 @@ def held() -> Iterator[list[int]]:
 def _stop(number: int, _frame: FrameType | None) -> None:
     for each in _NUMBERS:  # a second signal would interrupt the clean-up
         signal.signal(each, signal.SIG_IGN)
-    raise RunFailed(f"stopped by {signal.Signals(number).name}")
+    raise RunFailed(f"this process was stopped by {signal.Signals(number).name}")
 
 
 def stoppable() -> contextlib.AbstractContextManager[None]:

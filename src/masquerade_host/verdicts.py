@@ -56,7 +56,7 @@ def check_abort(abort: Abort, name: str, names: Collection[str]) -> None:
     """
     if not set(abort.blamed) <= {*names, CHARLIE} or (not abort.blamed and abort.reason != "violation"):
         raise ProtocolViolation(
-            f"{name} ended the run and named nobody of the study as the reason; allowed are names of the study",
+            f"{name} ended the run and blamed nobody, or somebody outside the study; allowed are names of the study",
             peer=name,
         )
 
@@ -69,7 +69,7 @@ def error_of(abort: Abort) -> MasqueradeError:
         case "deadline":
             return DeadlinePassed(
                 f"{abort.by} ended the run: it waited for {listed(abort.blamed)} and heard nothing",
-                "see whether they still run",
+                "see whether they still run, and start the run again",
                 waited_for=abort.blamed,
             )
         case "left":

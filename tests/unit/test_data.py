@@ -223,10 +223,10 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("one class", GOOD.replace("benign", "malignant"), ("'diagnosis' has one class only",)),
     ("one class, the other", GOOD.replace("malignant", "benign"), ("one class only",)),
     ("three classes", GOOD.replace("benign", CANARY, 1), ("'diagnosis' has more than two different values",)),
-    ("no positive", GOOD.replace("malignant", CANARY), ("'diagnosis' never is 'malignant'",)),
+    ("no positive", GOOD.replace("malignant", CANARY), ("'diagnosis' is never 'malignant'",)),
     ("an empty label", GOOD.replace("benign", "", 1), ("line 3", "'diagnosis' is empty")),
-    ("a short line", GOOD.replace("0,,m,benign", "0,m,benign"), ("line 4", "3 columns, but 4")),
-    ("a long line", GOOD.replace("20,x", "20,x,x"), ("line 2", "5 columns, but 4")),
+    ("a short line", GOOD.replace("0,,m,benign", "0,m,benign"), ("line 4", "3 columns, but the first line has 4")),
+    ("a long line", GOOD.replace("20,x", "20,x,x"), ("line 2", "5 columns, but the first line has 4")),
     ("an open quote", GOOD + '30,"w,f,malignant\n', ("not CSV",)),
     ("not UTF-8", GOOD.encode().replace(b"w,", b"\xff,"), ("not UTF-8",)),
     ("too many lines in one cell", GOOD.replace('"y, z"', '"y\n\n"').replace("0,,", "-1,,"), ("line 6", "'radius'")),
@@ -570,7 +570,7 @@ def test_a_damaged_parquet_file_is_said_to_be_one(study: Study, tmp_path: Path) 
         whole[: middle - 30] + b"\xff" * 60 + whole[middle + 30 :],
     ):
         path.write_bytes(damaged)
-        with pytest.raises(BadInput, match="is not Parquet, or damaged") as caught:
+        with pytest.raises(BadInput, match="is not a Parquet file, or is damaged") as caught:
             load_csv(path, study)
         assert caught.value.__context__ is None
     with pytest.raises(BadInput, match="there is no file"):

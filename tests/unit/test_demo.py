@@ -261,7 +261,7 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
     ("words", "named"),
     [
         (["--data", "all.csv"], "--by"),
-        (["--data", "all.csv", "--by", "site"], "predicted"),
+        (["--data", "all.csv", "--by", "site"], "which column to predict"),
         (["--data", "all.csv", "--by", "nowhere", "--label", "ill:yes"], "no column 'nowhere'"),
         (["--data", "all.csv", "--by", "site", "--label", "well:yes"], "no column 'well'"),
         (["--data", "all.csv", "--by", "age", "--label", "ill:yes"], "different values"),
@@ -551,7 +551,7 @@ def test_ctrl_c_ends_everybody_and_removes_copies_of_records(tmp_path: Path) -> 
     demo.send_signal(signal.SIGINT)
     _, err = demo.communicate(timeout=100)
     assert demo.returncode == 1
-    assert "stopped by you" in err
+    assert "you stopped this process" in err
     assert "Traceback" not in err
     assert not [pid for pid in found if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.glob("runs/*"))

@@ -137,7 +137,7 @@ def test_a_box_that_charlie_changed_on_the_way_accuses_nobody_alone(monkeypatch:
     seal = Hop.seal
 
     def changed(self: Hop, turn: Turn, body: bytes, **kwargs: Any) -> bytes:
-        if turn is Turn.WHISPER and self.name == "p1" and kwargs["source"] == "p2":
+        if turn is Turn.SEALED and self.name == "p1" and kwargs["source"] == "p2":
             body = body[:-1] + bytes((body[-1] ^ 1,))
         return seal(self, turn, body, **kwargs)
 
@@ -190,7 +190,7 @@ def test_a_key_that_charlie_does_not_know_is_told_at_once() -> None:
     thread = threading.Thread(target=host)
     thread.start()
     session = world.party("p1", study=study, keys=stranger)
-    with pytest.raises(CannotConnect, match="not admitted"):
+    with pytest.raises(CannotConnect, match="did not admit"):
         run_role(never(Seat("p1", session.names, session.run)), session, SystemRng())
     done.set()
     thread.join()
@@ -215,7 +215,7 @@ def test_another_charlie_key_is_told_soon() -> None:
     thread = threading.Thread(target=host)
     thread.start()
     session = world.party("p1", study=study)
-    with pytest.raises(CannotConnect, match="wrong key"):
+    with pytest.raises(CannotConnect, match="key is not the one in this study"):
         run_role(toy_party(Seat("p1", session.names, session.run)), session, SystemRng())
     done.set()
     thread.join()

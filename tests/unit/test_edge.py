@@ -103,7 +103,7 @@ def test_a_name_that_the_terminal_has_no_letters_for_is_escaped(mode: Mode) -> N
         (ProtocolViolation("bad", peer="p1"), 8, ["bad"]),
         (ProtocolViolation("bad", peer="p1", said_by="p3"), 8, ["bad"]),
         (ProtocolViolation("bad", suspects=("p2", "charlie")), 8, ["bad"]),
-        (KeyboardInterrupt(), 1, ["stopped by you"]),
+        (KeyboardInterrupt(), 1, ["you stopped this process"]),
         (ValueError(CANARY), 5, ["ValueError", "--debug"]),
         (typer.BadParameter("what is this"), 4, ["what is this", "--help"]),
     ],
@@ -428,7 +428,7 @@ def test_a_signal_ends_a_process_in_order_wherever_it_comes(tmp_path: Path, wher
         assert (done.returncode, done.stderr) == (0, "")
         assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["model.json", "result.json"]
     else:
-        assert (done.returncode, done.stderr) == (1, f"error: stopped by {number.name}\n")
+        assert (done.returncode, done.stderr) == (1, f"error: this process was stopped by {number.name}\n")
         assert list(tmp_path.iterdir()) == []
 
 

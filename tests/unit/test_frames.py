@@ -52,7 +52,7 @@ def test_each_direction_and_each_hop_counts_for_itself(ends: dict[str, Endpoint]
         ends[BOB].open(CHARLIE, charlie.seal(BOB, "message", b"x"))
 
 
-def test_a_whisper_goes_out_to_one_or_all_and_is_passed_on(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+def test_a_sealed_message_goes_out_to_one_or_all_and_is_passed_on(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
     for to in (BOB, PARTIES):
         frame = charlie.open(PEER, ends[PEER].seal(CHARLIE, "sealed", b"box", type="Hail", to=to))
         assert (frame.source, frame.to) == (PEER, to)

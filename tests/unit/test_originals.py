@@ -130,11 +130,11 @@ def test_a_missing_file_is_named_with_its_source_and_with_what_the_directory_mus
 @pytest.mark.parametrize(
     ("name", "file", "text", "said"),
     [
-        ("adult", "adult.test", f"{ADULT}, 1\n", "line 1: 16 columns, where 15 are expected"),
+        ("adult", "adult.test", f"{ADULT}, 1\n", "line 1 has 16 columns, where 15 are expected"),
         ("adult", "adult.test", "|1x3 Cross validator\n", "holds no records"),
         ("kddcup", "corrected", "", "holds no records"),
         ("bank", "bank-additional-full.csv", BANK_ROW, "other headings"),
-        ("bank", "bank-additional-full.csv", "age,job\n", "1 columns, where 21 are expected"),
+        ("bank", "bank-additional-full.csv", "age,job\n", "has 1 column, where 21 are expected"),
         ("bank", "bank-additional-full.csv", BANK_HEAD, "holds no records"),
         ("bank", "bank-additional-full.csv", BANK_HEAD.replace(";", ","), "not a table of text"),
         ("credit_card", "creditcard.csv", CARD_HEAD.replace("Time", "time") + CARD_ROW, "other headings"),

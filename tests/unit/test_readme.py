@@ -83,7 +83,7 @@ def test_the_guarantee_has_the_numbers_of_the_default_study_s_statement() -> Non
 
 
 def test_with_a_colluder_in_the_study_the_rows_with_one_party_keep_the_target() -> None:
-    assert "With `colluders = 1` in the study, the rows\nwith one party keep the target" in README.text
+    assert "With `colluders = 1` in the study, the rows with one party keep the target" in " ".join(README.text.split())
     assert [printed(claim) for claim in default_statement(colluders=1)][2:4] == [(1.0, 1e-6)] * 2
 
 

@@ -31,7 +31,7 @@ CELLS = [(end, state, turn) for end in End for state in JoinState for turn in Tu
 def steps(end: End, state: JoinState) -> Iterator[tuple[str, JoinState]]:
     """Every step out of a state, in words, with the state after it."""
     for how, rules in (("sends", SENDS), ("hears", RECEIVES)):
-        yield from ((f"{how} {turn.value}", then) for turn, then in rules[end].get(state, {}).items())
+        yield from ((f"{how} {turn.words}", then) for turn, then in rules[end].get(state, {}).items())
     yield from ((event.value, then) for event, then in EVENTS[end].get(state, {}).items())
 
 
@@ -51,7 +51,7 @@ def tabled(end: End) -> str:
     """Every legal frame of one end as a table."""
     lines = [f"| {end.value} is | may send | may hear |", "|---|---|---|"]
     for state in JoinState:
-        sends, hears = (", ".join(t.value for t in rules[end].get(state, {})) for rules in (SENDS, RECEIVES))
+        sends, hears = (", ".join(t.words for t in rules[end].get(state, {})) for rules in (SENDS, RECEIVES))
         if list(steps(end, state)):
             lines.append(f"| {state.value} | {sends or '-'} | {hears or '-'} |")
     return "\n".join(lines)
@@ -74,7 +74,9 @@ def test_what_the_table_lists_may_be_sent_and_all_else_is_a_bug_here(end: End, s
     if turn in legal:
         assert sending(end, state, turn) is legal[turn]
     else:
-        with pytest.raises(LocalProtocolError, match=f"tried to send a .* while its hop is '{state.value}'; allowed"):
+        with pytest.raises(
+            LocalProtocolError, match=f"tried to send .* while its connection is '{state.value}'; allowed"
+        ):
             sending(end, state, turn)
 
 
@@ -86,10 +88,10 @@ def test_what_the_table_lists_may_be_heard_and_all_else_names_the_sender(
     if turn in legal:
         assert received(end, state, turn, "p1") is legal[turn]
         return
-    with pytest.raises(ProtocolViolation, match=r"p1 sent a .* out of turn") as caught:
+    with pytest.raises(ProtocolViolation, match=r"p1 sent .* out of turn") as caught:
         received(end, state, turn, "p1")
     assert (caught.value.peer, caught.value.suspects) == ("p1", ())
-    with pytest.raises(ProtocolViolation, match=r"p2 or charlie sent a .* cannot be told which of them") as caught:
+    with pytest.raises(ProtocolViolation, match=r"p2 or charlie sent .* nobody can tell which of them") as caught:
         received(end, state, turn, "charlie", ("p2", "charlie"))
     assert (caught.value.peer, caught.value.suspects) == ("", ("p2", "charlie"))
 

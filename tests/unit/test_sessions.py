@@ -313,7 +313,7 @@ def test_fields_that_are_none(names: bytes, hashes: bytes) -> None:
 # --- The relay --------------------------------------------------------------------
 
 
-def test_whispers_are_passed_on_and_charlies_role_never_sees_them(seated: Wired) -> None:
+def test_sealed_messages_are_passed_on_and_charlies_role_never_sees_them(seated: Wired) -> None:
     seated.send_sealed("p1", "Secret", ("p2", "p3"), (b"for p2", b"for p3"))
     seated.send_sealed("p3", "Secret", ("p2",), (b"alone!",))
     seated.expect("p2", "Secret", ("p1", "p3"), sealed=True)
@@ -347,7 +347,9 @@ def test_messages_of_one_sender_keep_their_order(seated: Wired) -> None:
         (("nobody",), (b"x",)),
     ],
 )
-def test_a_whisper_that_is_none_ends_the_run(seated: Wired, to: tuple[str, ...], boxes: tuple[bytes, ...]) -> None:
+def test_a_sealed_message_that_is_none_ends_the_run(
+    seated: Wired, to: tuple[str, ...], boxes: tuple[bytes, ...]
+) -> None:
     if len(boxes) < len(to):
         boxes = (*boxes, b"one", b"one")
     seated.send_sealed("p1", "Secret", to, boxes)
@@ -450,7 +452,7 @@ def test_a_message_before_the_roster_is_a_bug_here_and_never_leaves(wired: Wired
     wired.join("p1", "p2")
     wired.say(name, to="p1" if name == CHARLIE else None)
     assert isinstance(error := wired.errors[name], LocalProtocolError)
-    assert "tried to send a message while its hop is 'heard'; allowed are beat" in error.message
+    assert "tried to send 'message' while its connection is 'heard'; allowed are beat" in error.message
 
 
 @pytest.mark.parametrize("kind", ["sealed", "message", "closed", "roster"])
@@ -544,7 +546,7 @@ def test_a_party_blames_charlie_for_what_charlie_sends(seated: Wired) -> None:
     violated(seated, CHARLIE)
 
 
-def test_a_party_checks_whose_whisper_it_is(seated: Wired) -> None:
+def test_a_party_checks_whose_sealed_message_it_is(seated: Wired) -> None:
     """Charlie passes on a sealed message of somebody who is not in the study."""
     hop = seated.charlie._hops["p1"].endpoint
     seated.links["p1"].inbox.append(hop.seal("p1", "sealed", b"box", type="Secret", source="mallory"))
@@ -577,20 +579,20 @@ def suspected(wired: Wired, source: str, finder: str) -> None:
         assert "cannot tell which" in error.message
 
 
-def test_a_whisper_of_a_type_that_is_not_due_may_be_its_sources_fault_or_charlies(seated: Wired) -> None:
+def test_a_sealed_message_of_a_type_that_is_not_due_may_be_its_sources_fault_or_charlies(seated: Wired) -> None:
     """Charlie signed the header that p1 got; whether p2 wrote the same into its own, p1 cannot see."""
     seated.expect("p1", "Secret", ("p2",), sealed=True)
     seated.send_sealed("p2", "Other", ("p1",), (b"x",))
     suspected(seated, "p2", "p1")
 
 
-def test_too_many_whispers_may_be_their_sources_fault_or_charlies(seated: Wired) -> None:
+def test_too_many_sealed_messages_may_be_their_sources_fault_or_charlies(seated: Wired) -> None:
     for _ in range(65):
         seated.send_sealed("p2", "Secret", ("p1",), (b"x",))
     suspected(seated, "p2", "p1")
 
 
-def test_a_whisper_after_the_end_of_a_role_may_be_its_sources_fault_or_charlies(seated: Wired) -> None:
+def test_a_sealed_message_after_the_end_of_a_role_may_be_its_sources_fault_or_charlies(seated: Wired) -> None:
     seated.finish("p1")
     seated.send_sealed("p2", "Secret", ("p1",), (b"x",))
     seated.pump(2)
@@ -599,7 +601,7 @@ def test_a_whisper_after_the_end_of_a_role_may_be_its_sources_fault_or_charlies(
     assert (error.peer, error.suspects) == ("", ("p2", CHARLIE))
 
 
-def test_a_whisper_before_the_roster_is_charlies_fault(wired: Wired) -> None:
+def test_a_sealed_message_before_the_roster_is_charlies_fault(wired: Wired) -> None:
     """No party can sealed message before it knows the others' keys, and Charlie would relay nothing."""
     wired.join("p1", "p2")
     hop = wired.charlie._hops["p1"].endpoint
@@ -743,7 +745,7 @@ def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, connection_eve
     wired.join("p1")
     error = wired.errors["p1"]
     assert isinstance(error, CannotConnect)
-    assert ("not admitted" in error.message) == (connection_event is not ConnectionEvent.FOREIGN)
+    assert ("did not admit" in error.message) == (connection_event is not ConnectionEvent.FOREIGN)
 
 
 def test_a_handshake_that_breaks_off_is_tried_again_where_no_charlie_answers(wired: Wired) -> None:

@@ -92,13 +92,23 @@ def test_without_an_intercept_there_is_one_coordinate_less() -> None:
 BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("not TOML", 'name = "wdbc"', 'name = "wdbc', ("not TOML", "line 3")),
     ("a key twice", 'name = "wdbc"', 'name = "wdbc"\nname = "b"', ("not TOML", "line 4")),
-    ("an unknown key", "epsilon = 1", "epsilom = 1", ("'epsilom' in [privacy]", "did you mean 'epsilon'?")),
-    ("an unknown section", "[crypto]", "[cripto]", ("'cripto' at the top", "did you mean 'crypto'?")),
+    (
+        "an unknown key",
+        "epsilon = 1",
+        "epsilom = 1",
+        ("[privacy] has an unknown key 'epsilom'", "did you mean 'epsilon'?"),
+    ),
+    (
+        "an unknown section",
+        "[crypto]",
+        "[cripto]",
+        ("the top level has an unknown key 'cripto'", "did you mean 'crypto'?"),
+    ),
     ("an unknown party key", f'key = "{key(2)}"', f'kex = "{key(2)}"', ("[[party]] number 1", "did you mean 'key'?")),
     ("an unrelated key", "epsilon = 1", "epsilon = 1\nzzz = 2", ("'zzz'", "known are", "epsilon")),
     ("a missing key", "epsilon = 1", "", ("[privacy] epsilon is missing", "no default")),
     ("a missing section", '[label]\nname = "diagnosis"\npositive = "malignant"', "", ("[label] is missing",)),
-    ("a missing positive label", 'positive = "malignant"', "", ("[label] needs either positive",)),
+    ("a missing positive label", 'positive = "malignant"', "", ("[label] has neither of positive and classes",)),
     ("text for a number", "epsilon = 1", 'epsilon = "1"', ("[privacy] epsilon", '"1"', "a number")),
     ("true for a number", "epsilon = 1", "epsilon = true", ("[privacy] epsilon", "true", "a number")),
     ("a fraction for an integer", "min_records = 100", "min_records = 99.5", ("min_records", "99.5", "whole number")),
@@ -115,9 +125,14 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
         "regularization = -1",
         ("[model] regularization", "at least 0"),
     ),
-    ("two kinds of label", 'positive = "malignant"', 'positive = "m"\nclasses = ["m", "b"]', ("either positive",)),
+    (
+        "two kinds of label",
+        'positive = "malignant"',
+        'positive = "m"\nclasses = ["m", "b"]',
+        ("has both of positive and classes",),
+    ),
     ("a class twice", 'positive = "malignant"', 'classes = ["m", "m"]', ("a class twice",)),
-    ("one class", 'positive = "malignant"', 'classes = ["m"]', ("1 classes; at least two",)),
+    ("one class", 'positive = "malignant"', 'classes = ["m"]', ("1 class; at least two",)),
     ("one record", "min_records = 100", "min_records = 1", ("min_records is 1", "at least 2")),
     ("too many records", "min_records = 100", "min_records = 2147483648", ("min_records", "at most 2147483647")),
     ("one party allowed", "min_parties = 2", "min_parties = 1", ("min_parties is 1", "at least two")),
@@ -164,7 +179,7 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("equal bounds", "max = 40.0", "max = 0", ("min must be smaller",)),
     ("an infinite bound", "max = 40.0", "max = inf", ("[[feature]] number 1, max", "finite")),
     ("bounds too far apart", "min = 0\nmax = 40.0", "min = -1e308\nmax = 1e308", ("too far apart",)),
-    ("one level", 'levels = ["f", "m"]', 'levels = ["f"]', ("'sex' has 1 levels", "at least two")),
+    ("one level", 'levels = ["f", "m"]', 'levels = ["f"]', ("'sex' has 1 level;", "at least two")),
     ("no levels", 'levels = ["f", "m"]', "levels = []", ("'sex'", "at least two")),
     ("a level twice", 'levels = ["f", "m"]', 'levels = ["f", "f"]', ("'sex' has a level twice",)),
     ("an empty level", 'levels = ["f", "m"]', 'levels = ["f", ""]', ("[[feature]] number 2, levels.item 2",)),
@@ -195,7 +210,7 @@ def test_a_bad_study_is_refused_with_a_sentence(old: str, new: str, words: tuple
 
 def test_one_party_alone_is_refused() -> None:
     alone = GOOD[: GOOD.rindex("[[party]]")]
-    with pytest.raises(BadInput, match="1 parties, but min_parties is 2"):
+    with pytest.raises(BadInput, match="1 party, but min_parties is 2"):
         Study.parse(alone)
 
 

@@ -41,7 +41,7 @@ def exact_counts(study: Study, counters: tuple[int, ...]) -> _Counts:
     if (opened < 0).any() or (rest < 0).any():
         raise RunFailed(
             f"the opened totals are not the votes of {M} parties: at each point there are {M}, and none is negative",
-            "a party contributed something else than votes, or the lead changed the sum; the totals do not tell who. "
+            "a party contributed something other than votes, or the lead changed the sum; the totals do not tell who. "
             "Start a new run",
         )
     return np.hstack([opened, rest] if study.multiclass else [rest, opened])

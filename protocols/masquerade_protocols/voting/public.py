@@ -222,7 +222,8 @@ class Grid(NamedTuple):
         """
         if any(abs(v) > self.bound for v in weights):
             raise RunFailed(
-                "the noise on a weight is larger than the message can hold, which has a chance of 2^-60", "run again"
+                "the noise on a weight is larger than the message can hold, which has a chance of 2^-60",
+                "start the run again, with everybody",
             )
         return pack_numbers([v + self.bound for v in weights], self.width)
 

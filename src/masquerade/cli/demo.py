@@ -132,7 +132,7 @@ def _cohort(
         K = 5 if parties is None else parties
         if not 2 <= K <= _MOST_PARTIES:  # noqa: PLR2004
             raise BadInput(
-                f"--parties is {K}, but a demonstration has 2 to {_MOST_PARTIES}",
+                f"--parties is {K}, but a demonstration has 2 to {_MOST_PARTIES} parties",
                 f"give --parties a number from 2 to {_MOST_PARTIES}",
             )
         if dataset is None:

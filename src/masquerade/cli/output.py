@@ -105,7 +105,7 @@ def _describe(error: BaseException) -> Outcome:
             command = context.command_path if context is not None else "masquerade"
             return Outcome(error.format_message(), hint=f"see '{command} --help'", error_code="usage", exit_code=4)
         case KeyboardInterrupt() | typer.Abort():
-            return Outcome("stopped by you", error_code="run_failed", exit_code=1)
+            return Outcome("you stopped this process", error_code="run_failed", exit_code=1)
         case _:
             if os.environ.get(_TRACEBACK):
                 traceback.print_exception(error, file=sys.stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from masquerade.datasets import Cohort, Records, shuffled
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
+from masquerade_core.words import counted
 
 __all__ = ["own_cohort"]
 
@@ -93,7 +94,8 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
         raise BadInput(f"{path.name} cannot be read as CSV in UTF-8", "save it anew as CSV in UTF-8") from error
     if len(rows) < 2:  # noqa: PLR2004
         raise BadInput(
-            f"{path.name} holds no records", "the first line names the columns, each further line is a record"
+            f"{path.name} has column names and no records" if rows else f"{path.name} is empty",
+            "the first line names the columns, each further line is a record",
         )
     header = rows[0]
     for number, row in enumerate(rows[1:], start=2):
@@ -126,7 +128,7 @@ def _feature(name: str, cells: Sequence[str]) -> Feature:
         return Feature(name=name, levels=tuple(levels))
     low, high = min(values), max(values)
     if not math.isfinite(high - low):
-        raise BadInput(f"column {name!r} holds a value that is not finite", "leave such records out")
+        raise BadInput(f"column {name!r} holds a value that is not finite", "leave records without a finite number out")
     unit = 10.0 ** math.floor(math.log10(high - low or abs(high) or 1.0))
     low, high = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
     return Feature(name=name, min=float(f"{low:.6g}"), max=float(f"{high if high > low else low + unit:.6g}"))
@@ -140,7 +142,8 @@ def _split(
     groups: dict[str, list[list[str]]] = {row[by]: [] for row in rows}
     if not 2 <= len(groups) <= _MOST_PARTIES:  # noqa: PLR2004
         raise BadInput(
-            f"the column that makes the parties has {len(groups)} different values; 2 to {_MOST_PARTIES} can take part",
+            f"the column named by --by has {counted(len(groups), 'different value')}, one for each party, but a "
+            f"demonstration has 2 to {_MOST_PARTIES} parties",
             "choose another column with --by",
         )
     for number, place in enumerate(shuffled(len(rows))):

@@ -86,7 +86,7 @@ def reproduce(
     if figure is not None and figure not in figures:
         raise BadInput(
             f"figure {figure} of {paper} is not reproduced",
-            f"there is {', '.join(figures)}; docs/reproduction.md says why some figures cannot be met",
+            f"choose one of {', '.join(figures)}; docs/reproduction.md says why others are missing",
         )
     name = figure or next(iter(figures))
     chosen = figures[name]

@@ -68,7 +68,9 @@ def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
     named = study.protocol.get("auxiliary")
     if named is None:
         if auxiliary is not None:
-            raise BadInput(f"{study.study.protocol} has no auxiliary records in this study", "leave them out")
+            raise BadInput(
+                f"{study.study.protocol} has no auxiliary records in this study, but some were given", "leave them out"
+            )
         return
     check_section(AuxiliaryFile, named, "protocol.auxiliary")
     wanted = AuxiliaryFile.model_validate(named)
@@ -126,7 +128,7 @@ def load_study(path: Path | str, *, in_memory: bool = False) -> tuple[Study, Aux
             f"there is no file {file}, which the study's [protocol.auxiliary] names", "put it beside the study"
         ) from None
     except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}") from error
+        raise BadInput(f"{file} cannot be read: {error.strerror}", "check the path and who may read it") from error
     auxiliary = Auxiliary(load_records(file, Encoder.from_study(study)), digest)
     check_auxiliary(study, auxiliary)
     return study, auxiliary
@@ -155,4 +157,5 @@ def read_study_text(path: Path | str) -> str:
         raise BadInput(f"there is no study at {path}", "make one with 'masquerade study new'") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise BadInput(f"the study {path} cannot be read: {reason}") from error
+        hint = "check the path, and who may read it; a study is a text file in TOML"
+        raise BadInput(f"the study {path} cannot be read: {reason}", hint) from error

@@ -78,7 +78,10 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     for row, value in enumerate(table.columns[column]):
         groups.setdefault(value, []).append(row)
     if "" in groups:
-        raise BadInput(f"{table.at(groups[''][0])}: column {column!r} is empty", "write there whose record it is")
+        raise BadInput(
+            f"{table.at(groups[''][0])}: the cell of column {column!r} is empty",
+            "write the name of the party that owns the record",
+        )
     X = encoder.encode(table.columns, at=table.at)
     y = _labels(table, study, both_classes=True)
     datasets = {}
@@ -138,7 +141,7 @@ def _labels(table: TextTable, study: Study, *, both_classes: bool) -> NDArray[np
         seen = len(values) > 2  # noqa: PLR2004
         raise BadInput(
             f"{table.source}: the label {name!r} "
-            + ("has more than two different values" if seen else f"never is {positive!r}, the study's positive value"),
+            + ("has more than two different values" if seen else f"is never {positive!r}, the study's positive value"),
             f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
         )
     if both_classes and len(values) == 1:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from masquerade_core.errors import BadInput
+from masquerade_core.words import counted
 
 __all__ = ["TextTable", "cell_text", "read_table"]
 
@@ -113,15 +114,14 @@ def _parse(file: TextIO, wanted: Sequence[str], source: str) -> TextTable:
             elif row:  # a blank line is no record
                 if len(row) != len(header):
                     raise BadInput(
-                        f"{source}, line {reader.line_num}: {len(row)} columns, but {len(header)} in the first line",
+                        f"{source}, line {reader.line_num} has {counted(len(row), 'column')}, "
+                        f"but the first line has {len(header)}",
                         "each record has one cell for each column; quote cells that hold a comma",
                     )
                 rows.append(row)
                 lines.append(reader.line_num)
     except csv.Error:
-        raise BadInput(
-            f"{source}, line {reader.line_num}: this is not CSV", "see whether a quote is left open"
-        ) from None
+        raise BadInput(f"{source}, line {reader.line_num} is not CSV", "see whether a quote is left open") from None
     if header is None:
         raise BadInput(f"{source} is empty", "the first line names the columns, each further line is a record")
     if not rows:
@@ -161,7 +161,7 @@ def _parquet(path: Path, wanted: Sequence[str]) -> TextTable:
             columns = None
     # Raised outside the handler: the original error may show a cell, and must not become this one's context.
     if columns is None:
-        raise BadInput(f"{path.name} is not Parquet, or damaged", f"write the file again, or {_SAVE_AS_CSV}")
+        raise BadInput(f"{path.name} is not a Parquet file, or is damaged", f"write the file again, or {_SAVE_AS_CSV}")
     n = len(columns[wanted[0]])
     if not n:
         raise BadInput(f"{path.name} has column names and no records", "write the records into it")

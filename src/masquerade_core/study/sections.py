@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from masquerade_core.identity import PublicKeysField
+from masquerade_core.words import counted, listed
 
 __all__ = [
     "CHARLIE",
@@ -107,11 +108,14 @@ class Label(Section):
     @model_validator(mode="after")
     def _two_or_several(self) -> Self:
         if (self.positive is None) == (self.classes is None):
-            raise ValueError("[label] needs either positive, for two classes, or classes, and not both")
+            seen = "neither" if self.classes is None else "both"
+            raise ValueError(
+                f"[label] has {seen} of positive and classes; set positive for two classes, or classes for named ones"
+            )
         if self.classes is not None and len(set(self.classes)) != len(self.classes):
             raise ValueError("[label] has a class twice; classes must differ")
         if self.classes is not None and len(self.classes) < 2:  # noqa: PLR2004
-            raise ValueError(f"[label] has {len(self.classes)} classes; at least two are needed")
+            raise ValueError(f"[label] has {counted(len(self.classes), 'class', 'classes')}; at least two are needed")
         return self
 
 
@@ -141,8 +145,10 @@ class Feature(Section):
         bounds = (self.min is not None) + (self.max is not None)
         binned = self.edges is not None
         if (bounds > 0 or binned) == (self.levels is not None):
+            given = [key for key in ("min", "max", "levels", "edges") if getattr(self, key) is not None]
             raise ValueError(
-                f"feature {self.name!r} needs either min and max, or levels, or edges (with or without min and max)"
+                f"feature {self.name!r} has {listed(given) if given else 'no range'}; set either min and max, "
+                "or levels, or edges (with or without min and max)"
             )
         if bounds == 1:
             raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
@@ -164,7 +170,7 @@ class Feature(Section):
         if len(set(self.levels)) != len(self.levels):
             yield "a level twice; levels must differ"
         if len(self.levels) < 2:  # noqa: PLR2004
-            yield f"{len(self.levels)} levels; at least two are needed"
+            yield f"{counted(len(self.levels), 'level')}; at least two are needed"
 
     def _problems_of_edges(self) -> Iterator[str]:
         if self.edges is None:

@@ -37,6 +37,7 @@ from masquerade_core.study.sections import (
     StudySection,
 )
 from masquerade_core.study.text import explain, to_toml
+from masquerade_core.words import counted
 
 __all__ = ["INTERCEPT", "Study", "as_fraction", "check_section"]
 
@@ -95,15 +96,18 @@ class Study(Section):
         if (name := _first_repeated(self.names)) is not None:
             yield f"party {name!r} stands in the roster twice; give each party a name of its own"
         if rules.min_parties > K:
-            yield f"the roster has {K} parties, but min_parties is {rules.min_parties}; lower it, or add parties"
+            yield (
+                f"the roster has {counted(K, 'party', 'parties')}, but min_parties is {rules.min_parties}; "
+                "lower min_parties, or add parties"
+            )
         if rules.lead not in self.names:
-            yield f"[study] lead is {rules.lead!r}, but the lead is one of the parties: {', '.join(self.names)}"
+            yield f"[study] lead is {rules.lead!r}, but must be one of the parties: {', '.join(self.names)}"
         if (t := self.privacy.colluders) >= K:
-            yield f"[privacy] colluders is {t}, but at least one of the {K} parties must be honest"
+            yield f"[privacy] colluders is {t}, but must be at most {K - 1}: one party or more must be honest"
         if rules.min_records > self.max_records:
             yield (
-                f"[study] min_records is {rules.min_records}, but each of {K} parties may have at most "
-                f"{self.max_records} records"
+                f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
+                "that a party may have in a study with this number of parties"
             )
 
     def _key_problems(self) -> Iterator[str]:
@@ -113,7 +117,7 @@ class Study(Section):
             for owner, key in keys:
                 other = owners.setdefault(getattr(key, half), owner)
                 if other != owner:
-                    yield f"{other} and {owner} have the same key; everybody needs a key of their own"
+                    yield f"{other} and {owner} have the same key; each participant needs keys of its own"
 
     def _column_problems(self) -> Iterator[str]:
         columns = [f.name for f in self.features]
@@ -158,8 +162,8 @@ class Study(Section):
             )
         if min(self.K, self.study.min_parties) == 1:
             raise BadInput(
-                f"the roster has {self.K} parties and min_parties is {self.study.min_parties}, but between processes "
-                "there are at least two parties",
+                f"the roster has {counted(self.K, 'party', 'parties')} and min_parties is {self.study.min_parties}, "
+                "but a run between processes has at least two parties",
                 "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
             )
         return self
@@ -258,7 +262,7 @@ class Study(Section):
         for party in self.parties:
             if party.name == name:
                 return party
-        raise BadInput(f"{name!r} is not in the roster", f"name one of the parties, {', '.join(self.names)}")
+        raise BadInput(f"{name!r} is not in the roster", f"name one of the parties: {', '.join(self.names)}")
 
     def name_of(self, key: PublicKeys) -> str:
         """Return the owner of a key: a party's name, or ``CHARLIE``.

@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from masquerade_core.words import counted
+
 __all__ = ["did_you_mean", "explain", "to_toml"]
 
 _KINDS = {
@@ -116,8 +118,8 @@ def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one r
     if kind == "extra_forbidden":
         parent = _model_at(root, path[:-1])
         hint = did_you_mean(str(last), list(_fields(parent))) if parent else ""
-        where = f"in {_place(path[:-1])}" if len(path) > 1 else "at the top"
-        return f"unknown key '{last}' {where}{hint}"
+        where = _place(path[:-1]) if len(path) > 1 else "the top level"
+        return f"{where} has an unknown key '{last}'{hint}"
     if kind == "missing":
         parent = _model_at(root, path[:-1])
         description = _fields(parent)[str(last)].description if parent else None
@@ -134,7 +136,8 @@ def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one r
         return f"{place} is {_shown(error['input'])}, but must be {context['expected'].replace(chr(39), chr(34))}"
     if kind in {"too_short", "too_long"}:
         bound = context.get("min_length", context.get("max_length"))
-        return f"{place} has {context['actual_length']} entries, but must have at {_most(kind)} {bound}"
+        entries = counted(context["actual_length"], "entry", "entries")
+        return f"{place} has {entries}, but must have at {_most(kind)} {bound}"
     return f"{place} is {_shown(error['input'])}, but must be {_KINDS.get(kind, 'something else: ' + error['msg'])}"
 
 
