@@ -20,7 +20,9 @@ __all__ = [
     "COMPUTATIONAL",
     "NONE",
     "NOT_ASSESSED",
+    "ONE_RELEASE",
     "PARTY_UNIT",
+    "PUBLIC_SETTINGS",
     "REPLACE_RECORD",
     "Claim",
     "DrawnInShares",
@@ -39,6 +41,15 @@ COMPUTATIONAL = "approximate, computational"
 
 REPLACE_RECORD = "replace one record, all sizes fixed"
 """The neighbours of most rows."""
+
+PUBLIC_SETTINGS = (
+    "records are encoded by public bounds and clipped (scaled down) to norm 1; nobody looked at them to choose the "
+    "bounds or any other setting"
+)
+"""An assumption of most proofs."""
+
+ONE_RELEASE = "the model is released once; every further run over the same records adds its own epsilon"
+"""An assumption of every proof."""
 
 
 @dataclass(frozen=True)
