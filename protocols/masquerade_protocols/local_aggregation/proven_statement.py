@@ -24,7 +24,8 @@ SMALLEST_SHOWS = (
 _SIZES = {
     "selected": SMALLEST_SHOWS,
     "floor": "epsilon does not cover sizes; masks hide them, and the noise does not depend on them",
-    "sizes": "n, the number of all records, is published as it is; epsilon does not cover sizes",
+    "sizes": "n, the number of all records, is published as it is; epsilon does not cover sizes; of two parties, "
+    "each thus learns the other's",
 }
 
 
@@ -124,8 +125,8 @@ def _rule_breakers(rows: SharedNoiseRows, *, selected: bool) -> Claim:
     if selected:
         text = (
             "A lead that sends another scale than the selected one can take nearly all noise away. So can a "
-            f"participant that tampers with the selection. What stays is {FINE}/{UNIT:,} of the noise that min_records "
-            "records would get. Nobody notices. A party that draws no noise counts like one more colluding party."
+            f"participant that tampers with the selection. What stays is {FINE}/{UNIT:,} of the noise for min_records "
+            "records. Nobody notices. A party that draws no noise counts like one more colluding party."
         )
     else:
         text = (
