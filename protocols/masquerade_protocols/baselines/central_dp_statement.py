@@ -47,7 +47,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
     return record_statement(
         _ROWS,
         _VIEW,
-        "One record moves the mean gradient of all n records by 2 G/n at most, and the paper's sigma is sized for that.",
+        "One record moves the mean gradient of all n by 2 G/n at most, and the paper's sigma is sized for that.",
         claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 1){doubt}",
         epsilon=proved,
         delta=min(1.0, delta + lost),

@@ -2,7 +2,7 @@
 
 The noise is added before anything is computed, so the proof is the same for every view. Whatever is computed from the
 noisy copies tells no more than the copies themselves, whoever sees it. That includes Charlie with all other parties
-(local differential privacy). Replacing a record x in the unit ball by x' shifts the noise of one copy by ||x - x'|| <= 2.
+(local differential privacy). Replacing a record x in the unit ball by x' shifts a noisy copy by ||x - x'|| <= 2.
 """
 
 import math

@@ -49,9 +49,9 @@ Your records stay on your machine. Your program trains a classifier on them here
 
 Five things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
 split into two random numbers that add up to it: {lead} gets one, and Charlie gets the other without your name. Third,
-how large the noise must be for so many records, encrypted. Only the number of the party with the fewest records is
-used, and nobody reads it. Fourth, your share of the noise, encrypted and masked. Fifth, your classifier, hidden behind
-random numbers as large as the key.
+the scale of the noise (how large it must be) for so many records, encrypted. Only the scale of the party with the
+fewest records is used, and nobody reads it. Fourth, your share of the noise, encrypted and masked. Fifth, your
+classifier, hidden behind random numbers as large as the key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus everybody's noise. From that sum follows the model. Where the noise is not small, it also shows
@@ -98,8 +98,7 @@ Charlie and {lead} together see no more than the sum of what the other parties s
 _PROVEN_COLLUSION = """
 {target}
 
-Every party knows its own share of the noise and can take it off. The party with the fewest records can do no more.
-{beyond}
+Every party, the one with the fewest records included, knows its own share of the noise and can take it off. {beyond}
 {keys}
 Everybody is assumed to follow the protocol and to draw its share of the noise. Nobody notices a party that lies about
 its records or adds no noise{steering}.
@@ -131,7 +130,7 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
     if t:
         others = "one other party sides" if t == 1 else f"{t} other parties side"
         target = f"What is promised holds even if {others} with Charlie."
-        beyond = "If more do, less is promised; the privacy statement says how much."
+        beyond = "If more side with Charlie, less is promised; the privacy statement says how much."
     else:
         target = "What is promised holds against Charlie, and against all who see the model."
         beyond = (

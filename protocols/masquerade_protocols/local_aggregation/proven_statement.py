@@ -23,7 +23,7 @@ SMALLEST_SHOWS = (
 
 _SIZES = {
     "selected": SMALLEST_SHOWS,
-    "floor": "epsilon does not cover sizes; masks hide them, and the noise does not depend on them",
+    "floor": "epsilon does not cover sizes; masks hide them, and they do not show in the noise",
     "sizes": "n, the number of all records, is published as it is; epsilon does not cover sizes; of two parties, "
     "each thus learns the other's",
 }

@@ -17,8 +17,7 @@ _LEAVES = """
 Your records stay on your machine. Your program trains a classifier on them here, in {steps}, and adds your own noise to
 each step.
 
-What leaves: {size}your classifier{times}. It is encrypted, and masked so that not even {lead}, who holds the key, can
-read it alone.
+What leaves: {leaves} encrypted, and masked so that not even {lead}, who holds the key, can read {what} alone.
 
 What everybody sees: {seen}, which is the model.
 
@@ -51,7 +50,7 @@ A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
 Each of your records loses at most epsilon = {epsilon:g} of its privacy in all, except with a probability of delta =
-{delta:g}. That is proved against everybody else together, however many or few of all records are yours. If yours are
+{delta:g}. That is proved, against everybody else together, however many or few of all records are yours. If yours are
 few, your noise hides most of what they could teach, and your classifier counts little.
 
 A second run over the same records costs the same again: the costs add up.
@@ -77,8 +76,12 @@ def _explain(study: Study) -> Explanation:
         "steps": counted(chosen.rounds, "step"),
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
-        "size": "the number of your records, encrypted and masked; and then " if by_size else "",
-        "times": " times that number" if by_size else "",
+        "leaves": (
+            "the number of your records, and then your classifier times that number. Both are"
+            if by_size
+            else "your classifier. It is"
+        ),
+        "what": "them" if by_size else "it",
         "seen": (
             "the number of all records together (of two parties, each thus learns the other's), and the average of all "
             "classifiers by their numbers of records"
