@@ -146,7 +146,7 @@ def _paper_packing(study: Study) -> Packing:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
     layout = Packing(study.d, weights + noise, study.crypto.key_bits)
     if not layout.fits:
-        msg = f"this study's noise is too large for a plaintext under a key of {study.crypto.key_bits} bits"
+        msg = f"this study's noise is too large for a key of {study.crypto.key_bits} bits"
         raise BadInput(msg, "choose a larger epsilon, regularization or min_records, or a longer key")
     return layout
 

@@ -27,7 +27,7 @@ _SEEN = (
     "The training takes longer the more records you have. Charlie, who passes all messages on, sees when your "
     "classifier arrives."
 )
-_UNSEEN = "The training takes longer the more records you have. It is over before you join, so nobody sees how long."
+_UNSEEN = "You train before you join. That takes longer the more records you have, and nobody sees how long."
 _COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
 sent, with those parties' noise.
