@@ -318,7 +318,7 @@ def test_a_sum_of_sizes_that_cannot_be_ends_the_run() -> None:
         input_noise._average((0, 0, 2), 3)
 
 
-@pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "no finite number")])
+@pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "not a finite number")])
 def test_a_lone_partys_bytes_are_looked_at(raw: bytes, why: str) -> None:
     with pytest.raises(ProtocolViolation, match=why):
         input_noise._own(input_noise.OwnClassifier(weights=raw), 4, "p0")

@@ -1,9 +1,9 @@
 """Who sees what of a run of ``weighted-dp`` with proven noise, which keeps the privacy target in every view.
 
-A party takes T sums of its records' gradients and adds noise of its own to each. Replacing one record moves a sum by at
-most Delta, whatever n_j is, so the noise on a *sum* follows from the target, T and G alone. All that leaves the party
-is a function of these noisy sums and of n_j, so nobody else has to be trusted, and colluders are not counted.
-``docs/privacy/weighted-dp.md`` derives it.
+A party takes T sums of its records' gradients and adds its own noise to each. Replacing one record moves a sum by at
+most Delta, however many records n_j there are. So the noise on a *sum* follows from the target, from T, and from G, the
+longest gradient of a record. All that leaves the party is a function of these noisy sums and of n_j, so nobody else has
+to be trusted, and colluders are not counted. ``docs/privacy/weighted-dp.md`` derives it.
 """
 
 from functools import partial

@@ -9,9 +9,9 @@ So the proof here rests on the local descent of the one party that holds the rec
 noise on a vector that moves by 2 G/n_j, and T such rounds compose exactly to mu_j = 2 G sqrt(T)/(n_j sigma). All that
 leaves this party is a function of its descent, so every view has the same bound, whatever the others do.
 
-n_j is private, so the statement speaks of the smallest part n_j/n of all records that the study allows: a party that
-has less goes no further once n is opened. As sigma is proportional to 1/n, the bound does not depend on n, and nobody
-gains by changing n.
+n_j is private, so the statement is about the smallest part n_j/n of all records that the study allows. A party that has
+less goes no further once n is opened. As sigma is proportional to 1/n, the bound does not depend on n, and nobody gains
+by changing n.
 """
 
 import math
