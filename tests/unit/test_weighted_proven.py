@@ -216,7 +216,7 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
     ("section", "kw", "said"),
     [
         ("c = 16.0", {}, 'c is 16, but with calibration = "proven" the noise follows'),
-        ('weights = "uniform"', {}, "mostly that of the party with the fewest"),
+        ('weights = "uniform"', {}, "most of the noise in a plain average would be that"),
         ("smallest_part = 0.1", {}, "smallest_part is 0.1, but this study's noise does not depend"),
         ("learning_rate = 8.0", {}, "diverge"),
         ("rounds = 3", {"delta": 0.0}, "delta is 0, but no Gaussian noise"),

@@ -139,8 +139,8 @@ def paper_statement(
         ),
         none(
             "the party with the fewest records",
-            "This party drew the noise and knows it. It can take the noise off the model, and its own classifier, too. "
-            f"So it holds {rest} exactly.",
+            "This party drew the noise and knows it. It can take the noise and its own classifier off the model. The "
+            f"rest tells it that its noise was used. So it holds {rest} exactly.",
             "neither Charlie nor any of the parties can individually remove the noise (section 3.2, b)",
         ),
         proved(
