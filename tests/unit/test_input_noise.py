@@ -522,8 +522,8 @@ def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.M
     ("section", "target", "sentence"),
     [
         (f"alpha = 1.0\n{_LABELS}epsilon_y = 0.3", {}, "alpha is 1, but with calibration"),
-        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "new noise at every further access costs again"),
-        ("epochs = 2", {}, "a label without noise has no guarantee"),
+        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "new noise at every use would cost privacy again"),
+        ("epochs = 2", {}, "nothing can be proved of a label without noise"),
         (f"{_LABELS}epsilon_y = 1.0", {}, "left for a record's features"),
         (f'noise = "l2"\n{_LABELS}epsilon_y = 0.3', {"delta": 0.0}, "takes 3.2e-18 of it"),
         (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "the arithmetic of drawing noise alone takes 0.2"),
