@@ -26,7 +26,7 @@ def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_
     enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, noise)
     advice = (
         f"{sum(sizes):,} training records are too few for this paper's noise. It is sized for the smallest party "
-        f"alone, which has {smallest:,} records. At epsilon = {epsilon:g} it is {times(ratio)} as long as the "
+        f"alone, which has {smallest:,} records, and at epsilon = {epsilon:g} it is {times(ratio)} as long as the "
         f"classifier. An epsilon of {two_digits(enough)} would do, or as many times more records as that is larger."
     )
     return Noiseless(average, "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")
