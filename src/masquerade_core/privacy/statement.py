@@ -46,10 +46,8 @@ PUBLIC_SETTINGS = (
     "records are encoded by public bounds and clipped (scaled down) to norm 1; nobody looked at them to choose the "
     "bounds or any other setting"
 )
-"""An assumption of most proofs."""
-
 ONE_RELEASE = "the model is released once; every further run over the same records adds its own epsilon"
-"""An assumption of every proof."""
+"""Assumptions of most proofs."""
 
 
 @dataclass(frozen=True)
