@@ -318,7 +318,7 @@ def test_a_sum_of_sizes_that_cannot_be_ends_the_run() -> None:
         input_noise._average((0, 0, 2), 3)
 
 
-@pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "no finite number")])
+@pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "not a finite number")])
 def test_a_lone_partys_bytes_are_looked_at(raw: bytes, why: str) -> None:
     with pytest.raises(ProtocolViolation, match=why):
         input_noise._own(input_noise.OwnClassifier(weights=raw), 4, "p0")
@@ -522,8 +522,8 @@ def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.M
     ("section", "target", "sentence"),
     [
         (f"alpha = 1.0\n{_LABELS}epsilon_y = 0.3", {}, "alpha is 1, but with calibration"),
-        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "new noise at every further access costs again"),
-        ("epochs = 2", {}, "a label without noise has no guarantee"),
+        (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "new noise at every use would cost privacy again"),
+        ("epochs = 2", {}, "nothing can be proved of a label without noise"),
         (f"{_LABELS}epsilon_y = 1.0", {}, "left for a record's features"),
         (f'noise = "l2"\n{_LABELS}epsilon_y = 0.3', {"delta": 0.0}, "takes 3.2e-18 of it"),
         (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "the arithmetic of drawing noise alone takes 0.2"),

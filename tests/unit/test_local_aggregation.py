@@ -175,7 +175,7 @@ def test_charlie_cannot_publish_another_share_of_a_party(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Seat, "broadcast", swapping)
     study = make_study(3, 1)
-    with pytest.raises(ProtocolViolation, match="another share of p0") as caught:
+    with pytest.raises(ProtocolViolation, match="a share of p0 that is not the one that p0 had sent") as caught:
         run(study, make_data(study, [12, 13, 14]))
     assert caught.value.peer == CHARLIE
 

@@ -232,7 +232,7 @@ def test_the_layout_holds_the_longest_descent(monkeypatch: pytest.MonkeyPatch) -
         ("c = 16.0\nlearning_rate = 1e300", {"Lambda": 0.0}, "diverge"),
         ("c = 16.0\nsmallest_part = 0.0", {}, "smallest_part is 0.0, but must be greater than 0"),
         ("c = 16.0\nsmallest_part = 0.34", {}, "smallest_part is 0.34, but of 3 parties one has 1/3 of all"),
-        ('c = 16.0\nweights = "uniform"\nsmallest_part = 0.1', {}, "no noise of this study follows from the number"),
+        ('c = 16.0\nweights = "uniform"\nsmallest_part = 0.1', {}, "this study's noise does not depend on the number"),
     ],
 )
 def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: str) -> None:

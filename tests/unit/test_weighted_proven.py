@@ -216,8 +216,8 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
     ("section", "kw", "said"),
     [
         ("c = 16.0", {}, 'c is 16, but with calibration = "proven" the noise follows'),
-        ('weights = "uniform"', {}, "mostly that of the party with the fewest"),
-        ("smallest_part = 0.1", {}, "smallest_part is 0.1, but no noise of this study"),
+        ('weights = "uniform"', {}, "most of the noise in a plain average would be that"),
+        ("smallest_part = 0.1", {}, "smallest_part is 0.1, but this study's noise does not depend"),
         ("learning_rate = 8.0", {}, "diverge"),
         ("rounds = 3", {"delta": 0.0}, "delta is 0, but no Gaussian noise"),
         ("rounds = 3", {"epsilon": 90.0}, "lost to arithmetic"),
@@ -236,7 +236,7 @@ def test_more_records_than_rounding_is_counted_for_are_refused() -> None:
     data = make_data(study, (10, 10, 10))
     n = MOST_ROUNDED_RECORDS + 1
     data["p1"] = Dataset(np.ones((n, 1)), np.ones(n))
-    with pytest.raises(RefusedLocally, match="more records than the 1,048,576"):
+    with pytest.raises(RefusedLocally, match="more than 1,048,576 records"):
         run_local_descents(study, data)
 
 

@@ -1,4 +1,4 @@
-"""``average``: a trusted entity adds noise to the mean of the parties' exact classifiers."""
+"""``average``: a trusted person adds noise to the mean of the parties' exact classifiers."""
 
 import math
 from collections.abc import Mapping

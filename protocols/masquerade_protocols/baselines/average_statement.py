@@ -36,8 +36,8 @@ def statement(study: Study) -> tuple[Claim, ...]:
     delta = min(1.0, 2.0**-L2_TV_BITS * (1 + math.exp(min(proved, 700.0))))  # the sampler's distance from its law
     released = _ROWS.proved(
         "released model",
-        "However different a party's records are, its classifier is no longer than a bound. With a small "
-        "regularization that bound is far less than the paper counts.",
+        "Whatever a party's records are, the length of its classifier has a bound. With a small regularization that "
+        "bound is far below the one that the paper uses.",
         claimed=f"pure, epsilon = {epsilon:g}, with a trusted party (Appendix B.4)",
         provable=f"epsilon = {digits(proved)}, delta = {delta:.1e}",
         epsilon=proved,

@@ -1,9 +1,9 @@
 """``central-dp``: noisy gradient descent by somebody whom all parties trust with their records.
 
-It is one local descent of T rounds over all n records, with noise sized for n records in every round. Here the paper's
-sigma is right, as one record moves the mean gradient by 2 G/n. With c >= 16, T rounds at mu = 2 G sqrt(T)/(n sigma) = 2
-epsilon/sqrt(c ln(1/delta)) are (epsilon, delta)-private by far (Kang, Liu and Wang, Theorem 1). With ``calibration =
-"proven"`` the rounds compose to the privacy target itself.
+It is one local descent of T rounds over all n records, with noise sized for n records in every round. G is the longest
+gradient of a record. Here the paper's sigma is right, as one record moves the mean gradient by 2 G/n. With c >= 16, T
+rounds at mu = 2 G sqrt(T)/(n sigma) = 2 epsilon/sqrt(c ln(1/delta)) are (epsilon, delta)-private by far (Kang, Liu and
+Wang, Theorem 1). With ``calibration = "proven"`` the rounds compose to the privacy target itself.
 """
 
 import numpy as np
@@ -41,7 +41,8 @@ def check(study: Study) -> None:
     """
     if study.multiclass:
         raise BadInput(
-            "[label] has classes, but central-dp learns to tell one value from all others", "name it positive"
+            "[label] has classes, but central-dp learns to tell one value from all others",
+            "set positive to that value, and leave classes out",
         )
     chosen = Parameters.model_validate(study.protocol)
     check_steps(study, chosen.learning_rate)
@@ -70,7 +71,8 @@ def central_dp(study: Study, records: Dataset, rng: Rng) -> NDArray[np.float64]:
         sigma = proven_noise(study, chosen.rounds).share / (n * UNIT)
     else:
         raise BadInput(
-            f"there are more records than the {MOST_ROUNDED_RECORDS:,} for which the proof counts rounding errors",
+            f"there are more than {MOST_ROUNDED_RECORDS:,} records, the most for which the proof counts rounding "
+            "errors",
             'give fewer records, or set calibration = "paper"',
         )
     return local_descent(study, chosen.rounds, chosen.learning_rate, sigma, records, rng)

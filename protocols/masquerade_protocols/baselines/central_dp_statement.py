@@ -31,7 +31,9 @@ def statement(study: Study) -> tuple[Claim, ...]:
     """Return the privacy statement, for the study's calibration."""
     epsilon, delta = study.privacy.epsilon, study.privacy.delta
     if study.proven:
-        text = "T rounds of noise on the sum of all records' gradients, which one record moves by 2 G."
+        text = (
+            "Each of T rounds adds noise to the sum of all records' gradients, which one record moves by 2 G at most."
+        )
         claimed = target_claim(epsilon, delta)
         return record_statement(_ROWS, _VIEW, text, claimed=claimed, epsilon=epsilon, delta=delta)
 
@@ -45,7 +47,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
     return record_statement(
         _ROWS,
         _VIEW,
-        "One record moves the mean gradient of all n by 2 G/n, and the paper's sigma is sized for that.",
+        "One record moves the mean gradient of all n by 2 G/n at most, and the paper's sigma is sized for that.",
         claimed=f"approximate, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 1){doubt}",
         epsilon=proved,
         delta=min(1.0, delta + lost),

@@ -1,13 +1,13 @@
 """The baselines: each is computed by one person who holds all parties' records, and nobody sends anything.
 
 They show what a protocol's privacy and cryptography cost. They use the same losses, the same minimiser and the same
-data as the protocols do:
+data as the protocols:
 
 * ``gop``: noise in the objective. ``psgd`` approaches it.
 * ``central-dp``: noise in every step. ``weighted-dp`` does the same at each party.
 * ``pooled``, and ``batch`` under another paper's name: one classifier for all records, without privacy.
 * ``individual``: one classifier for each party's own records, without privacy.
-* ``average``: noise on the mean of these. ``vote`` and ``soft`` try to be better.
+* ``average``: noise on the mean of these. ``vote`` and ``soft`` are meant to be better.
 
 All but ``gop`` and ``central-dp`` also learn several named classes, by softmax regression.
 """
@@ -37,7 +37,7 @@ __all__ = ["AVERAGE", "BATCH", "CENTRAL_DP", "GOP", "INDIVIDUAL", "POOLED", "NoP
 
 
 class NoParameters(BaseModel):
-    """An empty ``[protocol]`` section; epsilon, delta, Lambda and the loss stand elsewhere in the study."""
+    """An empty ``[protocol]`` section. Epsilon, delta, Lambda and the loss stand elsewhere in the study."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 

@@ -2,7 +2,7 @@
 
 Rajkumar and Agarwal 2012, Algorithm 4: the minimiser of J(w) + eta.w/N + (Delta/2) ||w||^2, eta ~ N(0, sigma*^2 I).
 ``psgd`` approaches this minimiser. With ``calibration = "proven"`` sigma does not depend on d. A little noise on the
-minimiser then covers the errors of floating point, of which the proof of Theorem 4.1 knows nothing
+minimiser then covers the errors of floating point, which the proof of Theorem 4.1 does not count
 (``docs/privacy/gop.md``).
 """
 
@@ -105,7 +105,7 @@ def gop(study: Study, records: Dataset, rng: Rng) -> Weights:
 def check(study: Study) -> None:
     """Refuse a study that is known to fail.
 
-    The noise is worked out for the fewest records that the study allows, where the least of epsilon is left for it.
+    The noise is computed for the fewest records that the study allows, which leave the least of epsilon for the noise.
 
     Raises
     ------
@@ -114,7 +114,10 @@ def check(study: Study) -> None:
     """
     require_convex(study.model)
     if study.multiclass:
-        raise BadInput("[label] has classes, but gop learns to tell one value from all others", "name it positive")
+        raise BadInput(
+            "[label] has classes, but gop learns to tell one value from all others",
+            "set positive to that value, and leave classes out",
+        )
     fewest = study.K * study.study.min_records
     if study.proven:
         _perturbation(study, fewest)

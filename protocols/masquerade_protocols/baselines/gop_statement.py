@@ -17,8 +17,8 @@ __all__ = ["statement"]
 
 _VIEW = "released model"
 _EXACT = (
-    "the exact minimiser of an objective with continuous noise: a gradient norm of 1e-9 and the rounding of floats are "
-    "not covered here"
+    "the minimiser is exact and the noise continuous: the proof does not cover a gradient norm of 1e-9 and the "
+    "rounding of floats"
 )
 _PROVEN = replace(ROWS, source="docs/privacy/gop.md; Balle and Wang 2018, Theorem 8", assumptions=ASSUMPTIONS)
 _PAPER = replace(_PROVEN, assumptions=(*ASSUMPTIONS, _EXACT))
@@ -28,7 +28,9 @@ def statement(study: Study) -> tuple[Claim, ...]:
     """Return the privacy statement, for the study's calibration; it holds for every N that the study allows."""
     epsilon, delta = study.privacy.epsilon, study.privacy.delta
     if study.proven:
-        text = "There is noise in the objective, and a little on its minimiser for the errors of floating point."
+        text = (
+            "The objective has noise in it. A little more is on its minimiser, to cover the errors of floating point."
+        )
         claimed = target_claim(epsilon, delta)
         return record_statement(_PROVEN, _VIEW, text, claimed=claimed, epsilon=epsilon, delta=delta)
 
@@ -37,7 +39,8 @@ def statement(study: Study) -> tuple[Claim, ...]:
     return record_statement(
         _PAPER,
         _VIEW,
-        f"The noise is as large as {digits(sigma)} records' gradients, and hides one record better than is claimed.",
+        f"The noise is as large as the gradients of {digits(sigma)} records. It hides one record better than the paper "
+        "claims.",
         claimed=f"probabilistic, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 4.1)",
         epsilon=slack + max(epsilon_of(2 / sigma, delta), 1 / sigma**2),
         delta=delta,

@@ -1,17 +1,14 @@
-"""Rows that the statements of all baselines with noise share; one person holds all records in each of them."""
+"""Rows that the statements of all baselines with noise share. In a baseline, one person holds all records."""
 
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits
+from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits
 
 __all__ = ["ASSUMPTIONS", "ROWS", "WHOEVER_COMPUTES", "record_statement", "target_claim"]
 
-ASSUMPTIONS = (
-    "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
-    "the model is released once; every further run over the same records adds its own epsilon",
-)
+ASSUMPTIONS = (PUBLIC_SETTINGS, ONE_RELEASE)
 """The assumptions of every proof of a baseline's privacy."""
 
 ROWS = Rows(source="by inspection")
-"""Rows about one record, each with a source and assumptions of its own."""
+"""Rows about one record. Each baseline gives them its own source and assumptions."""
 
 WHOEVER_COMPUTES = ROWS.none(
     "whoever computes it",

@@ -14,14 +14,15 @@ __all__ = ["INPUT_NOISE"]
 _SECTION = """\
 # The noise on every record has the scale 1/alpha: the smaller alpha, the more privacy, and the more noise.
 alpha = 1.0
-# Or "l2".
+# The distribution of the noise: "gaussian"; or "l2", with the density exp(-(alpha/2) |noise|).
 noise = "gaussian"
-# Perturb each record once, and keep the noisy copy. The paper's own way, false, takes new noise whenever a record is
-# used, and every time costs again.
+# true: noise is added to each record once, and the noisy copy is kept. false, the paper's own way: a record gets new
+# noise whenever it is used, and every time costs again.
 once = true
-# The paper's own way, "as they are", leaves labels without any protection, and has no epsilon_y.
+# "randomised-response" reverses some labels at random. The paper's own way, "as they are", leaves labels without any
+# protection, and has no epsilon_y.
 labels = "randomised-response"
-# A label is kept with probability e^epsilon_y/(1 + e^epsilon_y).
+# A label is kept with probability e^epsilon_y/(1 + e^epsilon_y), and reversed otherwise.
 epsilon_y = 1.0
 # Examples in a step (the paper tried 1), passes over a party's records, and the length of a step. Noisy examples need
 # batches or short steps. With once = true, more passes cost no privacy.
@@ -32,13 +33,15 @@ learning_rate = 0.05
 
 
 _PROVEN_SECTION = """\
-# alpha, the paper's parameter, follows from epsilon and delta, for a record and its label that are perturbed once.
-# Or "l2".
+# The paper's parameter alpha is not set: it follows from epsilon and delta.
+# The distribution of the noise: "gaussian"; or "l2", with the density exp(-(alpha/2) |noise|).
 noise = "gaussian"
+# Noise is added to each record once, and the noisy copy is kept.
 once = true
+# Some labels are reversed at random.
 labels = "randomised-response"
 # A label's share of epsilon; the features have the rest. A label is kept with probability e^epsilon_y/(1 +
-# e^epsilon_y).
+# e^epsilon_y), and reversed otherwise.
 epsilon_y = 0.3
 # Examples in a step, passes over a party's records, and the length of a step. More passes cost no privacy.
 batch = 50
@@ -48,42 +51,43 @@ learning_rate = 0.05
 
 
 _LEAVES = """
-Your records stay on your machine. {noise} It trains a classifier on the noisy copies here, before it joins.
+Your records stay on your machine. {noise} It trains a classifier on these noisy copies here, before you join.
 """
 _SUMMED = """
-What leaves: your classifier times the number of your records, and that number, encrypted, and masked so that not even
-{lead}, who holds the key, can read them alone.
+What leaves: the number of your records, and your classifier times that number. Both are encrypted, and masked so that
+not even {lead}, who holds the key, can read them alone.
 
 What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the average
-of the classifiers, which is the model.
+of all classifiers by their numbers of records, which is the model.
 """
 _ALONE = """
 What leaves: your classifier, which is the model.
 """
 _ONCE = "Your program adds noise to each record once, {labels}."
-_FRESH = "Your program adds new noise to a record whenever training uses it, {epochs}, {labels}."
-_RANDOMISED = "and reverses its label with a known probability"
+_FRESH = "Your program adds new noise to a record whenever training uses it, which is {epochs}, {labels}."
+_RANDOMISED = "and reverses its label with a certain probability"
 _AS_THEY_ARE = "but uses its label as it is"
 
 _COLLUSION = """
-Your records' privacy rests on nobody else. The noise is on your records before anything is computed. Even all other
-parties and Charlie together, who hold your classifier, learn no more of a record than its noisy copies tell.
+Your records' privacy rests on nobody else. The noise is on your records before anything is computed. All other parties
+and Charlie together can get your classifier. Even they learn no more of a record than its noisy copies tell.
 
 The model is right only if everybody follows the protocol. A contribution that is dropped, doubled or foreign ends the
 run. Nobody notices a party that lies about its records.
 """
 _COST = """
-The paper calls the result "privacy-secure" and names no epsilon. We prove epsilon = {epsilon:.4g} for each of your
-records{features}, whoever looks. The privacy statement names the assumptions.{labels}
+The paper calls the result "privacy-secure" and names no epsilon. What is proved is epsilon = {epsilon:.4g} for each of
+your records{features}, whoever looks. The privacy statement names the assumptions.{labels}
 
 A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
-Each of your records, its label included, loses at most epsilon = {epsilon:g} of its privacy, except with probability
-delta = {delta:g}. That is proved, whoever looks: the noise is sized for these two numbers. {epsilon_y:g} of epsilon is
-the label's.
+Each of your records, its label included, loses at most epsilon = {epsilon:g} of its privacy, except with a probability
+of delta = {delta:g}. That is proved, whoever looks: the noise is sized for these two numbers. {epsilon_y:g} of epsilon
+is for the label, and the rest is for the features.
 
-Noise on every single record is much noise. A model is useful only if there are very many records, or epsilon is large.
+Noise on every single record is much noise. The model is useful only if there are very many records, or epsilon is
+large.
 
 A second run over the same records costs the same again: the costs add up.
 """

@@ -32,7 +32,7 @@ class Parameters(BaseModel):
 
     alpha: Annotated[
         float | None,
-        Field(gt=0, allow_inf_nan=False, description="how little noise: 1/alpha is its scale; no default"),
+        Field(gt=0, allow_inf_nan=False, description="the noise has the scale 1/alpha; no default"),
     ] = None
     noise: Literal["gaussian", "l2"] = "gaussian"
     once: bool = True
@@ -60,7 +60,7 @@ class Parameters(BaseModel):
 
     @property
     def copies(self) -> int:
-        """How often a record's features are perturbed."""
+        """How often noise is added to a record's features."""
         return 1 if self.once else self.epochs
 
 
@@ -75,7 +75,7 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Gaussian noise comes with a delta of 0; see :func:`alpha_of`; steps diverge, or a key is too short.
+        Delta is 0 with Gaussian noise, steps diverge, a key is too short, or :func:`alpha_of` refuses the study.
     """
     chosen, Lambda = parameters_of(study), study.model.regularization
     if chosen.noise == "gaussian" and study.privacy.delta == 0:
@@ -117,14 +117,14 @@ def alpha_of(study: Study) -> float:
         )
     if not chosen.once:
         raise BadInput(
-            '[protocol] once is false, but with calibration = "proven" each record is perturbed once: new noise at '
-            "every further access costs again, and teaches nothing that the kept copy does not",
+            '[protocol] once is false, but with calibration = "proven" noise is added to each record once: new noise '
+            "at every use would cost privacy again, and teach nothing that the kept copy does not",
             "set once = true",
         )
     if chosen.epsilon_y is None:
         raise BadInput(
-            '[protocol] labels is "as they are", but calibration = "proven" covers labels, too, and a label without '
-            "noise has no guarantee",
+            '[protocol] labels is "as they are", but calibration = "proven" also covers labels, and nothing can be '
+            "proved of a label without noise",
             'set labels = "randomised-response", and epsilon_y to a label\'s share of epsilon, such as a third of it',
         )
     return proven_alpha(
@@ -146,7 +146,7 @@ def layout(study: Study) -> Packing:
 
 
 def cost(study: Study) -> tuple[float, float]:
-    """Return the proved epsilon and delta: of a record's features, and of its label, too, if that is randomised."""
+    """Return the proved epsilon and delta, of a record's features and, if that is randomised, of its label."""
     chosen, delta = parameters_of(study), study.privacy.delta
     if study.proven:
         target = study.privacy.epsilon

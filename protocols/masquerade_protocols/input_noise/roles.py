@@ -13,7 +13,7 @@ sum averages their classifiers by their numbers of records (:mod:`masquerade_pro
       | theta = sum_j n_j theta_j / N, computed by every participant             |
 
 All that leaves a party is computed from noisy copies, so privacy does not need the sum; the sum hides n_j and theta_j.
-A party without others hands its classifier to Charlie. That is the paper's setting, and it runs in memory only.
+If there is only one party, it hands its classifier to Charlie. That is the paper's setting, and it runs in memory only.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ from masquerade_protocols.input_noise.public import RADIUS_BITS, alpha_of, cost,
 
 __all__ = ["OwnClassifier", "charlie", "party", "train"]
 
-_BOUND_TO = b"input noise"  # the masks of the one sum are bound to this; no number is known before it
+_BOUND_TO = b"input noise"  # what the masks of the sum depend on; other protocols take N, which is not known yet here
 
 _Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class OwnClassifier(Message):
 def train(rng: Rng, study: Study, data: Dataset) -> tuple[int, ...]:
     """Return one party's theta_j in units of 2^-F, computed from noisy copies of its records.
 
-    A theta_j with a coordinate beyond 2^32 is scaled down; one with a coordinate that is no finite number becomes 0.
+    A theta_j with a coordinate beyond 2^32 is scaled down. One with a coordinate that is not a finite number becomes 0.
     Both depend on the noisy copies alone, so they cost no privacy.
     """
     chosen = parameters_of(study)
@@ -85,9 +85,10 @@ def _on_the_grid(w: _Array) -> tuple[int, ...]:
 
 
 def _weighted(rng: Rng, theta_j: tuple[int, ...], n_j: int) -> tuple[int, ...]:
-    """Return n_j theta_j, each coordinate with a number below n_j added, and so less than 2^-F to theta_j.
+    """Return n_j theta_j with a random number below n_j added to each coordinate.
 
-    Without that number, all coordinates of the opened sum would be multiples of the sizes' common divisor. If five
+    That moves theta_j by less than 2^-F. Without it, all coordinates of the opened sum would be multiples of the sizes'
+    common divisor. If five
     parties had 40 records each, everybody could read 40 off the sum.
     """
     return tuple(n_j * v + rng.below(n_j) for v in theta_j)
@@ -98,8 +99,8 @@ def _average(sums: tuple[int, ...], K: int) -> Model:
     *weighted, N = sums
     if N < K:
         raise RunFailed(
-            "the sum of the parties' numbers of records is smaller than the number of parties: a party or Charlie "
-            "falsified it",
+            "the opened number of all records is smaller than the number of parties: a party counted wrongly, or "
+            "Charlie changed the sum",
             "start a new run; the sum alone does not show who did",
         )
     return Model(tuple(v / (N << FRACTION_BITS) for v in weighted), None)
@@ -110,7 +111,7 @@ def _own(message: OwnClassifier, d: int, peer: str) -> Model:
         raise ProtocolViolation(f"{peer} sent a classifier of {len(message.weights)} bytes, not {8 * d}", peer=peer)
     weights = np.frombuffer(message.weights, dtype="<f8")
     if not np.isfinite(weights).all():
-        raise ProtocolViolation(f"{peer} sent a classifier with a weight that is no finite number", peer=peer)
+        raise ProtocolViolation(f"{peer} sent a classifier with a weight that is not a finite number", peer=peer)
     return Model(tuple(weights.tolist()), None)
 
 

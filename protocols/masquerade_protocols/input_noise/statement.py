@@ -1,8 +1,8 @@
 """Who sees what of a run of ``input-noise``: what Bixler claims, and what is proved of a record and its noisy copies.
 
-The noise is added before anything is computed, so the proof needs no view. Whatever is computed from the noisy copies
-tells no more than the copies themselves, whoever sees it, Charlie with all other parties included (local differential
-privacy). Replacing a record x in the unit ball by x' shifts the noise of one copy by ||x - x'|| <= 2.
+The noise is added before anything is computed, so the proof is the same for every view. Whatever is computed from the
+noisy copies tells no more than the copies themselves, whoever sees it. That includes Charlie with all other parties
+(local differential privacy). Replacing a record x in the unit ball by x' shifts a noisy copy by ||x - x'|| <= 2.
 """
 
 import math
@@ -10,7 +10,15 @@ from functools import partial
 
 from masquerade_core.learning.input_noise import FRACTION_BITS
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, largest_alpha
-from masquerade_core.privacy.statement import PARTY_UNIT, REPLACE_RECORD, Claim, Rows, digits
+from masquerade_core.privacy.statement import (
+    ONE_RELEASE,
+    PARTY_UNIT,
+    PUBLIC_SETTINGS,
+    REPLACE_RECORD,
+    Claim,
+    Rows,
+    digits,
+)
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.input_noise.public import alpha_of, parameters_of
@@ -21,10 +29,10 @@ _CLAIMED = '"privacy-secure"; no epsilon, no definition, no theorem'
 _FEATURES = "replace one record's features; its label and all sizes fixed"
 _PRICE = {"l2": "m alpha", "gaussian": "Gaussian mechanism with mu = 2 alpha sqrt(m)"}
 _ASSUMPTIONS = (
-    "the record's own party follows the protocol; nothing is assumed of anybody else",
-    "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
-    "N, the number of all records, is published as it is; sizes are not covered by epsilon",
-    "the model is released once; every further run over the same records adds its own epsilon",
+    "the party that holds the record follows the protocol and draws its noise",
+    PUBLIC_SETTINGS,
+    "N, the number of all records, is published as it is; epsilon does not cover sizes",
+    ONE_RELEASE,
 )
 
 
@@ -114,18 +122,22 @@ def input_noise_statement(
             f"{of}, the privacy target {verdict}. Each record is perturbed {often}, which costs epsilon = "
             f"{digits(features)} for its features{label}. Nothing that is computed from the noisy copies adds to that.",
         ),
-        row("Charlie", "Charlie sees ciphertexts, N and the model, which are computed from noisy copies alone."),
+        row(
+            "Charlie",
+            "Charlie sees ciphertexts, N and the model. Apart from sizes, all that is computed from noisy copies.",
+        ),
     ]
     if K > 1:
         views += [
             row(
                 "one party",
-                "A party knows its own records and noise. All else that it sees is computed from noisy copies.",
+                "A party knows its own records and its own noise. Apart from sizes, all else that it sees is computed "
+                "from noisy copies.",
             ),
             row(
                 f"Charlie with {counted(K - 1, 'party', 'parties')}",
-                "They hold the last party's classifier. It, too, is computed from noisy copies: each record is "
-                "protected by its own noise, and needs nobody else's.",
+                "They hold the last party's classifier. It, too, is computed from noisy copies. Each record is "
+                "protected by the noise on it, and needs no other.",
             ),
         ]
     labels = [_labels_row(rows)] if unperturbed else []
@@ -142,8 +154,8 @@ def _holds_at(law: str, epsilon: float, delta: float, copies: int) -> str:
 def _labels_row(rows: Rows) -> Claim:
     return rows.none(
         "released model",
-        "Labels are used as they are. A step's direction follows a label's sign, so nothing is proved about telling a "
-        "record's label from the model.",
+        "Labels are used as they are, without noise. Each training step goes in a direction that depends on the label. "
+        "So it is not proved that the model hides a record's label.",
         claimed=_CLAIMED,
         holds_at='labels = "randomised-response" in the study',
         neighbours=REPLACE_RECORD,

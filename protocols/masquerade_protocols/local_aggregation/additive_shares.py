@@ -7,9 +7,10 @@ Share j is the packed vector v_j, minus the blind S_j that hid it before, plus a
       |                                           | his own: sum_j S_j, with the noise they hid, + z_C
       |<------- Published: all K + 1 shares ------|   (K+1) m n/8
 
-To somebody who lacks one pair's key of the sharing of zero, a share is uniform modulo M. Even Charlie with the lead
-gets only the sum of the honest parties' vectors. If a share is missing or wrong, the sum is a uniform number, and its
-top bits are all zero only with a chance of 2^-64.
+The sharing of zero uses a key for each pair of participants. To somebody who lacks one such key of a party, that
+party's share is uniform modulo M. Even Charlie with the lead, the party that holds a secret key, gets only the sum of
+the honest parties' vectors. If a share is missing or wrong, the sum is a uniform number, whose top bits are all zero
+only with a chance of 2^-64.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ __all__ = ["Published", "Share", "give_share", "publish_shares"]
 
 
 class Share(Message):
-    """Step 3.3, P_j to Charlie: its additive share of the sum."""
+    """Step 3.3, P_j to Charlie: P_j's additive share of the sum."""
 
     share: bytes
 
@@ -58,7 +59,7 @@ async def give_share(
     hidden_by: Sequence[int],
     seed: bytes,
 ) -> Shares:
-    """Send v_j - S_j + z_j, and read the published shares: a party's part.
+    """Carry out a party's part: send v_j - S_j + z_j, and read the published shares.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ async def give_share(
     layout : Packing
         The layout of v_j; it follows from public numbers alone.
     modulus : int
-        M.
+        M, modulo which all shares are numbers.
     vector : sequence of int
         v_j on the grid of 2^-F.
     hidden_by : sequence of int
@@ -77,7 +78,7 @@ async def give_share(
     Raises
     ------
     ProtocolViolation
-        Charlie published another share of this party than it had sent.
+        Charlie published a share of this party that is not the one that it had sent.
     """
     await seat.stage("stage 3: shares")
     zeros = zero_share(seat, (*study.names, CHARLIE), seed, modulus, layout.count)
@@ -88,13 +89,13 @@ async def give_share(
     published = await seat.receive(Published, CHARLIE)
     shares = _read(published.shares, study, modulus, layout)
     if shares.values[seat.me] != mine:
-        msg = f"charlie published another share of {seat.me} than {seat.me} had sent"
+        msg = f"charlie published a share of {seat.me} that is not the one that {seat.me} had sent"
         raise ProtocolViolation(msg, peer=CHARLIE)
     return shares
 
 
 async def publish_shares(seat: Seat, study: Study, layout: Packing, modulus: int, own: Sequence[int]) -> Shares:
-    """Publish all K + 1 shares, once they add up: Charlie's part.
+    """Carry out Charlie's part: publish all K + 1 shares, once they add up.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ async def publish_shares(seat: Seat, study: Study, layout: Packing, modulus: int
     Raises
     ------
     ProtocolViolation
-        A party's fault. It is named.
+        A party's fault. The error names the party.
     RunFailed
         The opened sum is not the sum of everybody's shares.
     """

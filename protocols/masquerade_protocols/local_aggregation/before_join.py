@@ -1,7 +1,7 @@
 """A party's work before it joins (section 3.1): it trains, draws its noise, and rounds both to the grid of 2^-F.
 
-It all happens before the join. Afterwards, the time that it takes would lie between two frames that Charlie sees, and
-would tell him the number of records.
+All of this happens before the join. Later, the time that it takes would lie between two frames that Charlie sees, and
+would tell him roughly how many records the party has.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ __all__ = ["Prepared", "draw_noise", "encode_weights", "prepare", "train"]
 
 
 class Prepared(NamedTuple):
-    """Three things that party P_j has when it joins, all on the grid.
+    """What party P_j has when it joins, as integers on the grid.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ async def prepare(seat: Seat, study: Study, data: Dataset) -> Prepared:
     Raises
     ------
     RefusedLocally
-        With calibration "proven": the records are fewer than the study's ``min_records``.
+        With calibration "proven": the party has fewer records than the study's ``min_records``.
     """
     w_j, n_j = await train(seat, study, data), len(data.y)
     if not study.proven:

@@ -1,4 +1,4 @@
-"""Local aggregation to those who choose it: its parameters, the explanation in plain words, and its cost."""
+"""Local aggregation for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
 from masquerade_core.privacy.noise.joint_gaussian import JointNoise
 from masquerade_core.study import Study
@@ -12,77 +12,78 @@ from masquerade_protocols.local_aggregation.statement import statement
 __all__ = ["LOCAL_AGGREGATION"]
 
 _LEAVES = """
-Your records stay on your machine. A classifier is trained on them here, before you join.
+Your records stay on your machine. Your program trains a classifier on them here, before you join.
 
 Four things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
-split into two random halves: {lead} gets one, and Charlie gets the other without your name. Third, noise, encrypted and
-masked. Fourth, your classifier, hidden behind a random number as large as the key.
+split into two random numbers that add up to it: {lead} gets one, and Charlie gets the other without your name. Third,
+noise, encrypted and masked. Fourth, your classifier, hidden behind random numbers as large as the key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus the noise that the party with the fewest records drew. From that sum follows the model. Where the
-noise is not small, the sum also shows roughly how many records that party has.
+noise is not small, it also shows roughly how many records that party has.
 """
 _COLLUSION = """
-Charlie and {lead} must not work together. With both their keys they read everybody's number of records, and so whose
-noise was taken. They read no single classifier. If {lead} itself drew that noise, they can take it off the model.
+Charlie and {lead} must not work together. With both their keys they read everybody's number of records, and so learn
+whose noise was taken. They read no other party's classifier, only the sum. If {lead} itself drew that noise, they can
+take it off the model.
 
 Charlie and any other party together learn, for {pairs} of parties, which of the two has fewer records. So they learn
 who has the fewest. If that other party has the fewest, it can take its noise off the model.
 
-The party with the fewest records can take its noise off alone, because it knows that noise. The paper designed it so.
-With two parties, this party then holds the other's classifier.
+The party with the fewest records can take its noise off alone, because it knows that noise. That is the paper's
+design. With two parties, this party then holds the other's classifier.
 
-Everybody is assumed to follow the protocol. A party that lies about its records is not caught, nor is a Charlie who
-steers the comparison.
+Everybody is assumed to follow the protocol. Nobody notices a party that lies about its records, or a Charlie who steers
+the comparison.
 """
 _COST = """
-The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy to whoever sees the model.
-The privacy statement says what is proved, and against whom.
+The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy to anybody who sees the
+model. The privacy statement says what is proved, and against whom.
 
 A second run over the same records costs the same again: the costs add up.
 """
 
 _PROVEN_LEAVES = {
     "selected": """
-Your records stay on your machine. A classifier is trained on them here, before you join.
+Your records stay on your machine. Your program trains a classifier on them here, before you join.
 
 Five things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
-split into two random halves: {lead} gets one, and Charlie gets the other without your name. Third, the scale of noise
-that so many records need, encrypted. Only the scale of the party with the fewest records is used, and nobody reads it.
-Fourth, your share of the noise, encrypted and masked. Fifth, your classifier, hidden behind a random number as large as
-the key.
+split into two random numbers that add up to it: {lead} gets one, and Charlie gets the other without your name. Third,
+the scale of the noise (how large it must be) for so many records, encrypted. Only the scale of the party with the
+fewest records is used, and nobody reads it. Fourth, your share of the noise, encrypted and masked. Fifth, your
+classifier, hidden behind random numbers as large as the key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
-classifiers, plus everybody's noise. From that sum follows the model. Where the noise is not small, the sum also shows
+classifiers, plus everybody's noise. From that sum follows the model. Where the noise is not small, it also shows
 roughly how many records the party with the fewest has.
 """,
     "floor": """
-Your records stay on your machine. A classifier is trained on them here, before you join.
+Your records stay on your machine. Your program trains a classifier on them here, before you join.
 
 Two things leave your machine. First, random numbers that go into this run's masks. Second, your classifier with your
-share of the noise, hidden behind a random number as large as a key. The noise is sized as if every party had only
-{floor:,} records. So nobody compares numbers of records, and none shows in the noise.
+share of the noise, hidden behind random numbers as large as a key. The noise is sized as if every party had only
+{floor:,} records. So nobody compares numbers of records, and the noise shows none of them.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus everybody's noise. From that sum follows the model.
 """,
     "sizes": """
-Your records stay on your machine. A classifier is trained on them here, before you join.
+Your records stay on your machine. Your program trains a classifier on them here, before you join.
 
 Three things leave your machine. First, random numbers that go into this run's masks. Second, the number of your
 records. Third, your classifier times that number, with your share of the noise. The second and the third are hidden
 behind random numbers as large as a key.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. They give the number of all records
-together. Of two parties, each so learns the other's number. They also give the sum of the {K} classifiers, each
-counted as often as its party has records, plus everybody's noise. From both follows the model.
+together (of two parties, each thus learns the other's). They also give the sum of the {K} classifiers, each counted as
+often as its party has records, plus everybody's noise. From both follows the model.
 """,
 }
 _PROVEN_KEYS = {
     "selected": """
-Charlie and {lead} together hold both keys and read everybody's number of records. Of the classifiers they read only
-the sum. Charlie and any other party together read the scale of the noise, and so about how many records the party with
-the fewest has. They also learn, for {pairs} of parties, which of the two has fewer.
+Charlie and {lead} together hold both keys and read everybody's number of records. Of the other classifiers they read
+only the sum. Charlie and any other party together read how large the noise is, and so learn about how many records the
+party with the fewest has. They also learn, for {pairs} of parties, which of the two has fewer records.
 
 """,
     "floor": """
@@ -97,14 +98,13 @@ Charlie and {lead} together see no more than the sum of what the other parties s
 _PROVEN_COLLUSION = """
 {target}
 
-Every party knows its own share of the noise and can take it off, and so can the party with the fewest records.
-{beyond}
+Every party, the one with the fewest records included, knows its own share of the noise and can take it off. {beyond}
 {keys}
-Everybody is assumed to follow the protocol and to draw its share of the noise. A party that lies about its records or
-adds no noise is not caught{steering}.
+Everybody is assumed to follow the protocol and to draw its share of the noise. Nobody notices a party that lies about
+its records or adds no noise{steering}.
 """
 _PROVEN_COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy to whoever sees the model, except with a
+Each of your records loses at most epsilon = {epsilon:g} of its privacy to anybody who sees the model, except with a
 probability of delta = {delta:g}. That is proved.{careful}
 
 A second run over the same records costs the same again: the costs add up.
@@ -128,15 +128,14 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
     rule, privacy, t = noise.scale_rule, study.privacy, study.privacy.colluders
     fewest = study.K * study.study.min_records
     if t:
-        side = "sides" if t == 1 else "side"
-        others = "one other party" if t == 1 else counted(t, "other party", "other parties")
-        target = f"The promise holds even if {others} {side} with Charlie."
+        others = "one other party sides" if t == 1 else f"{t} other parties side"
+        target = f"What is promised holds even if {others} with Charlie."
         beyond = "If more side with Charlie, less is promised; the privacy statement says how much."
     else:
-        target = "The promise holds against Charlie, and against all who see the model."
+        target = "What is promised holds against Charlie, and against all who see the model."
         beyond = (
-            "The noise is sized as if no party did that. So less is promised against a party than against outsiders, "
-            "and the privacy statement says how much. Set colluders to 1 or more, and there will be more noise."
+            "The noise is sized as if no party did that. So less is promised against a party than against outsiders; "
+            "the privacy statement says how much. Set colluders to 1 or more, and there will be more noise."
         )
     more = {
         **words,
@@ -144,7 +143,7 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
         "delta": privacy.delta,
         "target": target,
         "beyond": beyond,
-        "steering": ", nor is a Charlie who steers the comparison" if rule == "selected" else "",
+        "steering": ", or a Charlie who steers the comparison" if rule == "selected" else "",
         "careful": f" Such a delta is large: with {fewest:,} records it allows one of them to be published."
         if privacy.delta * fewest >= 1
         else "",
@@ -154,7 +153,7 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
 
 
 _SECTION = """\
-# The law of the noise: "laplace", as in the paper; or "l2", which is the same in all directions.
+# The distribution of the noise: "laplace", as in the paper; or "l2", which is the same in all directions.
 noise = "laplace"
 """
 
@@ -163,13 +162,13 @@ _PROVEN_SECTION = """\
 # "floor": the noise is sized for min_records, as if every party had no more.
 scale = "selected"
 # "uniform": each classifier counts once. "sizes": each counts as often as its party has records. Then there is less
-# noise, scale has no effect, and the number of all records is published.
+# noise, the setting scale has no effect, and the number of all records is published.
 weights = "uniform"
 """
 
 
 _EXPONENTIATIONS = 80
-"""Of the paper's protocol with five parties, all participants together. The number grows with that of parties."""
+"""What the paper's protocol takes with five parties, all participants together. It grows with the number of parties."""
 
 _USUAL_PARTIES = 5
 

@@ -1,7 +1,7 @@
 """Calibration "proven": every party draws a share of the noise, so nobody knows the whole of it.
 
 Pathak, Rane and Raj let the smallest party draw all of the noise. That party can then take the noise off again. Here
-each of the K parties draws a share, and any h = K - colluders of the shares meet the privacy target
+each of the K parties draws a share, and any h = K - colluders of the shares are enough for the privacy target
 (:mod:`masquerade_core.privacy.noise.joint_gaussian`).
 
 With ``scale = "selected"`` the noise has the scale b of the smallest party. Stage 1 and Charlie's indicator u are the
@@ -14,9 +14,11 @@ paper's. Stage 2 first takes b, under Charlie's key zeta; then every party multi
   3.1 |                                           |<------ NoiseTotal ------|   b sum_j g_j + sum_j S_j
   3.3 |-------- Share: W_j + f_j - S_j + z_j ---->|
 
-The fine noise f_j enters in the clear, beside W_j. Without it the release modulo b would be sum_j W_j modulo b.
+Each party adds its fine noise f_j to W_j without any multiplication. Without f_j the release modulo b would be sum_j
+W_j modulo b, with no noise at all.
 
-With the other two scale rules the scale is public: see :mod:`masquerade_protocols.local_aggregation.public_scale`.
+With the other two scale rules the scale of the noise is public: see
+:mod:`masquerade_protocols.local_aggregation.public_scale`.
 """
 
 from collections.abc import Sequence
@@ -63,27 +65,27 @@ class Scale(SealedMessage):
 
 
 class Drawn(NamedTuple):
-    """A party's share of the noise: unit noise ("selected" alone), and noise on the grid of 2^-F."""
+    """A party's share of the noise: unit noise (with "selected" alone), and noise on the grid of 2^-F."""
 
     unit: tuple[int, ...]
     fine: tuple[int, ...]
 
 
 def draw(rng: Rng, noise: JointNoise) -> Drawn:
-    """Draw a party's share. Its law follows from public numbers: nothing of n_j is in it."""
+    """Draw a party's share. Its distribution follows from public numbers alone, and not from n_j."""
     if noise.scale_rule == "selected":
         return Drawn(_bounded(rng, noise, Fraction(UNIT)), _bounded(rng, noise, noise.fine))
     return Drawn((), _bounded(rng, noise, noise.share()))
 
 
 def _bounded(rng: Rng, noise: JointNoise, sigma: Fraction) -> tuple[int, ...]:
-    """Draw d integers, cut off at the bound that slots hold. Delta pays for the small chance of a cut."""
+    """Draw d integers, and cut them off at the bound that slots hold. Delta counts the small chance of a cut."""
     reach = noise.reach(sigma)
     return tuple(max(-reach, min(reach, v)) for v in discrete_gaussian(rng, sigma, noise.d))
 
 
 def encode(w: Sequence[float], weight: int = 1) -> tuple[int, ...]:
-    """Round weight w to the grid of 2^-F, once: an integer times a rounded integer would stay on a lattice."""
+    """Round weight times w to the grid of 2^-F, once. Weight times a rounded w would show the weight as a divisor."""
     return tuple(round(weight * Fraction(v) * (1 << JOINT_FRACTION_BITS)) for v in w)
 
 
@@ -94,22 +96,22 @@ def own_scale(noise: JointNoise, n_j: int) -> int:
 
 
 def check_size(n: int, noise: JointNoise) -> None:
-    """Refuse numbers of records for which the noise is not worked out.
+    """Refuse a number of records for which the noise is not worked out.
 
     Raises
     ------
     RefusedLocally
-        The records are fewer than the study's ``min_records``, or more than are counted.
+        The party has fewer records than the study's ``min_records``, or more than the proof counts.
     """
     if n < noise.min_records:
         raise RefusedLocally(
-            f"there are fewer records than the study's min_records, {noise.min_records}",
+            f"this party has fewer records than the study's min_records, {noise.min_records}",
             "take part with more records, or ask the coordinator for a study with a smaller min_records",
         )
     if noise.scale_rule == "sizes" and n > MOST_COUNTED_RECORDS:
         raise RefusedLocally(
-            f'there are more than {MOST_COUNTED_RECORDS:,} records, and with weights = "sizes" that is the most for '
-            "which the noise is worked out",
+            f'this party has more than {MOST_COUNTED_RECORDS:,} records, but with weights = "sizes" that is the most '
+            "for which the noise is worked out",
             'take part with fewer records, or ask the coordinator for a study with weights = "uniform"',
         )
 
@@ -118,7 +120,7 @@ def check_size(n: int, noise: JointNoise) -> None:
 
 
 async def select_scale(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphertext, b_j: int) -> Ciphertext:
-    """Return zeta(b), b the scale for the smallest party's records. Nobody can open it without Charlie.
+    """Return zeta(b), where b is the scale for the smallest party's records. Nobody can open it without Charlie.
 
     Parameters
     ----------
@@ -131,7 +133,7 @@ async def select_scale(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphert
     zeta = v_j.key
     entries = await seat.once("obfuscator of the scale", lambda rng: zeta.full_obfuscators(rng, 1))
     pool = FullPool(zeta, entries)
-    # The offset gives all exponents one length. Since the v_j add up to 1, the total has exactly one offset in it.
+    # The offset makes all exponents equally long. Since the v_j add up to 1, the total has exactly one offset in it.
     offset = 1 << noise.largest_scale.bit_length()
     if not 0 < b_j <= noise.largest_scale:
         raise LocalProtocolError(f"a party's scale lies outside 1 .. {noise.largest_scale}, the range that slots allow")
@@ -152,9 +154,9 @@ async def select_scale(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphert
 
 
 def without_offsets(total: Sequence[Ciphertext], scale: Ciphertext, layout: Packing, K: int) -> list[Ciphertext]:
-    """Take b times everybody's exponent offset off. Nobody knows b, so it happens under encryption.
+    """Subtract b times every party's exponent offset. Nobody knows b, so this happens under encryption.
 
-    The exponent is -K times the offset, modulo N. It is public, so its length tells nothing.
+    The exponent is -K times the offset, modulo the key's N. It is public, so its length tells nothing.
     """
     n = scale.key.n
     return [c + scale * (-K * offset % n) for c, offset in zip(total, layout.exponent_offsets(), strict=True)]

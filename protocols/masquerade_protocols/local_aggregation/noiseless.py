@@ -1,4 +1,4 @@
-"""What ``local-aggregation`` would release without noise, worked out by somebody who may see all records."""
+"""The model that ``local-aggregation`` would release without noise, computed by somebody who may see all records."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -2,21 +2,30 @@
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, SharedNoiseRows, large_delta
+from masquerade_core.privacy.statement import (
+    ONE_RELEASE,
+    PARTY_UNIT,
+    PUBLIC_SETTINGS,
+    Claim,
+    SharedNoiseRows,
+    honest_noise,
+    large_delta,
+)
 from masquerade_core.words import counted
 
-__all__ = ["proven_statement"]
+__all__ = ["SMALLEST_SHOWS", "proven_statement"]
 
-_PREPROCESSING = (
-    "records are encoded by public bounds and clipped to norm 1; nobody looked at them to choose the preprocessing, "
-    "the bounds, epsilon or the regularization"
+SMALLEST_SHOWS = (
+    "epsilon does not cover sizes; masks hide them, but the scale of the noise follows from the smallest one, and "
+    "everybody can estimate that one from the model where the noise is not small"
 )
+"""An assumption where the noise is sized for the smallest party."""
+
 _SIZES = {
-    "selected": "epsilon does not cover the numbers of records; masks hide them, but the noise's scale follows from "
-    "the smallest one, and everybody can estimate that one from the model where the noise is not small",
-    "floor": "the numbers of records do not show in the noise; epsilon does not cover them otherwise",
-    "sizes": "n, the number of all records, is published as it is; with two parties each learns the other's number; "
-    "epsilon does not cover sizes",
+    "selected": SMALLEST_SHOWS,
+    "floor": "epsilon does not cover sizes; masks hide them, and they do not show in the noise",
+    "sizes": "n, the number of all records, is published as it is; epsilon does not cover sizes; of two parties, "
+    "each thus learns the other's",
 }
 
 
@@ -31,14 +40,14 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
     )
     selected = noise.scale_rule == "selected"
     bracket = (
-        " He also sees blinded noise, and who wins the comparisons of unnamed parties, and that is equally random for "
-        "all sizes."
+        " He also sees blinded noise, and who wins the comparisons of unnamed parties, but the winners are equally "
+        "random for all sizes."
         if selected
         else ""
     )
     charlies_key = (
         " With Charlie's key they read the scale b of the noise, and so about how many records the smallest party has. "
-        "For some pairs of parties they read which is larger."
+        "For some pairs of parties they learn which of the two has fewer records."
         if selected
         else ""
     )
@@ -53,14 +62,16 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
         rows.row(
             "Charlie",
             K,
-            f"Charlie sees the sum, and shares that are uniform one by one.{bracket} He knows no party's noise.",
-            "Charlie colludes with nobody, and cannot break the boxes" + (" or the lead's key" if selected else ""),
+            "Charlie sees the sum, and every party's share of it, which alone is a uniform random number."
+            f"{bracket} He knows no party's noise.",
+            "Charlie colludes with nobody, and cannot break the sealed boxes"
+            + (" or the lead's Paillier key" if selected else ""),
         ),
         rows.row(
             "one party, the smallest included",
             K - 1,
-            "A party knows its own share of the noise and takes it off. The others' shares stay, also where the party "
-            "is the smallest."
+            "A party knows its own noise and takes it off; the others' noise stays. The party with the fewest records "
+            "can do no more than any other."
             + (
                 " The scale b of the noise reaches it only under Charlie's key, which it does not hold."
                 if selected
@@ -71,7 +82,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
         rows.row(
             "the lead",
             K - 1,
-            "The lead is like any other party."
+            "The lead learns no more than any other party."
             + (" The numbers that it opens are blinded." if selected else " It holds no key here."),
             "the lead colludes with nobody",
         ),
@@ -81,8 +92,8 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
             (
                 "They take their own noise off. They see the last party's classifier, with that party's noise on it."
                 if K - t == 1
-                else f"They take their own noise off. That of {K - t} other parties stays. Of the other classifiers "
-                "they see the sum."
+                else f"They take their own noise off; {honest_noise(K - t)} stays. Of the other classifiers they see "
+                "only the sum."
             )
             + charlies_key,
             "the other parties are honest",
@@ -93,8 +104,8 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
             rows.row(
                 "Charlie with the lead",
                 K - 1,
-                "Together they hold both keys and read every party's number of records. Of the noise they know only "
-                "the lead's share.",
+                "Together they hold both keys. They read every party's number of records. Of the noise they know only "
+                "the lead's share. Of the other classifiers they see only the sum.",
                 "the other parties are honest",
             )
         )
@@ -113,14 +124,14 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
 def _rule_breakers(rows: SharedNoiseRows, *, selected: bool) -> Claim:
     if selected:
         text = (
-            "A lead that sends another scale than the selected one, or a participant that tampers with the selection, "
-            f"can leave only the fine noise, {FINE}/{UNIT:,} of the noise that the fewest allowed records would get. "
-            "Nobody notices. A party that draws no noise counts like one more colluding party."
+            "A lead that sends another scale than the selected one can take nearly all noise away. So can a "
+            f"participant that tampers with the selection. What stays is {FINE}/{UNIT:,} of the noise for min_records "
+            "records. Nobody notices. A party that draws no noise counts like one more colluding party."
         )
     else:
         text = (
-            "A party that draws no noise counts like one more colluding party. A party that claims another number of "
-            "records than it has, or another classifier than its minimiser, may move the sum further than is counted."
+            "A party that draws no noise counts like one more colluding party. A party may give a false number of "
+            "records, or a classifier that it has not trained. It may so move the sum further than the proof counts."
         )
     return rows.none(
         "Charlie or a party that breaks the rules",
@@ -134,9 +145,9 @@ def _assumptions(noise: JointNoise) -> tuple[str, ...]:
     most = f"; every party has at most {MOST_COUNTED_RECORDS:,} records" if noise.scale_rule == "sizes" else ""
     return (
         "everybody follows the protocol, and honest parties draw their share of the noise",
-        _PREPROCESSING,
+        PUBLIC_SETTINGS,
         f"each local classifier is the exact minimiser up to a gradient norm of {TOLERANCE:g}, which is counted" + most,
         f"every party has at least {noise.min_records:,} records",
         _SIZES[noise.scale_rule],
-        "the model is released once; every further run over the same records adds its own epsilon",
+        ONE_RELEASE,
     )

@@ -1,7 +1,7 @@
-"""What follows from the study alone: its parameters, its refusals, its noise, and how a vector lies in plaintexts.
+"""The public numbers of ``local-aggregation``: its parameters, its noise, and how a vector lies in plaintexts.
 
-Nothing here depends on any party's records, so it is the same at every participant. Slots, and with them the lengths of
-all messages, come from integers, fractions and correctly rounded arithmetic.
+Nothing here depends on any party's records, so every participant computes the same. Slots, and with them the lengths
+of all messages, come from integers, fractions and correctly rounded arithmetic.
 """
 
 from fractions import Fraction
@@ -44,14 +44,14 @@ class Parameters(BaseModel):
     Parameters
     ----------
     noise : str
-        Of calibration "paper". "laplace" is the paper's: independent Laplace noise on each coordinate. "l2" has the
+        For calibration "paper". "laplace" is the paper's: independent Laplace noise on each coordinate. "l2" has the
         density exp(-beta |eta|_2) (Rajkumar and Agarwal 2012, footnote 2).
     scale : str
-        Of calibration "proven". "selected" sizes the noise for the smallest party, whose size stays hidden. "floor"
+        For calibration "proven". "selected" sizes the noise for the smallest party, whose size stays hidden. "floor"
         sizes it for the public ``min_records``.
     weights : str
-        Of calibration "proven". "uniform" counts each classifier once. "sizes" counts it n_j times; then the noise
-        needs no size, and ``scale`` has no effect.
+        For calibration "proven". "uniform" counts each classifier once. "sizes" counts P_j's n_j times. Then the noise
+        depends on no size, and ``scale`` has no effect.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -67,7 +67,7 @@ def parameters_of(study: Study) -> Parameters:
 
 
 def selects(study: Study) -> bool:
-    """Whether the run finds the smallest party: the noise is that party's, or is sized for it."""
+    """Return whether the run finds the smallest party: the noise is that party's, or is sized for it."""
     return not study.proven or joint_noise_of(study).scale_rule == "selected"
 
 
@@ -125,8 +125,8 @@ def packing(study: Study) -> Packing:
     Raises
     ------
     BadInput
-        No plaintext has room for the noise, or no noise meets the privacy target. Or the loss is not the logistic one,
-        for which all bounds are worked out. Or there is no regularization.
+        No plaintext has room for the noise; no noise meets the privacy target; the loss is not the logistic one, for
+        which all bounds are worked out; or there is no regularization.
     """
     if study.model.loss != "logistic":
         msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds hold only for the logistic loss"
@@ -146,13 +146,13 @@ def _paper_packing(study: Study) -> Packing:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
     layout = Packing(study.d, weights + noise, study.crypto.key_bits)
     if not layout.fits:
-        msg = f"the noise that this study asks for is too large for a key of {study.crypto.key_bits} bits"
-        raise BadInput(msg, "choose a larger epsilon, regularization or min_records")
+        msg = f"this study's noise is too large for a key of {study.crypto.key_bits} bits"
+        raise BadInput(msg, "choose a larger epsilon, regularization or min_records, or a longer key")
     return layout
 
 
 def _joint_packing(study: Study) -> Packing:
-    """Lay out the sum of K vectors with everybody's noise, which fits every key unless it is beyond all use."""
+    """Lay out the sum of K vectors with everybody's noise. Only noise too large for any use does not fit."""
     noise = joint_noise_of(study)
     by_size = noise.scale_rule == "sizes"
     counts = MOST_COUNTED_RECORDS if by_size else 1

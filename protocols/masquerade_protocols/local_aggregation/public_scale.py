@@ -38,7 +38,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     Raises
     ------
     RefusedLocally
-        Its records are fewer than the study's ``min_records``, or more than are counted.
+        It has fewer records than the study's ``min_records``, or more than the proof counts.
     ProtocolViolation
         Another participant's fault. It is named where that can be known.
     RunFailed
@@ -78,7 +78,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
 
 
 def _modulus(study: Study) -> int:
-    """Return M, the modulus of the shares. No key gives one here, so it is public, and as long as a key's."""
+    """Return M, the modulus of the shares. There is no key here, so M is a public number as long as a key's modulus."""
     return (1 << study.crypto.key_bits) - 1
 
 
@@ -89,7 +89,7 @@ def _released(study: Study, shares: Shares) -> Model:
     n, *total = shares.total()
     if n < 1:
         raise RunFailed(
-            "the opened number of all records is less than 1: a party counted wrongly",
+            "the opened number of all records is less than 1: a party counted wrongly, or Charlie changed the sum",
             "start a new run; no participant can be blamed from the sum alone",
         )
     return Model(tuple(float(Fraction(v, n << JOINT_FRACTION_BITS)) for v in total), None)

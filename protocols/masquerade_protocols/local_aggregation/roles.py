@@ -1,12 +1,12 @@
-"""Local aggregation: the smallest party is found blindly, its noise is selected obliviously, shares are published.
+"""Local aggregation: the smallest party's noise is selected under encryption, and the sum is published in shares.
 
 Pathak, Rane and Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers", NIPS 2010.
 
 K parties train a classifier each. The released classifier is the average of theirs, plus the noise of the party with
-the fewest records (the *smallest party*), whose identity and size nobody learns. One party, the *lead* P_L, holds the
-secret key of xi. Charlie, the untrusted curator, holds that of zeta. Steps are numbered as in the paper's section 3.2.
-``docs/protocols/local-aggregation.md`` lists the paper's gaps, and how we close them. For K parties, d coordinates in m
-plaintexts, and keys of n bits::
+the fewest records (the *smallest party*). Nobody learns who that is, or how many records it has. Two Paillier keys are
+in use, xi and zeta. One party, the *lead* P_L, holds xi's secret half. Charlie, the untrusted curator, holds zeta's.
+Steps are numbered as in the paper's section 3.2. ``docs/protocols/local-aggregation.md`` lists the paper's gaps, and
+how we close them. For K parties, d coordinates in m plaintexts, and keys of n bits::
 
     party P_j                      Charlie                          lead P_L
       | train w_j, draw K eta_j      |                                |
@@ -134,7 +134,7 @@ def _size_with_tie(n: int, rank: int, study: Study) -> int:
 
 
 def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fresh:
-    """Step 1.4: xi(a_i + r_i), times a full r^N. Without that factor it would keep a_i's randomness, and show pi2."""
+    """Step 1.4: xi(a_i + r_i), rerandomized in full. Else the ciphertext would keep a_i's randomness, and show pi2."""
     return pool.rerandomize(a_i + r_i, lead)
 
 
@@ -211,7 +211,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
 async def _lead_stage_1(
     seat: Seat, study: Study, xi: SecretKey, decider: bytes, pi1: Sequence[int], mine: SizeShare
 ) -> None:
-    """The lead's part of stage 1. In the paper the parties pass shares to each other; here the lead has all."""
+    """Carry out the lead's part of stage 1. It has the shares that the paper's parties pass to each other."""
     K, key = study.K, xi.public
 
     # Steps 1.2 and 1.3: permute by pi1, encrypt, pass on. The boxes with b_j bear no name.
@@ -234,11 +234,11 @@ async def _lead_stage_1(
 async def _stage_2(
     seat: Seat, study: Study, layout: Packing, zeta: PublicKey, slot: int, own: Prepared
 ) -> tuple[int, ...]:
-    """Steps 2.2 to 3.1: select the smallest party's noise under encryption, and blind it. Returns the blinds S_j.
+    """Select the smallest party's noise under encryption, and blind it: steps 2.2 to 3.1. Return the blinds S_j.
 
     With calibration "proven" the smallest party's scale is selected instead, and multiplies everybody's unit noise.
     """
-    # Obfuscators depend on nothing that is still to come, so they are drawn while others are busy with stage 1.
+    # Obfuscators depend on no message that is still to come, so they are drawn while others are busy with stage 1.
     entries = await seat.once("obfuscators", lambda rng: zeta.full_obfuscators(rng, layout.count))
     pool = FullPool(zeta, entries)
 
@@ -251,7 +251,7 @@ async def _stage_2(
     if study.proven:
         factor = await joint_noise.select_scale(seat, study, joint_noise_of(study), v_j, own.scale)
 
-    # Steps 2.3 and 3.1. Not P_1 alone: every party blinds, by S_j uniform in Z_N.
+    # Steps 2.3 and 3.1. Every party blinds, with S_j uniform in Z_N; in the paper P_1 alone does.
     S_j = await seat.once("blinds S", lambda rng: tuple(rng.below(zeta.n) for _ in range(layout.count)))
     powers = await seat.once("selected noise", lambda _: _select(factor, layout.pack_exponents(own.noise)))
     terms = [Ciphertext(zeta, power) + s for power, s in zip(powers, S_j, strict=True)]
@@ -311,7 +311,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.stage("stage 1: smallest data set")
     a = permuted.a.read(xi, K, lead)
     if len(permuted.sealed_b) != K * _SEALED_BYTES:
-        msg = f"{lead} sent {len(permuted.sealed_b)} bytes of sealed shares; the study asks for {K * _SEALED_BYTES}"
+        msg = f"{lead} sent {len(permuted.sealed_b)} bytes of sealed shares, where the study has {K * _SEALED_BYTES}"
         raise ProtocolViolation(msg, peer=lead)
     boxes = [permuted.sealed_b[i * _SEALED_BYTES : (i + 1) * _SEALED_BYTES] for i in range(K)]
     b = [int.from_bytes(seat.unseal(box, length=_SHARE_BYTES), "big") for box in boxes]
@@ -327,7 +327,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
     u = [indicator_pool.encrypt(int(slot == winner), "*") for slot in range(K)]
     await seat.broadcast(Indicator(u=Ciphertexts.outgoing(u)))
 
-    # Step 3.2: decrypt K eta + sum_j S_j, and take the exponents' public offset off where the lead has not done so.
+    # Step 3.2: decrypt K eta + sum_j S_j. With "paper", subtract the exponents' offset; with "proven" the lead did so.
     total = (await seat.receive(NoiseTotal, lead)).total.read(zeta.public, layout.count, lead)
     await seat.stage("stage 3: shares")
     opened = await seat.once("blinded noise", lambda _: tuple(zeta.decrypt(c) for c in total))

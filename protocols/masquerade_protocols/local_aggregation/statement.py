@@ -4,25 +4,16 @@ import math
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.output_perturbation import LARGEST_SMALLEST, provable_delta, provable_epsilon
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits
+from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.local_aggregation.proven_statement import proven_statement
+from masquerade_protocols.local_aggregation.proven_statement import SMALLEST_SHOWS, proven_statement
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS, joint_noise_of, parameters_of
 
 __all__ = ["paper_statement", "statement"]
 
 _NO_COLLUSION = "nothing: the paper excludes collusion"
 _SMALLEST_DELTA = 2.0**-40  # a chance that counts as none
-
-_PREPROCESSING = (
-    "records are encoded by public bounds and clipped to norm 1; nobody looked at them to choose the preprocessing, "
-    "the bounds, epsilon or the regularization"
-)
-_SIZES = (
-    "epsilon does not cover the numbers of records; masks hide them, but the noise's scale follows from the smallest "
-    "one, and everybody can estimate that one from the model wherever the noise is not small"
-)
 
 
 def statement(study: Study) -> tuple[Claim, ...]:
@@ -88,16 +79,16 @@ def paper_statement(
         source="our derivation from Chaudhuri and Monteleoni 2008, Corollary 2",
         assumptions=(
             "everybody follows the protocol",
-            _PREPROCESSING,
+            PUBLIC_SETTINGS,
             f"each local classifier is the exact minimiser up to a gradient norm of {TOLERANCE:g}, which is counted",
             f"the smallest party has at least {min_records:,} and at most {LARGEST_SMALLEST:,} records",
-            _SIZES,
-            "the model is released once; every further run over the same records adds its own epsilon",
+            SMALLEST_SHOWS,
+            ONE_RELEASE,
         ),
     )
 
     def proved(view: str, text: str, *more: str, claimed: str = "") -> Claim:
-        """Return the row of a view in which the noise stands on the model."""
+        """Return the row of a view that cannot take the noise off the model."""
         return rows.proved(
             view,
             text,
@@ -127,43 +118,44 @@ def paper_statement(
             "released model",
             "Everybody sees only the published shares. "
             + ("The privacy target is met. " if met else "The privacy target is not proved. ")
-            + f"The generic bound on how far a record moves a classifier gives {formula} = {digits(generic)}. The "
-            f"slopes that can occur at this regularization give {digits(epsilon)}, with rounding and inexact "
-            "minimisers counted.",
+            + f"A bound on how far a record moves any classifier gives {formula} = {digits(generic)}. With this "
+            f"regularization, classifiers are short, and a record moves them less. That gives {digits(epsilon)}, with "
+            "rounding and inexact minimisers counted.",
             "the published shares are masked with keys that no outsider can compute",
         ),
         proved(
             "Charlie",
-            "Charlie sees masked numbers and the model. He also sees who wins the comparisons of unnamed parties, and "
-            "that is equally random for all sizes. He cannot take the noise off, since every party masks it. He "
-            "learns no more of the sizes than the model shows.",
-            "Charlie colludes with nobody, and cannot break the boxes or the lead's Paillier key",
+            "Charlie sees masked numbers and the model. He also sees who wins the comparisons of unnamed parties, but "
+            "the winners are equally random for all sizes. He cannot take the noise off, since every party masks it. "
+            "He learns no more of the sizes than the model shows.",
+            "Charlie colludes with nobody, and cannot break the sealed boxes or the lead's Paillier key",
         ),
         proved(
             "one party, not the smallest",
             "A party knows its own records and its own noise, which was not selected. Of the others' records it learns "
-            "what the model tells. So does the lead: the numbers that it opens are blinded."
-            + (" The party also learns that the other party has fewer records." if two else ""),
-            "the party colludes with nobody, and cannot break the boxes or Charlie's Paillier key",
+            "what the model tells. The lead, the party that holds a secret key, learns no more: the numbers that it "
+            "opens are blinded." + (" The party also learns that the other party has fewer records." if two else ""),
+            "the party colludes with nobody, and cannot break the sealed boxes or Charlie's Paillier key",
         ),
         none(
             "the party with the fewest records",
-            "This party drew the noise and knows it. It can take the noise off the model, and sees that the rest makes "
-            f"sense. So it holds {rest} exactly.",
+            "This party drew the noise and knows it. It can take the noise and its own classifier off the model. The "
+            f"rest tells it that its noise was used. So it holds {rest} exactly.",
             "neither Charlie nor any of the parties can individually remove the noise (section 3.2, b)",
         ),
         proved(
             "Charlie with the lead, which is not the smallest party",
-            "Together they hold both keys. They read every party's number of records, and so who drew the noise. Of "
-            "the other classifiers they see the sum, with the noise on it.",
-            "the lead is not the party with the fewest records, else nothing is left to prove",
+            "Together they hold both keys. They read every party's number of records, and so learn who drew the noise. "
+            "Of the other classifiers they see only the sum, with the noise on it.",
+            "the lead is not the party with the fewest records; if it is, nothing is proved",
             claimed=_NO_COLLUSION,
         ),
         proved(
             f"Charlie with {counted(t, 'party', 'parties')}, the smallest not among them",
-            f"Together they know the permutation. So they learn, for {counted(K - 1, 'pair')} of parties, which of the "
-            "two has fewer records, and who has the fewest. With the lead among them they learn all sizes. Of the "
-            "other classifiers they see the sum, with the noise on it.",
+            "Together they know in which order the parties were shuffled. So they learn, for "
+            f"{counted(K - 1, 'pair')} of parties, which of the two has fewer records, and who has the fewest. With "
+            "the lead among them they learn all sizes. Of the other classifiers they see only the sum, with the noise "
+            "on it.",
             "the party with the fewest records is honest; nobody knows beforehand who that is",
             claimed=_NO_COLLUSION,
         ),
@@ -174,9 +166,9 @@ def paper_statement(
         ),
         none(
             "Charlie or a party that breaks the rules",
-            "Three participants can make a model without noise, and nobody notices: a Charlie who selects nobody's "
-            "noise, a lead that steers the comparison, and a party that claims to have the fewest records and draws no "
-            "noise.",
+            "Each of three participants can alone make a model without noise, and nobody notices. Charlie can select "
+            "nobody's noise. The lead can steer the comparison. A party can claim to have the fewest records, and draw "
+            "no noise.",
             "nothing: the paper assumes that all follow the protocol",
         ),
         PARTY_UNIT,

@@ -1,9 +1,10 @@
-"""Step 1.6 of Pathak's stage 1: Charlie and the lead find the smallest of K shared numbers, by a tournament.
+"""Step 1.6 of Pathak's protocol: Charlie and the lead find the smallest of K shared numbers, by a tournament.
 
-The lead holds a, and Charlie holds b. Slot s stands for the number (a_s + b_s) mod 2^33 < 2^32, and all numbers differ.
-Each match is one comparison in one direction (:mod:`masquerade_core.crypto.comparison`). Charlie alone learns its
-outcome. The lead learns which slots meet next. The paper compares all pairs in both directions, which would show the
-whole ranking, and ties. In each of ceil(log2 K) rounds::
+The lead is the party that holds a secret key. It has the list a, and Charlie has the list b. Slot s stands for the
+number (a_s + b_s) mod 2^33 < 2^32, and all numbers differ. Each match is one comparison in one direction
+(:mod:`masquerade_core.crypto.comparison`). Charlie alone learns its outcome. The lead learns which slots meet next. The
+paper compares all pairs in both directions, which would show the whole ranking, and ties. The tournament has ceil(log2
+K) rounds. In each, with sizes in bytes::
 
     Charlie                                   lead
       |-------- MatchBits ---------------------->|   2,048 a match, and 4 for its pair of slots
@@ -60,7 +61,7 @@ def _cut(raw: bytes, width: int) -> list[bytes]:
 
 
 async def answer_matches(seat: Seat, a: Sequence[int], decider: bytes) -> None:
-    """Play every round: the lead's part.
+    """Carry out the lead's part: play every round.
 
     Parameters
     ----------
@@ -80,12 +81,12 @@ async def answer_matches(seat: Seat, a: Sequence[int], decider: bytes) -> None:
         matches = await seat.receive(MatchBits, CHARLIE)
         slots = numbers(matches.pairs, _SLOT_BYTES, left // 2 * 2, CHARLIE)
         if len(set(slots)) != len(slots) or not set(slots) <= set(range(K)):
-            msg = f"charlie paired slots that are not different ones below {K}"
+            msg = f"charlie paired slots that are not all different, or not all below {K}"
             raise ProtocolViolation(msg, peer=CHARLIE)
         differences = [(a[s] - a[t]) % MODULUS for s, t in pairings(slots)]
         if len(matches.bits) != BITS_BYTES * len(differences):
             msg = (
-                f"charlie sent {len(matches.bits)} bytes of encrypted bits, and {len(differences)} matches take "
+                f"charlie sent {len(matches.bits)} bytes of encrypted bits, but {len(differences)} matches take "
                 f"{BITS_BYTES * len(differences)}"
             )
             raise ProtocolViolation(msg, peer=CHARLIE)
@@ -106,7 +107,7 @@ def _play(decider: bytes, bits: Sequence[bytes], differences: Sequence[int], rng
 
 
 async def find_smallest(seat: Seat, lead: str, b: Sequence[int], decider: DeciderKey) -> int:
-    """Play every round, and return the slot of the smallest number: Charlie's part.
+    """Carry out Charlie's part: play every round, and return the slot of the smallest number.
 
     Raises
     ------

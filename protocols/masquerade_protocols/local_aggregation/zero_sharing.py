@@ -13,8 +13,8 @@ def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus
     """Return this participant's share of zero: all participants' shares add up to 0 modulo ``modulus``.
 
     Each pair of participants expands its common key. The earlier of the two in ``participants`` adds the result, the
-    later subtracts it. So whoever lacks a pair's key learns only the sum of the honest participants' masked values.
-    That holds for Charlie and the lead together, too.
+    later subtracts it. So whoever lacks the honest participants' common keys learns only the sum of their values. That
+    holds for Charlie and the lead together, too.
 
     Parameters
     ----------
@@ -22,8 +22,8 @@ def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus
     participants : sequence of str
         All of them, in the same order everywhere.
     bound_to : bytes
-        The coin toss's result, which Charlie cannot choose. It binds the masks of two parties, besides the run. It
-        serves for one sharing.
+        The coin toss's result, which Charlie cannot choose. The masks of two parties depend on it, and on the run. One
+        result serves for one sharing.
     modulus, count : int
         ``count`` values modulo ``modulus``.
     """

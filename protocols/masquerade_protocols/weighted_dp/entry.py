@@ -14,27 +14,26 @@ from masquerade_protocols.weighted_dp.statement import statement
 __all__ = ["WEIGHTED_DP"]
 
 _LEAVES = """
-Your records stay on your machine. Your program trains a classifier on them here, in {steps}, and adds noise of your
-own to each step.
+Your records stay on your machine. Your program trains a classifier on them here, in {steps}, and adds your own noise to
+each step.
 
-What leaves: {size}that classifier{times}, encrypted, and masked so that not even {lead}, who holds the key, can read it
-alone.
+What leaves: {leaves} encrypted, and masked so that not even {lead}, who holds the key, can read {what} alone.
 
 What everybody sees: {seen}, which is the model.
 
 {time}
 """
 _SEEN = (
-    "How long the training takes depends on how many records you have, and Charlie, who passes all messages on, sees "
-    "when your classifier arrives."
+    "The training takes longer the more records you have. Charlie, who passes all messages on, sees when your "
+    "classifier arrives."
 )
-_UNSEEN = "You train before you join. How long that takes depends on how many records you have, and nobody sees it."
+_UNSEEN = "You train before you join. That takes longer the more records you have, and nobody sees how long."
 _COLLUSION = """
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of the other parties'
-contributions, with those parties' noise.
+Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
+sent, with those parties' noise.
 
 Parties that side with Charlie can take their own classifiers off the sum. If all parties but you side with him, he has
-your classifier. The proof counts on no noise but your own.
+your classifier. What is proved counts on no noise but your own.
 
 {lies} A contribution that is dropped, doubled or foreign ends the run. Nobody notices a party that lies about its
 records.
@@ -50,18 +49,18 @@ proved. {proved} The privacy statement says what holds against whom.
 A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy in all, except with probability delta =
-{delta:g}. That is proved, against everybody else together, and it holds whatever part of all records is yours. If your
-records are few, your noise hides most of what they could teach, and your classifier counts as little as they do.
+Each of your records loses at most epsilon = {epsilon:g} of its privacy in all, except with a probability of delta =
+{delta:g}. That is proved, against everybody else together, however many or few of all records are yours. If yours are
+few, your noise hides most of what they could teach, and your classifier counts little.
 
 A second run over the same records costs the same again: the costs add up.
 """
 _BY_SIZE = """
-We can prove {found}, if you have at least {part} of all records. The noise is sized for everybody's records
-together, and your classifier is made from yours alone. So the smaller your part of all records is, the less privacy
-yours have.
+What is proved is {found}, if you have at least {part} of all records. The noise is sized for everybody's records
+together, but your classifier is made from yours alone. So the smaller your part of all records, the less privacy yours
+have.
 """
-_UNIFORM = "We can prove {found}, for every party that has at least {least:,} records, as all must."
+_UNIFORM = "What is proved is {found}, for every party. Each has at least {least:,} records."
 _NOTHING = "With so little noise nothing can be proved."
 _STOPS = """
  If you have less than {part} of all records, your program stops once it knows how many there are in all, and everybody
@@ -77,8 +76,12 @@ def _explain(study: Study) -> Explanation:
         "steps": counted(chosen.rounds, "step"),
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
-        "size": "the number of your records, encrypted and masked; then " if by_size else "",
-        "times": " times that number" if by_size else "",
+        "leaves": (
+            "the number of your records, and then your classifier times that number. Both are"
+            if by_size
+            else "your classifier. It is"
+        ),
+        "what": "them" if by_size else "it",
         "seen": (
             "the number of all records together (of two parties, each thus learns the other's), and the average of all "
             "classifiers by their numbers of records"
@@ -105,10 +108,10 @@ def _proved(study: Study, *, by_size: bool) -> str:
 
 
 _SECTION = """\
-# The smallest part of all records that a party may have; the proof holds for parties with that part or more. If it is
-# left out, it is a quarter of an even share.
+# The smallest part of all records that a party may have. The proof holds for parties with that part or more. If the
+# line is left out, it is a quarter of an even share.
 # smallest_part = 0.05
-# Or "uniform": every party's classifier counts the same.
+# "sizes": each classifier counts as often as its party has records. Or "uniform": each counts once.
 weights = "sizes"
 """
 

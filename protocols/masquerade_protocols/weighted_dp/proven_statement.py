@@ -1,14 +1,14 @@
 """Who sees what of a run of ``weighted-dp`` with proven noise, which keeps the privacy target in every view.
 
-A party takes T sums of its records' gradients and adds noise of its own to each. Replacing one record moves a sum by at
-most Delta, whatever n_j is, so the noise on a *sum* follows from the target, T and G alone. All that leaves the party
-is a function of these noisy sums and of n_j, so nobody else has to be trusted, and colluders are not counted.
-``docs/privacy/weighted-dp.md`` derives it.
+A party takes T sums of its records' gradients and adds its own noise to each. Replacing one record moves a sum by at
+most Delta, however many records n_j there are. So the noise on a *sum* follows from the target, from T, and from G, the
+longest gradient of a record. All that leaves the party is a function of these noisy sums and of n_j, so nobody else has
+to be trusted, and colluders are not counted. ``docs/privacy/weighted-dp.md`` derives it.
 """
 
 from functools import partial
 
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits, large_delta
+from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits, large_delta
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.local_descent import UNIT
@@ -21,9 +21,9 @@ _ROWS = Rows(
     "Theorem 8",
     assumptions=(
         "the party that holds the record follows the protocol and draws its noise",
-        "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
-        "n, the number of all records, is published as it is; sizes are not covered by epsilon",
-        "the model is released once; every further run over the same records adds its own epsilon",
+        PUBLIC_SETTINGS,
+        "n, the number of all records, is published as it is; epsilon does not cover sizes",
+        ONE_RELEASE,
     ),
 )
 
@@ -44,9 +44,9 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
     colluders = max(1, privacy.colluders)
     left = study.K - colluders
     rest = (
-        "the last party's number of records and its noisy classifier, for which its own noise is enough"
+        "the last party's number of records, and its classifier with its own noise"
         if left == 1
-        else f"the sum of {left} classifiers, each with its own party's noise; one party's noise is enough"
+        else f"the sum of {left} classifiers, each with its party's own noise"
     )
     return (
         row(
@@ -58,23 +58,25 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         ),
         row(
             "Charlie",
-            "Charlie sees ciphertexts and the two sums that everybody sees. The paper's server sees every party's "
-            "classifier; even that would cost no more. A Charlie who breaks the rules can spoil the sums; the noise "
-            "does not depend on them. The parties train before they join, when nobody sees how long that takes.",
+            "Charlie sees ciphertexts, and the two sums that everybody sees. The paper's server sees every party's "
+            "classifier; even that would cost no more than is proved here. If Charlie breaks the rules, he can spoil "
+            "the sums, but the noise does not depend on them. The parties train before they join, so nobody sees how "
+            "long that takes.",
         ),
         row(
             "one party",
-            "A party knows its own records and noise, and the others' noise stands. The lead, the party that holds the "
-            "key, opens sums and never a part of one.",
+            "A party knows its own records and its own noise; the others' noise stays. The lead, the party that holds "
+            "the key, opens sums, never a part.",
         ),
         row(
             "Charlie with the lead",
-            "They hold the key and every ciphertext. Each contribution is masked, so they see the sum of the others' "
-            "classifiers, and how many records the others have together.",
+            "They hold the key and every ciphertext. Each contribution is masked with numbers that they do not know. "
+            "So they see only the sum of the others' classifiers, with the others' noise, and how many records the "
+            "others have together.",
         ),
         row(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
-            f"They take their own classifiers off the sum. That leaves {rest}.",
+            f"They take their own classifiers off the sum. That leaves {rest}. One party's is enough for this bound.",
         ),
         PARTY_UNIT,
     )

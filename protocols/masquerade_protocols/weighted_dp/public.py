@@ -28,7 +28,7 @@ from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = ["Parameters", "Plan", "check", "layout", "noise_of", "parameters_of", "plan", "shown", "smallest_part"]
 
-_QUARTER = 4  # of an even share: the smallest part of all records that a party may have, if the study names none
+_QUARTER = 4  # if the study names no smallest part, it is an even share divided by this
 
 
 class Parameters(DescentParameters):
@@ -57,7 +57,7 @@ class Plan:
     sigma : Fraction
         Standard deviation of a coordinate of the noise, on a mean of gradients or on a sum of them.
     on_mean : bool
-        Which of these: the paper's noise is on the mean, the proven noise on the sum.
+        Whether the noise is on a mean, as the paper's is. The proven noise is on a sum.
     by_size : bool
         Whether a party's classifier counts n_j times, or once.
     divisor : int
@@ -72,14 +72,14 @@ class Plan:
     divisor: int
 
     def sigma_at(self, n: int) -> Fraction:
-        """Return the standard deviation of a coordinate of z_t at a party of n records: on its mean gradient."""
+        """Return the standard deviation of a coordinate of z_t, the noise on the mean gradient of n records."""
         return self.sigma if self.on_mean else self.sigma / n
 
     def reach(self, G: Fraction, d: int, weight: int, parties: int = 1) -> int:
         """Bound the sum of ``parties`` classifiers that count ``weight`` times together, in units of 2^-F.
 
         No step is longer than eta (G + noise), so |theta_T| is at most T such steps. The noise of one party stays
-        within its bound, except with probability 2^-60. A regulariser only shortens theta.
+        within its bound, except with probability 2^-60. The penalty (Lambda/2) |theta|^2 only shortens theta.
         """
         noise = gaussian_tail_bound(self.sigma, self.T * d, UNIT) + 2
         times = weight if self.on_mean else parties  # noise on a sum stays the same however many records are in it
@@ -98,12 +98,12 @@ def smallest_part(study: Study) -> Fraction:
 
 
 def shown(part: Fraction) -> str:
-    """Return a part of all records in its most readable form: 1/20, or 0.03."""
+    """Return a part of all records as text: 1/20, or 0.03."""
     return str(part) if part.numerator == 1 else f"{float(part):g}"
 
 
 def noise_of(study: Study) -> SharedNoise:
-    """Return the noise with which each local descent alone keeps the privacy target; BadInput where there is none."""
+    """Return the noise with which each local descent alone keeps the privacy target. BadInput: there is none."""
     return proven_noise(study, parameters_of(study).rounds)
 
 
@@ -147,21 +147,22 @@ def _check_together(study: Study, chosen: Parameters) -> None:
     check_no_c(study, chosen)
     if study.proven and chosen.weights == "uniform":
         raise BadInput(
-            '[protocol] weights is "uniform", but with calibration = "proven" the noise in a plain average would be '
-            "mostly that of the party with the fewest records, and would show how many it has",
+            '[protocol] weights is "uniform", but with calibration = "proven" most of the noise in a plain average '
+            "would be that of the party with the fewest records, and would show how many records it has",
             'set weights = "sizes"',
         )
     part, noise_of_n = chosen.smallest_part, not study.proven and chosen.weights == "sizes"
     if part is not None and not noise_of_n:
         raise BadInput(
-            f"[protocol] smallest_part is {part:g}, but no noise of this study follows from the number of all records",
+            f"[protocol] smallest_part is {part:g}, but this study's noise does not depend on the number of all "
+            "records",
             "leave smallest_part out",
         )
     if part is not None and as_fraction(part) * study.K > 1:
         raise BadInput(
             f"[protocol] smallest_part is {part:g}, but of {study.K} parties one has 1/{study.K} of all records or "
             "less",
-            f"choose at most 1/{study.K}, and much less for parties with different numbers of records",
+            f"choose at most 1/{study.K}, and much less if the parties have different numbers of records",
         )
 
 

@@ -1,9 +1,9 @@
-"""Weighted DP: every party descends its own objective under noise, and the release is the average by size.
+"""Weighted DP: every party makes a noisy descent on its own records; the release is the average by size.
 
 Kang, Liu and Wang, "Weighted Distributed Differential Privacy ERM: Convex and Non-convex", Algorithm 1. The paper
 trusts its server with every party's size and classifier. Here a secure sum takes the server's place, so Charlie learns
-n and the released classifier, and no n_j or theta^(j) of any party. For m parties, T rounds, d coordinates in p
-plaintexts, keys of b bits::
+n and the released classifier, and no n_j or theta^(j) of any party. n is the number of all records, n_j that of party
+P_j, and theta^(j) its classifier. For m parties, T rounds, d coordinates in p plaintexts, keys of b bits::
 
     party P_j                                    Charlie                          lead P_L (one of the parties)
       |============ join: everybody's box key of this run, signed =================|
@@ -16,9 +16,10 @@ plaintexts, keys of b bits::
 
 :mod:`masquerade_protocols.blocks.secure_sum` has the messages of a sum.
 
-**Why there is a smallest part.** The paper's sigma falls as n grows, so whoever raises n takes noise away from
-everybody. Charlie can add to the total before the lead opens it, and a party can claim records that it does not have.
-Hence the public ``smallest_part``: a party that has less than that part of n goes no further.
+**Why there is a smallest part.** The paper's sigma, the standard deviation of the noise, falls as n grows. So whoever
+raises n takes noise away from everybody. Charlie can add to the total before the lead opens it, and a party can claim
+records that it does not have. Hence the public ``smallest_part``: a party that has less than that part of n goes no
+further.
 
 **Uniform weights** are the method that the paper compares with (Jayaraman and others 2018, in the paper's table 1): the
 plain mean of the parties' classifiers, equation (2), with the noise of m n_(1) records, where n_(1) is the size of the
@@ -26,7 +27,7 @@ smallest party. n_(1) is private, so the public ``min_records`` takes its place,
 
 **Proven noise** lets each local descent alone keep the privacy target, whatever all others do
 (``docs/privacy/weighted-dp.md``). The noise on a party's *sum* of gradients follows from the target, T and G, and from
-no size. It does not wait for n, so a party descends before it joins, and nobody sees how long that takes.
+no size. A party need not wait for n. So it descends before it joins, and nobody sees how long that takes.
 
 A local descent takes nothing but integers from the records: the sum of the gradients on the grid of 2^-F plus an
 integer Gaussian vector. All that leaves the party is a function of these integers.
@@ -54,14 +55,14 @@ __all__ = ["charlie", "party"]
 
 
 def _check_part(study: Study, own: int, n: int) -> None:
-    """Refuse to use the noise of n records if ``own`` is too small a part; the error names neither number."""
+    """Refuse to use the noise for n records if ``own`` is too small a part. The error names neither number."""
     part = smallest_part(study)
     if not study.proven and own < part * n:
         raise RefusedLocally(
-            f"this party's records are less than the study's smallest_part, {shown(part)}, of all that were counted. "
-            "The noise is sized for all of them, so these records would have less privacy than the statement says",
-            "ask the coordinator for a study with a smaller smallest_part, whose statement then holds for so few; if "
-            "there cannot be so many records, somebody has counted too many",
+            f"this party has less than the study's smallest_part, {shown(part)}, of all records that were counted. The "
+            "noise is sized for all of them, so this party's records would have less privacy than the statement says",
+            "ask the coordinator for a study with a smaller smallest_part, whose statement also holds for so few "
+            "records; if the parties cannot have so many records, somebody has counted too many",
         )
 
 
@@ -76,10 +77,11 @@ def _contribution(study: Study, descent: Plan, data: Dataset, rng: Rng) -> tuple
 
 
 async def _train(seat: Seat, study: Study, descent: Plan, data: Dataset) -> tuple[int, ...]:
-    """Lines 3 to 6. The noise takes a time to draw that depends on T and d alone."""
+    """Make the local descent: lines 3 to 6. The time for drawing the noise depends on T and d alone."""
     if study.proven and len(data.y) > MOST_ROUNDED_RECORDS:
         raise RefusedLocally(
-            f"there are more records than the {MOST_ROUNDED_RECORDS:,} for which the proof counts rounding errors",
+            f"this party has more than {MOST_ROUNDED_RECORDS:,} records, the most for which the proof counts rounding "
+            "errors",
             "take part with fewer records",
         )
     await seat.stage("training")
@@ -87,7 +89,7 @@ async def _train(seat: Seat, study: Study, descent: Plan, data: Dataset) -> tupl
 
 
 def _released(descent: Plan, sums: tuple[int, ...]) -> Model:
-    """Line 8: theta^(c) = sum_j (n_j/n) theta_T^(j)."""
+    """Return the model of line 8: theta^(c) = sum_j (n_j/n) theta_T^(j)."""
     return Model(tuple(float(Fraction(v, descent.divisor << FRACTION_BITS)) for v in sums), None)
 
 
@@ -100,7 +102,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     Raises
     ------
     RefusedLocally
-        Its records are too small a part of all, or too many for the proof.
+        It has too small a part of all records, or too many for the proof.
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     RunFailed

@@ -9,9 +9,9 @@ So the proof here rests on the local descent of the one party that holds the rec
 noise on a vector that moves by 2 G/n_j, and T such rounds compose exactly to mu_j = 2 G sqrt(T)/(n_j sigma). All that
 leaves this party is a function of its descent, so every view has the same bound, whatever the others do.
 
-n_j is private, so the statement speaks of the smallest part n_j/n of all records that the study allows: a party that
-has less goes no further once n is opened. As sigma is proportional to 1/n, the bound does not depend on n, and nobody
-gains by changing n.
+n_j is private, so the statement is about the smallest part n_j/n of all records that the study allows. A party that has
+less goes no further once n is opened. As sigma is proportional to 1/n, the bound does not depend on n, and nobody gains
+by changing n.
 """
 
 import math
@@ -21,7 +21,7 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, MOST_ROUNDED_RECORDS, exact_mu, rounding_part
 from masquerade_core.privacy.samplers.bits import TAIL_BITS
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits
+from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, draws, paper_c
@@ -34,7 +34,7 @@ _NO_COLLUSION = "nothing: the paper's server is trusted"
 
 
 class _View(NamedTuple):
-    """Somebody who looks: the row's text, the paper's claim, and what this row alone assumes."""
+    """A view: the row's text, the paper's claim, and the assumptions of this row alone."""
 
     view: str
     text: str
@@ -81,13 +81,14 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
     holds_at = f"noise of standard deviation {digits(enough)}/n_j, that is 2 G sqrt(T)/(n_j mu(epsilon, delta))"
     if by_size:
         reach = (
-            f" It holds for every party that takes part, the smallest with {shown(part)} of all records: a party with "
-            f"less refuses when n is opened. With an even share, 1/{K}, it is epsilon = {digits(proved(1 / K))}. "
+            f" The epsilon holds for every party that takes part, the smallest with {shown(part)} of all records: a "
+            "party with less refuses when n is opened. For a party with an even share, "
+            f"1/{K}, it is epsilon = {digits(proved(1 / K))}. "
             "In general mu_j = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))), and the proved epsilon' is the one at which "
             "Phi(-epsilon'/mu_j + mu_j/2) - exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
         )
     else:
-        reach = " It holds for every party, as each has at least min_records."
+        reach = " The epsilon holds for every party, as each has at least min_records."
 
     found = []
     provable = f"epsilon = {digits(epsilon)}, delta = {delta:.1e}, for every party"
@@ -106,17 +107,17 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
 def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:
     refusal: tuple[str, ...] = ()
     if by_size:
-        sizes = "n, the number of all records, is published as it is; sizes are not covered by epsilon"
+        sizes = "n, the number of all records, is published as it is; epsilon does not cover sizes"
         least = shown(smallest_part(study))
         refusal = (f"the party that holds the record refuses if it has less than {least} of all records",)
     else:
         sizes = f"each party has at least {study.study.min_records:,} records; no sum of sizes is opened"
     return (
         "everybody follows the protocol",
-        "records are encoded by public bounds and clipped to norm 1; nothing else was chosen by looking at them",
+        PUBLIC_SETTINGS,
         f"a party has at most {MOST_ROUNDED_RECORDS:,} records, the most for which rounding is counted",
         sizes,
-        "the model is released once; every further run over the same records adds its own epsilon",
+        ONE_RELEASE,
         *refusal,
     )
 
@@ -140,31 +141,32 @@ def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_V
         ),
         _View(
             "Charlie",
-            "Charlie sees ciphertexts and the sum that everybody sees. The paper's server sees every party's "
-            "classifier; even that would cost no more than is proved here. The arrival of a party's contribution shows "
-            "how long the party trained, and so, roughly, how many records it has.",
+            "Charlie sees ciphertexts, and "
+            + ("the two sums" if by_size else "the sum")
+            + " that everybody sees. The paper's server sees every party's classifier; even that would cost no more "
+            "than is proved here. Charlie also sees when a party's contribution arrives. That shows how long the party "
+            "trained, and so roughly how many records it has.",
             claimed,
             ("Charlie colludes with nobody, and cannot break the lead's Paillier key",),
         ),
         _View(
             "one party",
-            "A party knows its own records and noise, and the others' noise stands. The lead, the party that holds the "
-            "key, opens the sum and never a part of it.",
+            "A party knows its own records and its own noise; the others' noise stays. The lead, the party that holds "
+            "the key, opens sums, never a part.",
             _NO_COLLUSION,
             ("the party colludes with nobody",),
         ),
         _View(
             "Charlie with the lead",
-            "They hold the key and every ciphertext. Each contribution is masked with numbers unknown to them, so they "
-            "see the sum of the others' classifiers"
+            "They hold the key and every ciphertext. Each contribution is masked with numbers that they do not know. "
+            "So they see only the sum of the others' classifiers, with the others' noise"
             + (", and how many records the others have together." if by_size else "."),
             _NO_COLLUSION,
             ("another party is honest",),
         ),
         _View(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
-            f"They take their own classifiers off the sum. That leaves {rest}. One party's noise is enough for this "
-            "bound.",
+            f"They take their own classifiers off the sum. That leaves {rest}. One party's is enough for this bound.",
             _NO_COLLUSION,
             ("at least one party is honest",),
         ),

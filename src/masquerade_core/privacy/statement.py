@@ -26,7 +26,9 @@ __all__ = [
     "COMPUTATIONAL",
     "NONE",
     "NOT_ASSESSED",
+    "ONE_RELEASE",
     "PARTY_UNIT",
+    "PUBLIC_SETTINGS",
     "REPLACE_RECORD",
     "Claim",
     "DrawnInShares",
@@ -45,6 +47,13 @@ COMPUTATIONAL = "approximate, computational"
 
 REPLACE_RECORD = "replace one record, all sizes fixed"
 """The relation between neighbouring data sets in most rows."""
+
+PUBLIC_SETTINGS = (
+    "records are encoded by public bounds and clipped (scaled down) to norm 1; nobody looked at them to choose the "
+    "bounds or any other setting"
+)
+ONE_RELEASE = "the model is released once; every further run over the same records adds its own epsilon"
+"""Assumptions of most proofs."""
 
 
 @dataclass(frozen=True)
