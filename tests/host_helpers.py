@@ -83,7 +83,7 @@ class World:
     keys: dict[str, Keys]
 
     @classmethod
-    def new(cls, K: int = 3, deadline: float = 60.0, port: int | None = None) -> "World":
+    def new(cls, K: int = 3, deadline: float = 600.0, port: int | None = None) -> "World":
         """Draw keys for Charlie and K parties p1, p2, ... and write their study."""
         names = [f"p{j}" for j in range(1, K + 1)]
         keys = {name: new_keys() for name in (*names, CHARLIE)}
