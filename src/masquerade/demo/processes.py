@@ -42,6 +42,7 @@ _KINDS = {
 }
 _GRACE = 5.0  # seconds that a participant has to end after SIGTERM
 _LAST_WORDS = 2000  # characters of its error output that are kept
+_LAST_WORDS_SECONDS = 10.0  # to read them in; on a busy machine a second is too little
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,10 @@ class Participants:
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
         child = self._children[who] = _Child(process)
-        for target, stream in ((self._hear, process.stdout), (self._overhear, process.stderr)):
-            thread = threading.Thread(target=target, args=(who, child, stream), daemon=True)
-            child.listeners.append(thread)
+        # Both are there before either begins: at the process's end one of them waits for the other.
+        for target, stream in ((self._overhear, process.stderr), (self._hear, process.stdout)):
+            child.listeners.append(threading.Thread(target=target, args=(who, child, stream), daemon=True))
+        for thread in child.listeners:
             thread.start()
 
     def _hear(self, who: str, child: _Child, stream: IO[str]) -> None:
@@ -161,7 +163,7 @@ class Participants:
                     continue
                 self._told.put(Event(who, name, fields))
         code = child.process.wait()
-        child.listeners[1].join(1.0)
+        child.listeners[0].join(_LAST_WORDS_SECONDS)
         self._told.put(Event(who, "exit", {"code": code, "stderr": child.stderr}))
 
     @staticmethod
