@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -352,6 +353,22 @@ def test_a_participants_events_are_read_and_other_output_is_not(tmp_path: Path) 
         events = _perform(participants, tmp_path, "sys.exit(6)")
     assert [event.name for event in events] == ["stage", "exit"]
     assert events[1].fields == {"code": 6, "stderr": "a warning\n"}
+
+
+def test_a_process_that_ends_before_all_its_listeners_have_begun_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a listener can come to its end before the next one is made."""
+
+    class Hasty(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            self.join(100)
+
+    monkeypatch.setattr("masquerade.demo.processes.threading.Thread", Hasty)
+    with Participants() as participants:
+        events = _perform(participants, tmp_path, "sys.exit(6)")
+    assert [(event.name, event.fields.get("code")) for event in events] == [("stage", None), ("exit", 6)]
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
