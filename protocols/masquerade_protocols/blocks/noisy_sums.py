@@ -99,8 +99,8 @@ What leaves, in {rounds}: the sum of your records' gradients at a classifier tha
 the noise is on it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before
 the first round, the number of your records leaves, encrypted and masked in the same way.
 
-What everybody sees: the number of all records together (of two parties, each so learns the other's), and the noisy sum
-over all records, round by round. From these follows the model, and every classifier on the way to it.
+What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the noisy
+sum over all records, round by round. From these follows the model, and every classifier on the way to it.
 """
 _COLLUSION = """
 {promise}
@@ -111,7 +111,7 @@ sent, with those parties' noise.
 Parties that side with Charlie take their own noise off. {beyond}
 
 Everybody is assumed to follow the protocol and to draw its share of the noise. A contribution that is dropped, doubled
-or foreign ends the run. Nobody catches a party that lies about its records or adds no noise.
+or from another run ends the run. Nobody notices a party that lies about its records or adds no noise.
 """
 _COST = """
 Each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds together. This can fail with a

@@ -72,8 +72,8 @@ _COLLUSION = """
 Your records' privacy rests on nobody else. The noise is on your records before anything is computed. All other parties
 and Charlie together can get your classifier. Even they learn no more of a record than its noisy copies tell.
 
-The model is right only if everybody follows the protocol. A contribution that is dropped, doubled or foreign ends the
-run. Nobody notices a party that lies about its records.
+The model is right only if everybody follows the protocol. A contribution that is dropped, doubled or from another run
+ends the run. Nobody notices a party that lies about its records.
 """
 _COST = """
 The paper calls the result "privacy-secure" and names no epsilon. What is proved is epsilon = {epsilon:.4g} for each of

@@ -21,8 +21,8 @@ What leaves, in {rounds}: the sum of your records' gradients at a classifier tha
 it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the first round,
 the number of your records leaves, encrypted and masked in the same way.
 
-What everybody sees: the number of all records together (of two parties, each so learns the other's), and the sum of all
-noisy gradients, round by round. From these follows the model, and every classifier on the way to it.
+What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the sum of
+all noisy gradients, round by round. From these follows the model, and every classifier on the way to it.
 """
 _COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
@@ -30,8 +30,8 @@ sent, with those parties' noise.
 
 Parties that side with Charlie take their own noise off. What is proved counts on the noise of one honest party.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
-catches a party that lies about its records.
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or from another run ends the run.
+Nobody notices a party that lies about its records.
 """
 _COST = """
 {claim} Over the whole run, epsilon = {total:.4g} is proved. The privacy statement says against whom.

@@ -52,8 +52,8 @@ know your votes. Nothing hides from them what your votes tell of your records.
 The other parties learn nothing but the model. The same holds for {lead}: Charlie's random numbers hide the counts that
 {lead} decrypts for him.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
-notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or from another run ends the run.
+Nobody notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
 """
 _COST = """
 The paper claims that somebody who sees the model learns of all your records together no more than epsilon = {epsilon:g}
@@ -70,8 +70,8 @@ The shares of any {honest} are enough to meet the privacy target. So it holds if
 further party on his side weakens the promise, and so does each party that draws no noise. The privacy statement says by
 how much.
 
-Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or foreign ends the run. Nobody
-notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
+Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or from another run ends the run.
+Nobody notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
 """
 _PROVEN_COST = """
 All your records together lose at most epsilon = {epsilon:g} of their privacy, except with a probability of delta =

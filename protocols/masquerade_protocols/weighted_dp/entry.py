@@ -35,8 +35,8 @@ sent, with those parties' noise.
 Parties that side with Charlie can take their own classifiers off the sum. If all parties but you side with him, he has
 your classifier. What is proved counts on no noise but your own.
 
-{lies} A contribution that is dropped, doubled or foreign ends the run. Nobody notices a party that lies about its
-records.
+{lies} A contribution that is dropped, doubled or from another run ends the run. Nobody notices a party that lies about
+its records.
 """
 _RELIES = "Everybody is assumed to follow the protocol."
 _RELIES_ON_NOBODY = (
