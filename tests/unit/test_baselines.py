@@ -299,7 +299,7 @@ def test_what_has_no_single_minimiser_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gop", "pooled", "individual", "batch", "average"])
 def test_a_parameter_that_a_baseline_does_not_have_is_an_error(name: str) -> None:
-    with pytest.raises(BadInput, match=r"'rounds' in \[protocol\]"):
+    with pytest.raises(BadInput, match=r"\[protocol\] has an unknown key 'rounds'; it may have none"):
         entry_of(study_of(name, section="rounds = 5"))
 
 

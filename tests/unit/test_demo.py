@@ -262,7 +262,7 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
     ("words", "named"),
     [
         (["--data", "all.csv"], "--by"),
-        (["--data", "all.csv", "--by", "site"], "which column to predict"),
+        (["--data", "all.csv", "--by", "site"], "which column is to be predicted"),
         (["--data", "all.csv", "--by", "nowhere", "--label", "ill:yes"], "no column 'nowhere'"),
         (["--data", "all.csv", "--by", "site", "--label", "well:yes"], "no column 'well'"),
         (["--data", "all.csv", "--by", "age", "--label", "ill:yes"], "different values"),

@@ -465,7 +465,7 @@ def test_one_party_alone_is_refused() -> None:
 
 
 def test_no_honest_party_and_no_epsilon_are_refused() -> None:
-    with pytest.raises(BadInput, match="at least one of the 3 parties must be honest"):
+    with pytest.raises(BadInput, match="at least one party must be honest"):
         _study(3, colluders=3)
     with pytest.raises(BadInput, match="epsilon"):
         _study(3, epsilon=0.0)

@@ -103,7 +103,7 @@ class Study(Section):
         if rules.lead not in self.names:
             yield f"[study] lead is {rules.lead!r}, but must be one of the parties: {', '.join(self.names)}"
         if (t := self.privacy.colluders) >= K:
-            yield f"[privacy] colluders is {t}, but must be at most {K - 1}: one party or more must be honest"
+            yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
         if rules.min_records > self.max_records:
             yield (
                 f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "

@@ -44,6 +44,8 @@ _LONGEST = 60
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """Return " (did you mean 'x'?)" for the nearest known word, or the list of known words if none is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
+    if not known:
+        return "; it may have none"
     return f" (did you mean '{near[0]}'?)" if near else f" (known are {', '.join(known)})"
 
 
