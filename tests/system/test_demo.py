@@ -189,7 +189,7 @@ def test_a_rejected_protocol_says_why_its_model_is_bad(tmp_path: Path) -> None:
         _demo(tmp_path, "--protocol", "decaying-budget", "--parties", "3", "--rounds", "40", "--format", "json")
     )
     figures = data["demo"]["private_figures"]
-    assert "what is released is noise" in figures["advice"]
+    assert "the released classifier is noise" in figures["advice"]
     assert figures["enough_epsilon"] is None
     assert data["rounds"][-1]["objective"] > data["rounds"][0]["objective"]
 
