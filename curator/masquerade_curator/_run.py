@@ -8,14 +8,14 @@ from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.trace import objective_at, objective_trace
-from masquerade_core.model import error_on, model_to_json
+from masquerade_core.model import Model, error_on
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
-from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
+from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
@@ -103,15 +103,15 @@ def run(
     with RunDirectory(out or default_directory(study, session.run, CHARLIE), session) as directory:
         shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
         role = protocol.charlie(Seat(CHARLIE, study.names, session.run), study, **shared)
-        model = run_role(role, session, SystemRng())
+        release = run_role(role, session, SystemRng())
         metrics = {}
-        if tests is not None:
-            metrics["test_error"] = error_on(model, tests)
+        if tests is not None and isinstance(release, Model):
+            metrics["test_error"] = error_on(release, tests)
         statement = [claim.to_json() for claim in protocol.statement(study)]
         result = summarize(session, statement, metrics)
         if rounds := objective_trace(session.iterates, tests, study):
             result["rounds"] = rounds
-        directory.write({MODEL: model_to_json(model, study, session.run), RESULT: result})
+        directory.write({**release.files(study, session.run), RESULT: result})
     path = directory.path / RESULT
     observe("done", result=str(path))
     return path

@@ -8,7 +8,6 @@ from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier, named
-from masquerade_core.model import model_to_json
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
@@ -16,7 +15,7 @@ from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
-from masquerade_host.results import MODEL, RESULT, RunDirectory, default_directory, summarize
+from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import Approve, ask
 from masquerade_protocols import protocol_of
@@ -83,9 +82,9 @@ def run(
     )
     with RunDirectory(out or default_directory(study, session.run, me), session) as directory:
         approve(study, me, protocol.explain(study))
-        model = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
+        release = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
         statement = [claim.to_json() for claim in protocol.statement(study)]
-        directory.write({MODEL: model_to_json(model, study, session.run), RESULT: summarize(session, statement, {})})
+        directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {})})
     result = directory.path / RESULT
     observe("done", result=str(result))
     return result

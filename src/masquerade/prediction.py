@@ -13,9 +13,8 @@ from scipy.special import logsumexp
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Column
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.erm import predict_labels
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.model import SavedModel, model_from_json
+from masquerade_core.model import SavedModel, model_from_json, scores_of
 
 __all__ = ["Prediction", "load_model", "predict"]
 
@@ -122,10 +121,10 @@ def predict(model: Path | str | SavedModel, records: object) -> Prediction:
     else:
         X = saved.encoder.encode(_columns(records, saved.encoder.columns))
     if saved.label.classes is not None:
-        margins = X @ np.array(saved.weights).reshape(len(saved.label.classes), -1).T
+        margins = scores_of(saved, X, len(saved.label.classes))
         return Prediction(margins.argmax(axis=1), margins, saved)
-    w = np.array(saved.weights)
-    return Prediction(predict_labels(X, w).astype(np.intp), X @ w, saved)
+    margins = scores_of(saved, X, None)
+    return Prediction(np.where(margins > 0, 1, -1), margins, saved)
 
 
 def _columns(records: object, wanted: tuple[str, ...]) -> Mapping[str, Column]:

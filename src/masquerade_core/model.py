@@ -6,20 +6,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.learning.erm import error_rate
 from masquerade_core.learning.losses import LOGISTIC, LOSSES
-from masquerade_core.learning.softmax import class_error_rate
 from masquerade_core.study import Label, Study
 
-__all__ = ["Model", "SavedModel", "Shares", "error_on", "model_from_json", "model_to_json"]
+__all__ = ["Model", "Release", "SavedModel", "Shares", "error_on", "model_from_json", "model_to_json", "scores_of"]
 
 _KIND = "masquerade model 1"
 _RELEASES = {"shares": True, "weights": False}  # the forms of a release, and whether it has shares to add up
@@ -118,6 +117,13 @@ def _count(value: object) -> int:
     return value
 
 
+class Release(Protocol):
+    """What a role returns: what the run publishes, the same at every participant."""
+
+    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
+        """Return the contents of the files that publish it, by the files' names."""
+
+
 @dataclass(frozen=True)
 class Model:
     """A released linear classifier.
@@ -128,10 +134,17 @@ class Model:
         w^s: d weights in the order of the encoder's coordinates; with named classes, d weights for each class in turn.
     shares : Shares or None
         The published shares, if the classifier was released as shares; ``shares.open()`` gives the weights.
+    offset : tuple of float
+        What is added to a record's score; with named classes, a number for each. Empty where nothing is added.
     """
 
     weights: tuple[float, ...]
     shares: Shares | None
+    offset: tuple[float, ...] = ()
+
+    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
+        """Return the file that publishes the classifier."""
+        return {"model.json": model_to_json(self, study, run)}
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,8 @@ class SavedModel:
         The study's privacy target.
     loss : str
         The loss that was minimised. Only with the logistic loss is sigma(w.x) a probability.
+    offset : tuple of float
+        As in a :class:`Model`.
     """
 
     weights: tuple[float, ...]
@@ -167,14 +182,21 @@ class SavedModel:
     epsilon: float
     delta: float
     loss: str = LOGISTIC.name
+    offset: tuple[float, ...] = ()
+
+
+def scores_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
+    """Return each record's score w.x + offset, shape (n,); with named classes, one for each, shape (n, classes)."""
+    scores: NDArray[np.float64] = X @ np.array(model.weights).reshape(classes or 1, -1).T
+    scores = scores + np.array(model.offset or (0.0,))
+    return scores[:, 0] if classes is None else scores
 
 
 def error_on(model: Model, tests: Dataset) -> float:
-    """Return the fraction of records that a model labels wrongly."""
-    w = np.array(model.weights)
-    if tests.classes is None:
-        return error_rate(tests.X, tests.y, w)
-    return class_error_rate(tests.X, tests.y, w.reshape(tests.classes, -1))
+    """Return the fraction of records that a model labels wrongly; a score of 0 stands for the label -1."""
+    scores = scores_of(model, tests.X, tests.classes)
+    said = np.where(scores > 0, 1.0, -1.0) if tests.classes is None else scores.argmax(axis=1)
+    return float(np.mean(said != tests.y))
 
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
@@ -191,6 +213,7 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "encoder": Encoder.from_study(study).to_json(),
         "release": "weights" if model.shares is None else "shares",
         "weights": _named(model.weights, study),
+        **({"offset": list(model.offset)} if model.offset else {}),
         **({} if model.shares is None else {"shares": model.shares.to_json()}),
     }
 
@@ -223,6 +246,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             label=label,
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
+            offset=_offset(data.get("offset", ()), label.classes),
             loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
             **texts,
         )
@@ -232,6 +256,13 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
     if len(saved.weights) != wanted:
         raise BadInput(f"the model file has {len(saved.weights)} weights; its encoder and classes need {wanted}", _HINT)
     return saved
+
+
+def _offset(values: Any, classes: tuple[str, ...] | None) -> tuple[float, ...]:
+    offset = tuple(float(value) for value in values)
+    if len(offset) not in {0, len(classes or ("",))} or not all(map(isfinite, offset)):
+        raise ValueError("the offset has another length than the label has classes, or is not finite")
+    return offset
 
 
 def _weights(named: Mapping[str, Any], classes: tuple[str, ...] | None) -> tuple[float, ...]:
