@@ -12,6 +12,7 @@ from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
 from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP, INDIVIDUAL, POOLED
 from masquerade_protocols.dp_gd.entry import DP_GD
+from masquerade_protocols.dp_whitened.entry import DP_WHITENED
 from masquerade_protocols.entry import Protocol
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
@@ -54,6 +55,7 @@ def register(entry: Protocol) -> None:
 
 
 for _entry in (
+    DP_WHITENED,
     DP_GD,
     LOCAL_AGGREGATION,
     PSGD,

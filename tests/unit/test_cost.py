@@ -26,6 +26,7 @@ from tests.unit.test_dp_gd import _study as dp_gd_study
 from tests.unit.test_input_noise import _study as input_noise_study
 from tests.unit.test_psgd_proven import _study as psgd_study
 from tests.vote_helpers import points_of, vote_data, vote_study
+from tests.whitened_helpers import whitened_study
 
 D = 40
 """Coordinates: with keys of 512 bits, a vector takes several plaintexts."""
@@ -38,6 +39,8 @@ def _proven_votes(protocol: str) -> Study:
 
 
 STUDIES: dict[str, Callable[[], Study]] = {
+    "dp-whitened": lambda: whitened_study(3, D),
+    "dp-whitened, with gradients": lambda: whitened_study(3, D, epsilon=3.0, min_records=150),
     "dp-gd": lambda: dp_gd_study(3, D, "rounds = 2"),
     "dp-gd, five parties": lambda: dp_gd_study(5, D, "rounds = 3"),
     "psgd": lambda: descent_study("psgd", 3, D, section="rounds = 2"),

@@ -1,0 +1,216 @@
+"""What follows from the study of a ``dp-whitened`` run and from N alone: the noise, its parts, and the sums' layouts.
+
+Every party draws its share of the noise before anybody knows N, so its standard deviation is a constant. What is chosen
+later is B, the length of one record's contribution in units of the grid: the larger a sum's part of the privacy target,
+the longer the contribution beside the noise. All this is integer arithmetic, alike on every machine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt, sqrt
+
+from pydantic import BaseModel, ConfigDict
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_sigma
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import TAIL_BITS
+from masquerade_protocols.blocks.slots import check_slots
+
+__all__ = [
+    "MOST_COORDINATES",
+    "MOST_ROUNDS",
+    "OFF_DIAGONAL",
+    "PIECE",
+    "SIGMA",
+    "Parameters",
+    "Plan",
+    "check",
+    "noise_of",
+]
+
+SIGMA = 1 << 32
+"""The standard deviation of one party's share of noise on a number, in units of the grid."""
+
+OFF_DIAGONAL = isqrt(SIGMA**2 // 2) + 1
+"""The same on a product of two different coordinates: SIGMA/sqrt(2), rounded up."""
+
+MOST_ROUNDS = 8
+"""T at most."""
+
+PIECE = 1 << 14
+"""How many numbers of the second moments one message carries at most."""
+
+MOST_COORDINATES = 1000
+"""d at most: there are d(d+1)/2 second moments."""
+
+_LONGEST = 1 << 34
+"""B at most, so that the sum of 2^28 records fits into 63 bits. Noise is then less than a quarter of one record."""
+
+_LONGEST_FACTOR = 1 << 18
+"""B at most for second moments, whose products are as long as B^2."""
+
+_STRENGTH_BITS = 10  # fraction bits of s
+
+
+class Parameters(BaseModel):
+    """The study's ``[protocol]`` section: there is nothing to choose."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _squared_mu(study: Study) -> Fraction:
+    """Return mu^2, rounded down, where mu is the largest that meets the privacy target (Balle and Wang 2018)."""
+    return 1 / rounds_sigma(Fraction(1), 1, study.privacy.epsilon, study.privacy.delta) ** 2
+
+
+def _budget(study: Study) -> Fraction:
+    """Return how far a replaced record may move all sums together, as a squared length in units of the grid."""
+    if study.honest < 1:
+        raise BadInput(
+            "no party is left whose noise counts: all are taken to side with Charlie",
+            "set colluders to less than the number of parties",
+        )
+    return _squared_mu(study) * (study.honest * SIGMA**2 - LEAST_SHARE_SIGMA**2)
+
+
+def noise_of(study: Study) -> SharedNoise:
+    """Return the noise of a whole run, as if it were one sum: its Delta is that of all sums together.
+
+    Raises
+    ------
+    BadInput
+        No noise meets the study's privacy target.
+    """
+    Delta = Fraction(isqrt(int(_budget(study))))
+    sigma = Fraction(isqrt(study.honest * SIGMA**2))
+    privacy = study.privacy
+    return SharedNoise(Delta, 1, sigma, Fraction(SIGMA), privacy.epsilon, privacy.delta, study.honest)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What everybody computes from the study and from N, before a noisy sum is opened.
+
+    Parameters
+    ----------
+    study : Study
+    N : int
+        The number of all records.
+    """
+
+    study: Study
+    N: int
+
+    @property
+    def strength(self) -> Fraction:
+        """S = N mu sqrt(h/K)/sqrt(d), rounded down to 2^-10: how much there is to go by, beside the noise."""
+        study = self.study
+        squared = self.N**2 * _squared_mu(study) * Fraction(study.honest, study.K * study.d)
+        return Fraction(isqrt(int(squared * (1 << 2 * _STRENGTH_BITS))), 1 << _STRENGTH_BITS)
+
+    @property
+    def rounds(self) -> int:
+        """T, the number of noisy gradients."""
+        s = self.strength
+        return 0 if s < 20 else 4 if s < 200 else 8  # noqa: PLR2004
+
+    @property
+    def parts(self) -> tuple[Fraction, Fraction, Fraction]:
+        """f1, f2, f3: the parts of mu^2 for the two means, for the second moments, and for all gradients together."""
+        s = self.strength
+        f3 = Fraction(55, 100) if self.rounds else Fraction(0)
+        f1 = Fraction(0)
+        if s > 20:  # noqa: PLR2004
+            f1 = min(Fraction(15, 100), max(Fraction(2, 100), 500 / s**2))
+        return f1, 1 - f1 - f3, f3
+
+    def _longest(self, part: Fraction, squared: Fraction) -> int:
+        """Return the largest B with ``squared`` B^2 <= ``part`` of the budget."""
+        return min(_LONGEST, isqrt(int(part * _budget(self.study) / squared)))
+
+    @property
+    def first_mean(self) -> int:
+        """B of the first mean: one (u, y/2) in place of another moves the sum by at most sqrt(5) B."""
+        return self._longest(self.parts[0] / 2, Fraction(5))
+
+    @property
+    def second_mean(self) -> int:
+        """B of the second mean."""
+        return self._longest(self.parts[0] / 2, Fraction(4))
+
+    @property
+    def gradient(self) -> int:
+        """B of a gradient."""
+        return self._longest(self.parts[2] / max(1, self.rounds), Fraction(4))
+
+    def moments(self, *, centred: bool) -> int:
+        """Return B of the second moments, whose contributions are products: a replaced record moves them by 5 B^4."""
+        squared = Fraction(5) if centred else Fraction(9, 2)
+        return min(_LONGEST_FACTOR, isqrt(isqrt(int(self.parts[1] * _budget(self.study) / squared))))
+
+    def noise_sd(self, unit: int) -> float:
+        """Return the sd of the noise that is there, that of K shares, on a mean over N records in units of ``unit``."""
+        return SIGMA * sqrt(self.study.K) / (self.N * unit)
+
+    def centres(self, R: float) -> bool:
+        """Return whether the data are centred from here on: where R shows that it helps, or s that it cannot harm."""
+        return self.strength > 40 or R < 0.5  # noqa: PLR2004
+
+    def pieces(self, length: int, largest: int) -> Iterator[tuple[Packing, slice]]:
+        """Cut a sum of ``length`` numbers into pieces that fit into a message; yields each one's layout and place."""
+        for start in range(0, length, PIECE):
+            end = min(start + PIECE, length)
+            yield self.layout(end - start, largest), slice(start, end)
+
+    def plaintexts(self) -> Iterator[int]:
+        """Yield, for each message with a part of a sum, how many plaintexts it takes.
+
+        Where the first sums decide whether data are centred, it is taken that they are.
+        """
+        d, centred = self.study.d, self.parts[0] > 0
+        sums = [(d + 1, self.first_mean), (d, self.second_mean)] if centred else []
+        sums.append((moments_length(d, centred=centred), self.moments(centred=centred) ** 2))
+        sums += [(d + 1 + centred, self.gradient)] * self.rounds
+        yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
+
+    def layout(self, length: int, largest: int) -> Packing:
+        """Lay out a sum of ``length`` numbers, of which a record contributes at most ``largest`` to each."""
+        study = self.study
+        drawn = study.K * most_numbers(study.d)
+        bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
+        return Packing(length, bound, study.crypto.key_bits)
+
+
+def most_numbers(d: int) -> int:
+    """Return how many numbers all sums of a run have together, at most: so much noise is drawn."""
+    return (d + 1) + d + moments_length(d, centred=True) + MOST_ROUNDS * (d + 2)
+
+
+def moments_length(d: int, *, centred: bool) -> int:
+    """Return the length of the sum of second moments: d squares, d(d-1)/2 products, d numbers of labels, and one."""
+    return d * (d + 1) // 2 + d + centred
+
+
+def check(study: Study) -> None:
+    """Refuse a study that must fail, before anybody joins.
+
+    Raises
+    ------
+    BadInput
+        There are too many coordinates, no noise meets the privacy target, or no plaintext holds a sum.
+    """
+    if study.d > MOST_COORDINATES:
+        raise BadInput(
+            f"a record has {study.d} coordinates, but {study.study.protocol} takes at most {MOST_COORDINATES}: it "
+            "sends a number for each pair of them",
+            "choose dp-gd, or fewer features",
+        )
+    noise_of(study)
+    plan = Plan(study, study.K * study.max_records)
+    largest = max(plan.first_mean, plan.second_mean, plan.moments(centred=False) ** 2)
+    check_slots(study, plan.layout(1, largest), "a sum", "a smaller epsilon", "fewer parties")

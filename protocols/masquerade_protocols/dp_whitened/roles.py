@@ -1,0 +1,230 @@
+"""dp-whitened: noisy means and second moments, then a few noisy gradients in whitened coordinates.
+
+This program's own protocol. It has no settings: all follows from N (the number of all records), d (the coordinates of
+a record u), the privacy target, and sums that were paid for. mu is the parameter of Gaussian differential privacy that
+meets the target; a sum's *part* is its share of mu^2. s = N mu sqrt(h/K)/sqrt(d), for K parties of which h do not side
+with Charlie, says how much there is to go by. ``docs/privacy/dp-whitened.md`` has the proof.
+
+The *lead* is the party that holds the parties' Paillier key. For keys of n bits::
+
+    party P_k                                    Charlie                          lead P_L (one of the parties)
+      | 0. draw this party's share of all noise  |                                 |
+      |============ join: everybody's box key of this run, signed =================|
+      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
+      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
+      |                    1. one secure sum: N = sum of n_k; no n_k is seen       |
+      |                    2. two secure sums: noisy means, where s is large enough|
+      |<------- PublicNumbers: m, R, yb ----------|------- PublicNumbers --------->|   8 (d + 2), after each
+      |                    3. one secure sum, in pieces: noisy second moments      |
+      |<------- PublicNumbers: A, L, K, th, b0 ---|------- PublicNumbers --------->|   4 d (d + 1) + 8 (d + 3)
+      |                    4. T secure sums: noisy gradients at (th, b0)           |
+      |<------- PublicNumbers: th, b0 ------------|------- PublicNumbers --------->|   8 (d + 1), after each
+      |<------- PublicNumbers: the classifier ----|------- PublicNumbers --------->|   8 (d + 1)
+
+0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
+2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
+   shortens a vector to a length.
+3. The second moments of z give its covariance, without the noise's part. A = V diag(1/sqrt(lp)) V' whitens: x = A z has
+   nearly the same spread in every direction that is not noise. Second moments and labels give a first classifier th, b0
+   by ridge regression.
+4. A record's gradient at (th, b0) is cut to a length C and rounded. T is 0, 4 or 8.
+
+:mod:`~masquerade_protocols.dp_whitened.vectors` has what a party adds up,
+:mod:`~masquerade_protocols.dp_whitened.estimates` what follows from the sums,
+:mod:`~masquerade_protocols.dp_whitened.points` how everybody goes on from the same numbers, and
+:mod:`masquerade_protocols.blocks.secure_sum` the messages of a secure sum.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.model import Model
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
+from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
+from masquerade_protocols.dp_whitened.estimates import (
+    Centre,
+    Point,
+    classifier,
+    first_centre,
+    second_centre,
+    step,
+    whitened,
+)
+from masquerade_protocols.dp_whitened.points import Agreement
+from masquerade_protocols.dp_whitened.public import (
+    MOST_ROUNDS,
+    OFF_DIAGONAL,
+    SIGMA,
+    Parameters,
+    Plan,
+    check,
+    moments_length,
+)
+from masquerade_protocols.dp_whitened.vectors import gradient_sum, mean_sum, moments_sum, shift_sum
+
+__all__ = ["Parameters", "Side", "charlie", "check", "draw_noise", "learn", "party"]
+
+_Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
+
+
+# --- What both sides do, in the order of the steps ----------------------------------
+
+
+class Side(Interface):
+    """What differs between a party, Charlie, and somebody who has all records."""
+
+    async def stage(self, name: str) -> None:
+        """Say which stage begins."""
+
+    async def total(
+        self, label: str, length: int, unit: int, own: Callable[[Dataset], _Integers], products: int = 0
+    ) -> _Floats:
+        """Return the noisy sum of everybody's ``own`` as a mean: in units of ``unit`` and of 1/N.
+
+        The first ``products`` of its ``length`` numbers are products of two different coordinates.
+        """
+
+    async def agree(self, own: _Floats, *, unsure: bool = False) -> _Floats:
+        """Return the numbers from which everybody goes on."""
+
+    async def progress(self, done: int, total: int) -> None:
+        """Say how many gradients are over."""
+
+
+async def learn(side: Side, plan: Plan) -> Model:
+    """Steps 2 to 4. A party contributes to each sum; all else is the same for everybody."""
+    d = plan.study.d
+    await side.stage("moments")
+    # 2. The centre.
+    centre = Centre(np.zeros(d), 1.0, 0.0, centred=False)
+    if plan.parts[0]:
+        B = plan.first_mean
+        opened = await side.total("first mean", d + 1, B, partial(mean_sum, B=B))
+        first = Centre.of(await side.agree(first_centre(plan, opened).numbers()))
+        B = plan.second_mean
+        opened = await side.total("second mean", d, B, partial(shift_sum, centre=first, B=B))
+        second = Centre.of(await side.agree(second_centre(plan, first, opened).numbers()))
+        centre = second if plan.centres(second.R) else centre
+    # 3. Second moments, and what is whitened by them.
+    B, length = plan.moments(centred=centre.centred), moments_length(d, centred=centre.centred)
+    opened = await side.total(
+        "second moments", length, B**2, partial(moments_sum, centre=centre, B=B), d * (d - 1) // 2
+    )
+    own = whitened(plan, centre, opened)
+    point = Point.of(await side.agree(own.numbers(), unsure=own.unsure), d, centred=centre.centred)
+    # 4. Gradients.
+    await side.stage("rounds")
+    iterates: list[_Floats] = []
+    for t in range(plan.rounds):
+        B, length = plan.gradient, d + 1 + centre.centred
+        gradient = partial(gradient_sum, centre=centre, point=point, B=B)
+        opened = await side.total(f"gradient {t}", length, B, gradient)
+        iterates.append(await side.agree(step(plan, point, opened)))
+        point = point.at(iterates[-1])
+        await side.progress(t + 1, plan.rounds)
+    released = await side.agree(classifier(centre, point, iterates))
+    return Model(tuple(released[:-1].tolist()), None, offset=(float(released[-1]),))
+
+
+class _Seated:
+    """A participant at its seat."""
+
+    def __init__(self, seat: Seat, plan: Plan) -> None:
+        self._seat, self._plan, self._agreement = seat, plan, Agreement(seat, plan.N)
+        self.stage, self.agree = seat.stage, self._agreement.on
+
+    async def progress(self, done: int, total: int) -> None:
+        await self._seat.progress(done, total)
+
+
+# --- The parties --------------------------------------------------------------------
+
+
+async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+    """Party P_k, the lead included.
+
+    Raises
+    ------
+    ProtocolViolation
+        Another participant is at fault; the error names it where that can be known.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
+    await seat.stage("noise")
+    noise = await seat.once("noise", partial(draw_noise, d=study.d))
+    sums, N = await join_and_count(seat, study, data)  # 1.
+    await seat.release("all noisy sums", study.privacy.epsilon, study.privacy.delta)
+    plan = Plan(study, N)
+    return await learn(_PartySide(seat, plan, sums, data, noise), plan)
+
+
+def draw_noise(rng: Rng, d: int) -> bytes:
+    """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates."""
+    pairs = d * (d - 1) // 2
+    others = (d + 1) + d + (2 * d + 1) + MOST_ROUNDS * (d + 2)
+    sizes = ((OFF_DIAGONAL, pairs), (SIGMA, others))
+    drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
+    return b"".join(part.tobytes() for part in drawn)
+
+
+class _PartySide(_Seated):
+    def __init__(self, seat: Seat, plan: Plan, sums: PartySums, data: Dataset, noise: bytes) -> None:
+        super().__init__(seat, plan)
+        self._sums, self._data = sums, data
+        pairs = plan.study.d * (plan.study.d - 1) // 2
+        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [pairs])
+
+    async def total(
+        self, label: str, length: int, unit: int, own: Callable[[Dataset], _Integers], products: int = 0
+    ) -> _Floats:
+        """Add noise to one's own sum and have the total opened."""
+        contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
+        noise, self._others = np.split(self._others, [length - products])  # no noise serves twice
+        noisy_sum = contribution + np.concatenate([self._products[:products], noise])
+        opened: list[int] = []
+        for layout, piece in self._plan.pieces(length, unit):
+            opened += await self._sums.open_sum(layout, noisy_sum[piece].tolist(), self._agreement.digest)
+        return np.array(opened, dtype=np.float64) / (float(unit) * self._plan.N)
+
+
+# --- Charlie --------------------------------------------------------------------------
+
+
+async def charlie(seat: Seat, study: Study) -> Model:
+    """Charlie: he sees K ciphertexts and one total of each sum, and sends what follows from the total.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party is at fault; the error names it where that can be known.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    sums, N = await relay_and_count(seat, study)
+    plan = Plan(study, N)
+    return await learn(_CharlieSide(seat, plan, sums), plan)
+
+
+class _CharlieSide(_Seated):
+    def __init__(self, seat: Seat, plan: Plan, sums: CharlieSums) -> None:
+        super().__init__(seat, plan)
+        self._sums = sums
+
+    async def total(self, _label: str, length: int, unit: int, _own: object, _products: int = 0) -> _Floats:
+        """Have the total opened."""
+        opened: list[int] = []
+        for layout, _ in self._plan.pieces(length, unit):
+            opened += await self._sums.open_sum(layout)
+        return np.array(opened, dtype=np.float64) / (float(unit) * self._plan.N)
