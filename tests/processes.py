@@ -44,8 +44,9 @@ class Ended:
 class Participant:
     """A running process; its JSON lines are read as they come."""
 
-    def __init__(self, command: Sequence[str], cwd: Path) -> None:
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path if p)}  # noqa: PTH100
+    def __init__(self, command: Sequence[str], cwd: Path, more: Mapping[str, str] | None = None) -> None:
+        paths = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)  # noqa: PTH100
+        env = {**os.environ, "PYTHONPATH": paths, **(more or {})}
         self.popen = subprocess.Popen(
             command,
             cwd=cwd,
@@ -152,15 +153,16 @@ class Machines:
         data: Path | None = None,
         version: bool = False,
         yes: bool = True,
+        env: Mapping[str, str] | None = None,
     ) -> Participant:
-        """Start a participant's process; ``version`` makes it another version's."""
+        """Start a participant's process; ``version`` makes it another version's, ``env`` adds to its environment."""
         module = _MODULES.get(name, "masquerade_party")
         run = ["-c", _AS_VERSION.format(module)] if version else ["-m", module]
         command = [sys.executable, *run, str(study or self.folder / "study.toml")]
         command += ["--key", str(key or self.folder / "keys" / f"{name}.key"), "--out", str(self.out(name))]
         if name != CHARLIE:
             command += ["--data", str(data or self.folder / f"{name}.csv"), *(["--yes"] if yes else [])]
-        participant = Participant([*command, "--progress", "json", *more], self.folder)
+        participant = Participant([*command, "--progress", "json", *more], self.folder, env)
         self.started.append(participant)
         return participant
 
