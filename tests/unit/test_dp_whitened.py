@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 from numpy.typing import NDArray
+from scipy import stats
 
+from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
-from masquerade_protocols.dp_whitened import public, vectors
+from masquerade_core.study import CHARLIE, Study
+from masquerade_protocols.dp_whitened import points, public, roles, vectors
 from masquerade_protocols.dp_whitened.estimates import Centre, Point
+from masquerade_protocols.dp_whitened.points import rounded
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
+from masquerade_protocols.in_memory import run_in_memory
+from tests.protocol_helpers import make_data
 from tests.whitened_helpers import whitened_study
 
 _Floats = NDArray[np.float64]
@@ -158,3 +170,171 @@ def test_the_noise_of_products_has_half_the_variance_and_not_less() -> None:
     assert 2 * OFF_DIAGONAL**2 >= SIGMA**2 + 9
     assert pytest.approx(sqrt(0.5), rel=1e-9) == OFF_DIAGONAL / SIGMA
     assert isqrt(OFF_DIAGONAL) > public.MOST_COORDINATES
+
+
+# --- A run ----------------------------------------------------------------------------
+
+
+@dataclass
+class _Watched:
+    """A run whose opened sums were noted: by label, the mean that Charlie opened, and its exact value."""
+
+    study: Study
+    plan: Plan
+    data: Dataset
+    sums: dict[str, tuple[_Floats, _Floats]]
+    models: dict[str, Model]
+
+
+def _watched_run(study: Study, data: dict[str, Dataset], monkeypatch: pytest.MonkeyPatch) -> _Watched:
+    together, sums = pool(study, data), {}
+    total = roles._CharlieSide.total
+
+    async def noted(self: Any, label: str, length: int, unit: int, own: Any, products: int = 0) -> _Floats:
+        opened = await total(self, label, length, unit, own, products)
+        sums[label] = opened, own(together) / (float(unit) * len(together.y))
+        return opened
+
+    with monkeypatch.context() as patch:
+        patch.setattr(roles._CharlieSide, "total", noted)
+        models = run_in_memory(roles, study, data)
+    return _Watched(study, Plan(study, len(together.y)), together, sums, models)
+
+
+@pytest.fixture(scope="module")
+def watched() -> _Watched:
+    study = whitened_study(4, 40, epsilon=3.0, colluders=1)
+    return _watched_run(study, make_data(study, (150, 400, 250, 300)), pytest.MonkeyPatch())
+
+
+def test_everybody_has_the_same_model(watched: _Watched) -> None:
+    assert set(watched.models) == {*watched.study.names, CHARLIE}
+    assert len({model.weights + model.offset for model in watched.models.values()}) == 1
+
+
+def test_the_noise_has_the_standard_deviation_that_the_plan_says(watched: _Watched) -> None:
+    """That of all K shares. A scale that is wrong by 30 % fails."""
+    plan, pairs, d = watched.plan, 40 * 39 // 2, 40
+    centred = len(watched.sums["second moments"][0]) == public.moments_length(d, centred=True)
+    opened, exact = watched.sums["second moments"]
+    z = (opened - exact) / plan.noise_sd(plan.moments(centred=centred) ** 2)
+    means = [(watched.sums["first mean"], plan.first_mean), (watched.sums["second mean"], plan.second_mean)]
+    gradients = [(watched.sums[f"gradient {t}"], plan.gradient) for t in range(plan.rounds)]
+    assert gradients
+    vectors_ = np.concatenate([(o - e) / plan.noise_sd(B) for (o, e), B in (*means, *gradients)])
+    for noise in (z[:pairs] * sqrt(2), np.concatenate([z[pairs:], vectors_])):
+        low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], len(noise))
+        for scale in (1.0, 1.3, 0.7):
+            assert (low <= float(noise @ noise) * scale**2 <= high) == (scale == 1)
+
+
+def test_no_noise_serves_twice(watched: _Watched) -> None:
+    found = np.concatenate([opened - exact for opened, exact in watched.sums.values()])
+    assert len(np.unique(found)) == len(found)
+
+
+def test_charlie_who_sends_other_numbers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = whitened_study(3, 5, epsilon=3.0)
+    data = make_data(study, (60, 80, 70))
+    for step in range(5):
+        sent = iter(range(100))
+
+        def wrong(numbers: _Floats, step: int = step, sent: Any = sent) -> bytes:
+            return rounded(numbers + (next(sent) == step) * 1e-3 * np.arange(1, len(numbers) + 1))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(points, "rounded", wrong)
+            with pytest.raises(ProtocolViolation, match="other numbers than those that follow") as caught:
+                run_in_memory(roles, study, data)
+        assert caught.value.peer == CHARLIE
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        (b"\0" * 8, "bytes of public numbers"),
+        ((1 << 63).to_bytes(8, "little") * 2, r"outside \+-2\^30"),
+    ],
+)
+def test_numbers_that_are_none_are_charlie_s_fault(values: bytes, match: str) -> None:
+    with pytest.raises(ProtocolViolation, match=match) as caught:
+        points._read(values, 2)
+    assert caught.value.peer == CHARLIE
+
+
+def test_a_number_that_is_not_finite_never_passes() -> None:
+    """A comparison with NaN is false, whichever way it is written but one."""
+
+    class Seat:
+        me = "p0"
+
+        async def receive(self, _kind: object, _sender: str) -> points.PublicNumbers:
+            return points.PublicNumbers(step=0, values=rounded(np.zeros(2)))
+
+    agreement = points.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+    with pytest.raises(ProtocolViolation):
+        agreement.on(np.array([np.nan, 0.0])).send(None)
+
+
+def test_charlie_within_the_tolerance_is_believed_and_what_he_sent_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = whitened_study(3, 5, epsilon=3.0)
+    data = make_data(study, (60, 80, 70))
+    with monkeypatch.context() as patch:
+        patch.setattr(points, "rounded", lambda numbers: rounded(numbers + points.TOLERANCE / 2))
+        models = run_in_memory(roles, study, data)
+    assert len(set(models.values())) == 1
+
+
+# --- Records of every kind --------------------------------------------------------------
+
+
+def _ball(X: _Floats) -> _Floats:
+    inside: _Floats = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    return inside
+
+
+KINDS: dict[str, Callable[[np.random.Generator], tuple[_Floats, _Floats]]] = {
+    "fewer records than coordinates": lambda g: (_ball(g.normal(size=(12, 30))), g.choice([-1.0, 1.0], size=12)),
+    "one class": lambda g: (_ball(g.normal(size=(300, 4))), np.ones(300)),
+    "the other class": lambda g: (_ball(g.normal(size=(3000, 4))), -np.ones(3000)),
+    "constant columns": lambda g: (
+        _ball(np.column_stack([np.ones((400, 3)), g.normal(size=400)])),
+        g.choice([-1.0, 1.0], size=400),
+    ),
+    "one coordinate": lambda g: (g.uniform(-1, 1, size=(500, 1)), g.choice([-1.0, 1.0], size=500)),
+    "all records equal": lambda _: (np.tile([0.6, 0.0, 0.8], (600, 1)), np.where(np.arange(600) % 3 == 0, 1.0, -1.0)),
+    "all records zero": lambda _: (np.zeros((600, 3)), np.where(np.arange(600) % 3 == 0, 1.0, -1.0)),
+}
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_records_gives_a_model(kind: str, epsilon: float) -> None:
+    X, y = KINDS[kind](np.random.default_rng(4))
+    study = whitened_study(3, X.shape[1], epsilon=epsilon, min_records=2)
+    parts = np.array_split(np.arange(len(y)), 3)
+    data = {name: Dataset(X[part].copy(), y[part].copy()) for name, part in zip(study.names, parts, strict=True)}
+    model = run_in_memory(roles, study, data)[CHARLIE]
+    assert np.isfinite(model.weights + model.offset).all()
+    if epsilon > 1 and kind in {"one class", "the other class", "all records equal"}:
+        assert error_on(model, pool(study, data)) <= (0.4 if kind == "all records equal" else 0.01)
+
+
+def test_a_study_with_too_many_coordinates_is_refused_in_a_sentence() -> None:
+    study = whitened_study(2, public.MOST_COORDINATES + 1)
+    with pytest.raises(BadInput, match="takes at most 1000") as caught:
+        public.check(study)
+    assert "choose dp-gd" in (caught.value.hint or "")
+
+
+def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
+    d, rng = 500, np.random.default_rng(0)
+    data, B = Dataset(_ball(rng.normal(size=(300, d))), rng.choice([-1.0, 1.0], size=300)), 1 << 14
+    centre = Centre(np.zeros(d), 1.0, 0.0, centred=True)
+    tracemalloc.start()
+    try:
+        vectors.moments_sum(data, centre, B)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 8 * d * d
