@@ -98,8 +98,8 @@ def test_one_record_moves_the_second_moments_by_no_more_than_the_proof_says(*, c
             found.append(_squared_move(a, b, d * (d - 1) // 2))
     rng = np.random.default_rng(5)
     for u, x in _rows(rng, 200, d).reshape(100, 2, d):
-        labels = rng.choice([-1.0, 1.0], size=2)
-        a, b = (_moments(row, y, 0.0, B, centred=centred) for row, y in zip((u, x), labels, strict=True))
+        drawn = rng.choice([-1.0, 1.0], size=2).tolist()
+        a, b = (_moments(row, y, 0.0, B, centred=centred) for row, y in zip((u, x), drawn, strict=True))
         found.append(_squared_move(a, b, d * (d - 1) // 2))
     assert max(found) <= most * B**4
     assert max(found) >= 0.995 * most * B**4
@@ -137,8 +137,8 @@ def test_all_sums_together_cost_the_privacy_target(N: int, epsilon: float, collu
     study = whitened_study(5, 20, epsilon=epsilon, colluders=colluders)
     plan, h = Plan(study, N), 5 - colluders
     for centred in (True, False):
-        moves = [5 * plan.first_mean**2, 4 * plan.second_mean**2] if plan.parts[0] else []
-        moves.append((5 if centred else Fraction(9, 2)) * plan.moments(centred=centred) ** 4)
+        moves: list[Fraction | int] = [(5 if centred else Fraction(9, 2)) * plan.moments(centred=centred) ** 4]
+        moves += [5 * plan.first_mean**2, 4 * plan.second_mean**2] if plan.parts[0] else []
         moves += [4 * plan.gradient**2] * plan.rounds
         mu = sqrt(sum(moves) / (h * SIGMA**2))
         target = mu_of(epsilon, 1e-5)
