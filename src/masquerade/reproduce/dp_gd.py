@@ -47,7 +47,7 @@ _PSGD_ROUNDS = 300
 
 _NOISE = "Noise on a sum: 2 C sqrt(T)/mu, delta = 0.05"
 _ERROR = "Error, delta = 0.05"
-_LARGE_LAMBDA = f"Error, delta = 0.05, K = 5, Lambda = {_LAMBDA}, which shortens every step by four tenths"
+_LARGE_LAMBDA = f"Error, delta = 0.05, K = 5, Lambda = {_LAMBDA}: a step takes four tenths off the classifier"
 _USUAL = "Error, K = 5, with what 'masquerade study new' writes: T = 20, C = 0.5"
 _SMALL_DELTA = "Error, delta = 1e-05, K = 5"
 _COLLUDERS = "Error, delta = 0.05, noise enough against K - 1 parties with Charlie"
