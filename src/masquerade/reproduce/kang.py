@@ -113,8 +113,8 @@ def figure_2(
     there = [name for name, folder in folders.items() if (root / folder).is_dir()]
     if not set(there) & set(SMALL):
         raise BadInput(
-            f"{root} has neither a folder {' nor a folder '.join(folders[name] for name in SMALL)}",
-            "name the directory that holds the data sets' folders by --data",
+            f"{root} has neither a folder {' nor a folder '.join(folders[name] for name in SMALL)}; one is needed",
+            "give --data DIRECTORY, where DIRECTORY holds one of these folders or both",
         )
     absent = [f"{name} (no folder {folder})" for name, folder in folders.items() if name not in there]
     notes = [f"Left out, with its rows: {', '.join(absent)}."] if absent else []
