@@ -84,7 +84,7 @@ _UNACCOUNTED = (
     "paper's epsilon nor any other epsilon here accounts for that."
 )
 _MEANING = (
-    "Figures are accuracies on the 2,947 test records. They are averages over the draws of the noise and over the "
+    "Numbers are accuracies on the 2,947 test records. They are averages over the draws of the noise and over the "
     "trials, which deal the records anew; the standard error is that of the trials' means. All curves of a trial take "
     "their noise from one pool of draws, each scaled by its own Delta/eps."
 )
