@@ -17,9 +17,16 @@ __all__ = ["reproduce"]
 
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler.", show_default=False)
+        str,
+        typer.Argument(
+            help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler; docs/reproduction.md names one more.",
+            show_default=False,
+        ),
     ],
-    figure: Annotated[str | None, typer.Argument(help="The figure's number in the paper.", show_default=False)] = None,
+    figure: Annotated[
+        str | None,
+        typer.Argument(help="The figure's number in the paper. The first one here if not given.", show_default=False),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The directory with the original data files.", show_default=False)
     ] = None,

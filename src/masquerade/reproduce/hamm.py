@@ -84,7 +84,7 @@ _UNACCOUNTED = (
     "paper's epsilon nor any other epsilon here accounts for that."
 )
 _MEANING = (
-    "Figures are accuracies on the 2,947 test records. They are averages over the draws of the noise and over the "
+    "Numbers are accuracies on the 2,947 test records. They are averages over the draws of the noise and over the "
     "trials, which deal the records anew; the standard error is that of the trials' means. All curves of a trial take "
     "their noise from one pool of draws, each scaled by its own Delta/eps."
 )
@@ -169,7 +169,7 @@ def _records(data: Path | None) -> tuple[_Array, NDArray[np.intp], _Array, NDArr
         raise BadInput(
             f"the training part in {data} has {len(y)} records of {X.shape[1]} features; at least {needed} of "
             f"{_TIME_DOMAIN} are needed",
-            "use UCI HAR's own files, whole",
+            "use UCI HAR's own files, with all their records and features",
         )
     X, X_test = principal_components(X[:, :_TIME_DOMAIN], X_test[:, :_TIME_DOMAIN], _D)
     return X, y.astype(np.intp) - 1, X_test, y_test.astype(np.intp) - 1

@@ -49,13 +49,14 @@ _OWN = "with noise for n_j records W is no better"
 _PROVED = "epsilon that is proved at delta = 0.001 where 0.05 is claimed"
 
 _METHODS = (
-    "W: local descents with the noise of n records, averaged by size. U: the same descents, plain average. UJ: local "
-    "descents with the noise of m n_(1) records, plain average; n_(1) is the smallest party's number. C: one descent "
-    "on all records with the noise of n. u: half of the parties have u times as many records as the others."
+    "There are m parties with n records together; n_j of them are party j's, and n_(1) the smallest party's. W: local "
+    "descents with the noise of n records, averaged by size. U: the same descents, plain average. UJ: local descents "
+    "with the noise of m n_(1) records, plain average. C: one descent on all records with the noise of n records. u: "
+    "half of the parties have u times as many records as the others."
 )
 _OPTIMISTIC = (
-    "In each cell, each method takes the learning rate of 0.01, 0.05, 0.1, 0.5 and 1 that is best on the test records. "
-    "That flatters all methods alike, and the choice is not private."
+    "The learning rates are 0.01, 0.05, 0.1, 0.5 and 1. For each data set, method and u, the one counts that is best "
+    "on the test records. That flatters all methods alike, and the choice is not private."
 )
 _SEEDED = (
     "The descent is the protocol's, in floating point. The normals come from a seed and not from the protocol's "
@@ -113,8 +114,8 @@ def figure_2(
     there = [name for name, folder in folders.items() if (root / folder).is_dir()]
     if not set(there) & set(SMALL):
         raise BadInput(
-            f"{root} has neither a folder {' nor a folder '.join(folders[name] for name in SMALL)}",
-            "name the directory that holds the data sets' folders by --data",
+            f"{root} has neither a folder {' nor a folder '.join(folders[name] for name in SMALL)}; one is needed",
+            "give --data DIRECTORY, where DIRECTORY holds one of these folders or both",
         )
     absent = [f"{name} (no folder {folder})" for name, folder in folders.items() if name not in there]
     notes = [f"Left out, with its rows: {', '.join(absent)}."] if absent else []

@@ -44,7 +44,7 @@ class Figure:
 PAPERS: dict[str, dict[str, Figure]] = {
     "pathak-2010": {"2": Figure(pathak_figure_2, 4, 2010, "a9a and a9a.t")},
     "rajkumar-2012": {"1": Figure(lambda draws, seed, progress, _: figure_1(draws, seed, progress), 20, 2012)},
-    "kang": {"2": Figure(kang_figure_2, 4, 2019, "the folders breast-cancer-wisconsin and creditcard-balanced946")},
+    "kang": {"2": Figure(kang_figure_2, 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946")},
     "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
     "dp-gd": {"1": Figure(lambda draws, seed, progress, _: dp_gd_figure_1(draws, seed, progress), 5, 2012)},
@@ -81,26 +81,29 @@ def reproduce(
         There is no such paper or figure here, an option is out of range, or the data are not there.
     """
     if paper not in PAPERS:
-        raise BadInput(f"there is no paper {paper!r}", f"the papers are {', '.join(PAPERS)}")
+        raise BadInput(
+            f"{paper!r} is no paper that this program reproduces", f"choose one of these: {', '.join(PAPERS)}"
+        )
     figures = PAPERS[paper]
     if figure is not None and figure not in figures:
         raise BadInput(
-            f"figure {figure} of {paper} is not reproduced",
-            f"choose one of {', '.join(figures)}; docs/reproduction.md says why others are missing",
+            f"figure {figure} of {paper} is not reproduced here; figure {' or '.join(figures)} is",
+            "leave the figure's number out; docs/reproduction.md and the paper's own page say what is missing",
         )
     name = figure or next(iter(figures))
     chosen = figures[name]
     draws, seed = chosen.draws if draws is None else draws, chosen.seed if seed is None else seed
-    if draws < 1 or seed < 0:
-        raise BadInput(
-            f"draws is {draws} and seed is {seed}, but there must be at least 1 draw, and no seed is negative",
-            "ask for 1 draw or more, and a seed of 0 or more",
-        )
+    for option, value, least in (("draws", draws, 1), ("seed", seed, 0)):
+        if value < least:
+            raise BadInput(f"{option} is {value}, but the least is {least}", f"choose {least} or more")
     if chosen.needs and data is None:
         raise BadInput(
             f"figure {name} of {paper} needs real data, which do not come with this program",
-            f"give --data DIRECTORY; it must hold {chosen.needs}, and examples/ says where to get them",
+            f"give --data DIRECTORY; it must hold {chosen.needs}, and examples/README.md says where to get them",
         )
     if not chosen.needs and data is not None:
-        raise BadInput(f"figure {name} of {paper} uses simulated data, but --data was given", "leave --data out")
+        raise BadInput(
+            f"figure {name} of {paper} has simulated data, but --data names a directory with real data",
+            "leave --data out",
+        )
     return chosen.run(draws, seed, progress, None if data is None else Path(data))

@@ -44,7 +44,7 @@ _CLEAR = (
 )
 _SEEDED = "The noise comes from a seed: nothing here is a private release."
 _MEANING = (
-    "Figures are error rates on the test records, averaged over random partitions and all draws; the standard error "
+    "Numbers are error rates on the test records, averaged over random partitions and all draws; the standard error "
     "is that of the partitions' means. Lambda = 2 lambda is the coefficient of (1/2) |w|^2. Unit rows are divided by "
     "sqrt 14; raw rows are not, and the paper's theorems do not cover them."
 )

@@ -91,7 +91,7 @@ _CLEAR = (
 )
 _SEEDED = "The noise comes from a seed and the records from a generator: nothing here is a private release."
 _MEANING = (
-    "Figures are error rates on 1,000 test records, averaged over five data sets and all draws; the standard error is "
+    "Numbers are error rates on 1,000 test records, averaged over five data sets and all draws; the standard error is "
     "that of the data sets' means. Every K has the same sum of eta, and the same rho for the parties that it shares "
     "with a larger K."
 )
