@@ -102,9 +102,9 @@ tells how that record would change a classifier that everybody knows.{cut} The s
 even {lead}, the party that holds the key, can read it alone. Before the first round, the number of your records leaves,
 encrypted and masked in the same way.
 
-What everybody sees: the number of all records together, and the noisy sum over all records, round by round. With two
-parties, each thus learns the other's number of records. The model follows from these sums, and so does the classifier
-of every round.
+What everybody sees: the number of all records together, and the noisy sum over all records, round by round. If there
+are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
+classifier of every round.
 """
 _COLLUSION = """
 {promise}

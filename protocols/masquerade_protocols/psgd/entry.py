@@ -22,9 +22,9 @@ that record would change a classifier that everybody knows. The sum is encrypted
 the party that holds the key, can read it alone. Before the first round, the number of your records leaves, encrypted
 and masked in the same way.
 
-What everybody sees: the number of all records together, and the sum of all noisy gradients, round by round. With two
-parties, each thus learns the other's number of records. The model follows from these sums, and so does the classifier
-of every round.
+What everybody sees: the number of all records together, and the sum of all noisy gradients, round by round. If there
+are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
+classifier of every round.
 """
 _COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
@@ -36,7 +36,8 @@ Everybody is assumed to follow the protocol. A contribution that is dropped, dou
 Nobody notices a party that lies about its records.
 """
 _COST = """
-{claim} Over the whole run, epsilon = {total:.4g} is proved. The privacy statement says against whom.
+{claim} Over the whole run, epsilon = {total:.4g} and delta = {lost:.1e} are proved. The privacy statement says against
+whom.
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -50,11 +51,13 @@ def _explain(study: Study, name: str, variant: schedule.Variant, claim: str) -> 
     rounds = schedule.parameters_of(study).rounds
     if study.proven:
         return explain_noisy_sums(study, rounds)
+    proved = variant_statement(name, variant, study)[0]
     words = {
         "lead": study.lead,
         "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
         "claim": claim.format(epsilon=study.privacy.epsilon),
-        "total": variant_statement(name, variant, study)[0].epsilon,
+        "total": proved.epsilon,
+        "lost": proved.delta,
     }
     return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
 
