@@ -7,8 +7,8 @@ the paper rejects. They are kept for comparisons.
 
 N is the number of all records, lambda the weight of the penalty on the model's weights. eta^k and rho_t^k are party k's
 noise: eta^k is the same in all rounds, rho_t^k new in each. z_t is the length of a step, and Delta the extra curvature
-that computeSlack chooses. The *lead* is the party that
-holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
+that computeSlack chooses. The *lead* is the party that holds the parties' Paillier key. For K parties, T rounds, d
+coordinates in m plaintexts, and keys of n bits::
 
     party P_k                                    Charlie                          lead P_L (one of the parties)
       |============ join: everybody's box key of this run, signed =================|
