@@ -83,7 +83,7 @@ def entry_named(name: str) -> Protocol:
         raise BadInput(
             f"[study] protocol is {name!r}, but the protocols are {listed(list(PROTOCOLS))}, and the baselines are "
             f"{listed(list(BASELINES))}",
-            "correct the study's protocol",
+            "choose one of them",
         )
     return found
 

@@ -76,7 +76,7 @@ class DeadlinePassed(MasqueradeError):
 
 
 class BadInput(MasqueradeError):
-    """A file, an option or a study cannot be used as it is; nothing was sent."""
+    """A file, an option or a study cannot be used as it is; nothing that depends on a record was sent."""
 
     exit_code = 4
     error_code = "bad_input"

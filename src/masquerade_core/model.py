@@ -106,7 +106,7 @@ class Shares:
             msg = f"the model file has {len(values)} shares; it must have {K + 1}, all equally long"
             raise BadInput(msg, _HINT)
         if min(packing.length, packing.bound) < 1 or not 0 <= shares.fraction_bits <= modulus.bit_length():
-            msg = "the published shares in the model file belong to no vector"
+            msg = "the published shares in the model file have a wrong length, bound or fraction_bits"
             raise BadInput(msg, _HINT)
         return shares
 

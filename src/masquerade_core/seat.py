@@ -224,7 +224,10 @@ class Seat:
         kind = type(message).__name__
         self._check_sealed(message)
         if not (self.me in self.names and set(targets) <= set(self.others)):
-            msg = f"{self.me} cannot send a sealed message to {', '.join(targets)}"
+            msg = (
+                f"{self.me} cannot send a sealed message to {', '.join(targets)}: "
+                "sealed messages go from a party to other parties"
+            )
             raise LocalProtocolError(msg)
         nonces = await self.once(
             f"nonces of sealed message {self._sealed_sends}", lambda rng: rng.bytes(24 * len(targets))
@@ -295,7 +298,10 @@ class Seat:
         """
         data = open_anonymous(self._joined_box, sealed)
         if len(data) != length:
-            msg = f"a sealed value has {len(data)} bytes; it must have {length}"
+            msg = (
+                f"an anonymous box for this participant contains {len(data)} bytes; it must contain {length}. "
+                "It bears no name, so nobody can tell who made it"
+            )
             raise ProtocolViolation(msg)
         return data
 

@@ -151,7 +151,7 @@ class CharlieSession(Session):
         self._out.found(name, arrival.route)
         if (frame.version, frame.run) != (WIRE_VERSION, self.run):
             raise ProtocolViolation(
-                f"{name} sent a frame of another run or version; allowed are frames of this run", peer=name
+                f"{name} sent a frame of another run or version; allowed are frames of this run and version", peer=name
             )
         hop.received += 1
         hop.route, hop.heard = arrival.route, now

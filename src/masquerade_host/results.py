@@ -85,7 +85,8 @@ class RunDirectory:
         except OSError as error:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}",
-                "free some space; the other participants have the same model",
+                "see whether the disk is full, or another process uses the directory; the other participants have the "
+                "same model",
             ) from error
 
     def _write(self, files: Mapping[str, Mapping[str, Any]]) -> None:

@@ -86,7 +86,7 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
         )
     if not 0 < delta < 1:
         raise BadInput(
-            f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon with certainty",
+            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta greater than 0 and less than 1",
             "set delta to more than 0, and to less than 1 divided by the number of all records",
         )
     left = as_fraction(delta) - lost_delta(epsilon)
@@ -102,7 +102,8 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
         multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST * grid)
     if multiple is None:
         raise BadInput(
-            f"[privacy] epsilon is {epsilon:g} and delta is {delta:g}, but no plaintext holds the noise that they need",
+            f"[privacy] epsilon is {epsilon:g} and delta is {delta:g}, but the noise that they need is larger than any "
+            "encrypted number",
             "choose a larger epsilon or a larger delta",
         )
     return root_up(Delta**2 * rounds * Fraction(multiple, grid) ** 2, _SIGMA_BITS)
@@ -115,12 +116,12 @@ def _all_lost(epsilon: float, delta: float) -> BadInput:
     if most > 0:
         return BadInput(
             f"[privacy] epsilon is {epsilon:g}, but with delta = {delta:g} it can be at most {most:g}: beyond that, "
-            "all of delta is lost to arithmetic",
+            "small errors of the noise use up all of delta",
             f"choose an epsilon of {most:g} or less",
         )
     return BadInput(
-        f"[privacy] delta is {delta:g}, but a delta of {float(lost_delta(0)):.2g} or less is lost to arithmetic, "
-        "whatever epsilon is",
+        f"[privacy] delta is {delta:g}, but small errors of the noise use up a delta of {float(lost_delta(0)):.2g} or "
+        "less, whatever epsilon is",
         "choose a larger delta, which is still less than 1 divided by the number of all records",
     )
 
@@ -216,7 +217,7 @@ def rounds_noise(
     if honest < 1:
         raise BadInput(
             "no party is left whose noise counts: all are taken to side with Charlie",
-            "set colluders to less than the number of parties",
+            "set [privacy] colluders to less than the number of parties",
         )
     Delta = sensitivity(clip, d, fraction_bits)
     sigma = rounds_sigma(Delta, rounds, epsilon, delta)
