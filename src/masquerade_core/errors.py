@@ -97,7 +97,7 @@ class RefusedLocally(MasqueradeError):
 
 
 class BudgetExceeded(MasqueradeError):
-    """The release would cost more of the privacy budget than this data set has left."""
+    """A release costs more than the privacy budget has left. Reserved: nothing raises it, as no account is kept."""
 
     exit_code = 7
     error_code = "budget_exceeded"

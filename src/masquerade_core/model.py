@@ -38,7 +38,7 @@ class Shares:
     values : mapping of str to tuple of int
         Each participant's share: one residue modulo N for each plaintext of the packing.
     modulus : int
-        N, of Charlie's Paillier key.
+        N, the modulus of Charlie's Paillier key. Where a study has no key, a public number of the same length.
     packing : Packing
         How the coordinates of a vector lie in its plaintexts.
     parties : int

@@ -37,7 +37,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One effect of a role and its answer; a result of ``once`` is kept in the form in which it would be stored."""
+    """One effect of a role and its answer; a result of ``once`` is kept as packed bytes."""
 
     effect: Effect
     answer: Any
@@ -80,7 +80,7 @@ class Table:
     progress : list of (str, Progress)
         (participant, progress), in order.
     releases : list of (str, Release)
-        (participant, debit of the privacy budget), in order.
+        (participant, what a send of it cost in privacy), in order.
     """
 
     def __init__(self, names: Sequence[str], rngs: Mapping[str, Rng] | None = None, run: bytes | None = None) -> None:

@@ -3,9 +3,10 @@
 A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
 parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
 of h shares is a normal variable that was rounded in a way that commutes with q, up to a total variation distance of
-less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). So T rounds, where each may
-depend on those before, are as private as one number from N(0, 1) is hard to tell from one of N(mu, 1), mu =
-Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the derivation.
+less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). Each of the T rounds may
+depend on those before. From all rounds together, two neighbouring data sets are at least as hard to tell apart as one
+number drawn from N(0, 1) and one drawn from N(mu, 1), with mu = Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the
+derivation.
 
 Every participant computes the noise for itself, and the layout of its messages follows from it. So
 :func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
@@ -78,7 +79,7 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
     Raises
     ------
     BadInput
-        There is no such noise; the message says what would make it possible.
+        No noise meets the target; the message says what would make it possible.
     """
     if not epsilon > 0:
         raise BadInput(

@@ -55,8 +55,8 @@ class Slack:
 def compute_slack(epsilon: float | Fraction, Lambda: float | Fraction, N: int, c: Fraction) -> Slack:
     """Return Delta and eps~: Procedure 2, computeSlack.
 
-    eps~ = eps - 2 log(1 + c/(N Lambda)) and Delta = 0 if that is positive; otherwise Delta = c/(N (exp(eps/4) - 1)) -
-    Lambda, which is positive then and makes 2 log(1 + c/(N (Lambda + Delta))) = eps/2, and eps~ = eps/2.
+    If eps - 2 log(1 + c/(N Lambda)) is positive, it is eps~, and Delta = 0. Otherwise eps~ = eps/2, and Delta =
+    c/(N (exp(eps/4) - 1)) - Lambda. This Delta is then positive, and makes 2 log(1 + c/(N (Lambda + Delta))) = eps/2.
 
     Parameters
     ----------
