@@ -248,8 +248,8 @@ class CharlieSession(Session):
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
-                    f"{frame.source} sent sealed messages faster than {to} takes them; allowed are "
-                    f"{_MAX_WAITING >> 20} MB that wait",
+                    f"{frame.source} sent sealed messages faster than {to} takes them; at most "
+                    f"{_MAX_WAITING >> 20} MB may wait",
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))

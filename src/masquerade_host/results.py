@@ -67,7 +67,9 @@ class RunDirectory:
             self._made = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"{self.path} cannot be made: {error.strerror}", "give another one with --out") from error
+            raise BadInput(
+                f"the directory {self.path} cannot be made: {error.strerror}", "give another one with --out"
+            ) from error
         if not self.path.is_dir() or not os.access(self.path, os.W_OK | os.X_OK):
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
         return self
