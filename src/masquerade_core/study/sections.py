@@ -108,9 +108,9 @@ class Label(Section):
     @model_validator(mode="after")
     def _two_or_several(self) -> Self:
         if (self.positive is None) == (self.classes is None):
-            seen = "neither" if self.classes is None else "both"
+            seen = "neither positive nor classes" if self.classes is None else "both positive and classes"
             raise ValueError(
-                f"[label] has {seen} of positive and classes; set positive for two classes, or classes for named ones"
+                f"[label] has {seen}; set positive where the label has two values, or classes to name every class"
             )
         if self.classes is not None and len(set(self.classes)) != len(self.classes):
             raise ValueError("[label] has a class twice; classes must differ")
