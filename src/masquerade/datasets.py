@@ -214,7 +214,7 @@ def breast_cancer(K: int = 5) -> Cohort:
         raise BadInput(
             f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)}, and "
             f"at least {fewest} are needed",
-            "ask for fewer with --parties",
+            "ask for fewer parties with --parties",
         )
     ends = np.cumsum([held_out, *sizes])
     return Cohort(

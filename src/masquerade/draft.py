@@ -217,7 +217,7 @@ name = {name}
 protocol = {protocol}
 # The fewest parties with which a run may start.
 min_parties = {min_parties}
-# The lead: the party that holds the secret half of the key under which all parties encrypt.
+# The lead: the party that holds the secret half of the parties' encryption key, if the protocol has one.
 lead = {lead}
 # The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
 min_records = {min_records}

@@ -441,6 +441,21 @@ def test_show_explains_and_gives_every_fingerprint(
     assert "age (0 to 120), sex (f, m)" in " ".join(text.split())
 
 
+def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(
+    shell: Shell, tmp_path: Path, wide: None
+) -> None:
+    def shown(file: Path) -> str:
+        return " ".join(shell("study", "show", file).err.split())
+
+    with_key = small_study(shell, tmp_path / "key.toml", calibration="proven")
+    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
+    text = with_key.read_text()
+    assert 'scale = "selected"' in text
+    without = tmp_path / "no-key.toml"
+    without.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
+    assert "The lead, north, holds no secret key besides its own" in shown(without)
+
+
 def test_the_studys_fingerprint_changes_with_anything_in_it(shell: Shell, tmp_path: Path) -> None:
     file = small_study(shell, tmp_path / "study.toml")
     before = shell.json("study", "show", file).data["fingerprint"]

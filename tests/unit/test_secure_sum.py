@@ -273,7 +273,7 @@ def test_a_message_of_another_round_is_refused_by_name(
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (ss.RoundTotal, "charlie sent a RoundTotal where a Opened is due"),  # the word of whoever carries messages
+        (ss.RoundTotal, "charlie sent 'RoundTotal' where 'Opened' is due"),  # the word of whoever carries messages
         (ss.Opened, "charlie asked for round 0 of the secure sums; allowed is round 1"),
     ],
 )

@@ -83,7 +83,8 @@ def new(
     lead: Annotated[
         str | None,
         typer.Option(
-            help="The party that holds the secret key under which all encrypt. The first if not given.",
+            help="The party that holds the secret half of the parties' encryption key, if the protocol has one. The "
+            "first party if not given.",
             show_default=False,
         ),
     ] = None,
@@ -209,7 +210,7 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
             "cost": list(explanation.cost),
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=explained(loaded, explanation),
+        shown=explained(loaded, explanation, entry.cost(loaded)),
     )
 
 

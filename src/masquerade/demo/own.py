@@ -122,7 +122,8 @@ def _feature(name: str, cells: Sequence[str]) -> Feature:
         levels = sorted(set(cells))
         if not 2 <= len(levels) <= _MOST_LEVELS or "" in levels:  # noqa: PLR2004
             raise BadInput(
-                f"column {name!r} holds neither only numbers nor 2 to {_MOST_LEVELS} values that are not empty",
+                f"column {name!r} has neither numbers alone nor 2 to {_MOST_LEVELS} different values, none of them "
+                "empty",
                 "remove the column, or describe it in a study and give that with --study",
             ) from None
         return Feature(name=name, levels=tuple(levels))
