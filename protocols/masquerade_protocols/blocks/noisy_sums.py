@@ -21,8 +21,13 @@ _ASSUMPTIONS = (
 )
 
 
-def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tuple[Claim, ...]:
-    """Return the statement of a run that opens T noisy sums of gradients.
+_SOURCE = "docs/privacy/dp-gd.md: exact composition of T Gaussian rounds; Balle and Wang 2018, Theorem 8"
+
+
+def noisy_sums_statement(
+    noise: SharedNoise, *, K: int, min_records: int, public: str = "", source: str = _SOURCE
+) -> tuple[Claim, ...]:
+    """Return the statement of a run that opens noisy sums, by default T sums of gradients.
 
     Parameters
     ----------
@@ -31,11 +36,17 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
         Parties.
     min_records : int
         The fewest records that a party may have, which is public.
+    public : str
+        Which sums are public, as a sentence.
+    source : str
+        Where the proof is.
     """
+    rounds = counted(noise.rounds, "noisy sum is", "noisy sums are")
+    public = public or f"{rounds} public, and so is the classifier of every round."
     rows = SharedNoiseRows(
         noise=noise,
         K=K,
-        source="docs/privacy/dp-gd.md: exact composition of T Gaussian rounds; Balle and Wang 2018, Theorem 8",
+        source=source,
         assumptions=_ASSUMPTIONS,
     )
     honest = noise.honest
@@ -44,8 +55,7 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
         rows.row(
             "released model and all iterates",
             K,
-            f"{counted(noise.rounds, 'noisy sum is', 'noisy sums are')} public, and so is the classifier of every "
-            f"round. Each sum carries the noise of all {K} parties." + large_delta(noise.delta, K * min_records),
+            f"{public} Each sum carries the noise of all {K} parties." + large_delta(noise.delta, K * min_records),
         ),
         rows.row(
             "Charlie",
@@ -125,7 +135,7 @@ A second run over the same records costs the same again: the costs add up.
 """
 
 
-def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
+def explain_noisy_sums(study: Study, rounds: int, cut: str = "", leaves: str = _LEAVES) -> Explanation:
     """Return the study in plain words: T noisy sums of gradients that meet the privacy target.
 
     Parameters
@@ -135,6 +145,8 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
         T.
     cut : str
         A sentence on what a party does to each gradient before it adds them up.
+    leaves : str
+        What leaves and who sees it, as paragraphs, in place of those on T sums of gradients; "{lead}" is its name.
     """
     privacy, t = study.privacy, study.privacy.colluders
     if t:
@@ -164,4 +176,4 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
         "beyond": beyond,
         "careful": careful,
     }
-    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
+    return Explanation(*(paragraphs(text, words) for text in (leaves, _COLLUSION, _COST)))
