@@ -49,5 +49,6 @@ DP_WHITENED = Protocol(
     cost=_cost,
     calibrations=("proven",),
     regularization_note="not used: the noise decides how simple the model is",
+    multiclass=True,
     learns_from_hundreds=True,
 )

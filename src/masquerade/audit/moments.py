@@ -39,15 +39,17 @@ def _record(degrees: float, label: float) -> Dataset:
 
 
 def _second_moments(plan: Plan) -> _Sums:
-    centre, B = Centre(np.zeros(_D), 1.0, 0.0, centred=False), plan.moments(centred=False)
+    centre, B = Centre.none(_D, 1), plan.moments(centred=False)
     pair = (_record(0, 1.0), _record(60, -1.0))
     return [tuple(vectors.moments_sum(record, centre, B) for record in pair)]
 
 
 def _all_sums(plan: Plan) -> _Sums:
     pair = (_record(0, -1.0), _record(180, -1.0))
-    centre, B = Centre(np.zeros(_D), 1.0, 0.0, centred=True), plan.moments(centred=True)
-    point = Point(np.eye(_D), 1.0, 2.0**-20, np.array([1e-6, 0.0]), 6.0, centred=True)  # all but sure of the label +1
+    centre, B = Centre(np.zeros(_D), 1.0, np.zeros(1), centred=True), plan.moments(centred=True)
+    point = Point(
+        np.eye(_D), 1.0, 2.0**-20, np.array([[1e-6], [0.0]]), np.array([6.0]), centred=True
+    )  # all but sure of the label +1
     return [
         tuple(vectors.mean_sum(record, plan.first_mean) for record in pair),
         tuple(vectors.shift_sum(record, centre, plan.second_mean) for record in pair),
