@@ -19,7 +19,7 @@ def rows(n: int, seed: int = 0) -> list[list[str]]:
     for i in range(n):
         school, hours = int(rng.integers(4)), int(rng.integers(10, 70))
         rich = (school in {1, 3}) * 30 + hours + rng.normal(scale=15) > 60
-        country = 0 if rng.random() < 0.6 else int(rng.integers(1, 45))  # noqa: PLR2004
+        country = 0 if rng.random() < 0.6 else int(rng.integers(1, 45))
         cells = [
             str(rng.integers(17, 91)), WORK[rng.integers(4)], str(rng.integers(10_000, 999_999)), EDUCATION[school],
             ("Male", "Female")[i % 2], str(rng.choice([0, 0, 0, 2174, 99999])), str(hours), COUNTRIES[country],
