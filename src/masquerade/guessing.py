@@ -11,14 +11,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from masquerade_core.words import counted
 
-__all__ = ["MISSING", "OTHER", "Guess", "Limits", "guess"]
-
-MISSING = "?"
-"""The level of a category's missing values."""
+__all__ = ["OTHER", "Guess", "Limits", "guess"]
 
 OTHER = "other"
 """The level in which rare ones are pooled."""
@@ -36,10 +34,13 @@ class Limits:
         The most levels.
     rare : int
         A level in fewer records is pooled with others; 0 where nothing is pooled.
+    numbers : int
+        The most levels of a column of numbers of which some are missing.
     """
 
     levels: int
     rare: int = 0
+    numbers: int = 20
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,14 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
     if present and len(numbers) == len(present):
         if len(present) == len(counts):
             return Guess(_bounded(name, numbers), cells)
-        if len(counts) > limits.levels:
+        if len(counts) > min(limits.numbers, limits.levels):
             raise _lacking(name, cells, at, leave_out)
         notes = (f"{name}: some numbers are missing, so each of its values is a level",)
     if "" in counts:
         place = at(cells.index(""))
-        notes += (f"{name}: {counted(counts[''], 'empty cell')} became {MISSING!r}, the first in {place}",)
-        counts[MISSING] += counts.pop("")
-        cells = [cell or MISSING for cell in cells]
+        notes += (f"{name}: {counted(counts[''], 'empty cell')} became {MISSING_LEVEL!r}, the first in {place}",)
+        counts[MISSING_LEVEL] += counts.pop("")
+        cells = [cell or MISSING_LEVEL for cell in cells]
     kept, pooled = _split(counts, limits)
     if pooled and not limits.rare:
         raise BadInput(
@@ -145,7 +146,7 @@ def _split(counts: Counter[str], limits: Limits) -> tuple[list[str], list[str]]:
     if len(kept) > limits.levels or (len(kept) < len(ordered) and len(kept) > room):
         kept = kept[:room]
     known = set(kept)
-    return sorted(kept, key=lambda level: (level == MISSING, level)), [x for x in ordered if x not in known]
+    return sorted(kept, key=lambda level: (level == MISSING_LEVEL, level)), [x for x in ordered if x not in known]
 
 
 def _fit(level: str) -> bool:

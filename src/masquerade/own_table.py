@@ -7,7 +7,7 @@ all records: a demonstration, and a study whose author has a public sample. :fun
 import csv
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
 from masquerade_core.words import counted
 
-__all__ = ["Heading", "column_of", "is_parquet", "read_names", "read_own", "rows_of"]
+__all__ = ["Heading", "check_names", "column_of", "read_names", "read_own"]
 
 _PARQUET = frozenset({".parquet", ".pq"})
 _DELIMITERS = ",;\t"
@@ -45,11 +45,6 @@ class Heading:
     kind: Kind = ""
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether a file's ending says that it is a Parquet file."""
-    return path.suffix.lower() in _PARQUET
-
-
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
@@ -71,12 +66,31 @@ def read_names(path: Path) -> tuple[Heading, ...]:
         The file cannot be read, or its first line does not name its columns.
     """
     with _readable(path):
-        if is_parquet(path):
+        if path.suffix.lower() in _PARQUET:
             return _parquet_headings(path)
         with path.open("rb") as raw:
             first = raw.readline(_LONGEST_LINE).decode("utf-8-sig")  # the records need not even be text
     header = next(csv.reader([first], delimiter=_delimiter(first), skipinitialspace=True), [])
     return tuple(Heading(name) for name in _header([cell.strip() for cell in header], path))
+
+
+def check_names(path: Path, names: Collection[str], option: str) -> None:
+    """Check that a file has the columns that an option names.
+
+    Raises
+    ------
+    BadInput
+        It does not.
+    """
+    known = [heading.name for heading in read_names(path)] if names else []
+    for name in names:
+        if name not in known:
+            raise BadInput(f"{option}: {path.name} has no column {name!r}", _which(name, known))
+
+
+def _which(name: str, known: Sequence[str]) -> str:
+    """Say which columns there are; but if the first line may be a record, show nothing of it."""
+    return _NAMES_FIRST if any(map(_like_a_value, known)) else f"name one of its columns{did_you_mean(name, known)}"
 
 
 def read_own(path: Path, *, heading: Sequence[str] = (), ignore: Sequence[str] = ()) -> TextTable:
@@ -97,7 +111,7 @@ def read_own(path: Path, *, heading: Sequence[str] = (), ignore: Sequence[str] =
         The file cannot be used as it is; the line is named.
     """
     with _readable(path):
-        if is_parquet(path):
+        if path.suffix.lower() in _PARQUET:
             names = [h.name for h in _parquet_headings(path) if h.name not in ignore]
             return read_table(path, names)
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -131,11 +145,6 @@ def _table(path: Path, rows: list[tuple[int, list[str]]], heading: Sequence[str]
     return TextTable(dict(zip(header, cells, strict=True)), [line for line, _ in records], "line", path.name)
 
 
-def rows_of(table: TextTable, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return some columns of a table, record by record."""
-    return list(zip(*(table.columns[name] for name in names), strict=True))
-
-
 def column_of(table: TextTable, name: str) -> Sequence[str]:
     """Return a column's cells.
 
@@ -145,10 +154,7 @@ def column_of(table: TextTable, name: str) -> Sequence[str]:
         The table has no such column.
     """
     if name not in table.columns:
-        known = list(table.columns)
-        numbers = any(map(_like_a_value, known))  # the first line is a record, perhaps, and no message shows records
-        hint = _NAMES_FIRST if numbers else f"name one of its columns{did_you_mean(name, known)}"
-        raise BadInput(f"{table.source} has no column {name!r}", hint)
+        raise BadInput(f"{table.source} has no column {name!r}", _which(name, list(table.columns)))
     return table.columns[name]
 
 

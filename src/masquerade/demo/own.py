@@ -8,7 +8,7 @@ from pathlib import Path
 
 from masquerade.datasets import Cohort, Records, party_names, shuffled
 from masquerade.guessing import Limits, guess
-from masquerade.own_table import column_of, is_parquet, read_own
+from masquerade.own_table import check_names, column_of, read_own
 from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
@@ -103,6 +103,7 @@ def own_cohort(
             "--label was not given: nothing says which column is to be predicted",
             "add --label COLUMN:POSITIVE, for example outcome:yes",
         )
+    check_names(path, ignore, "--ignore")
     dealt = read_own(path, ignore=tuple(ignore))
     tests = None if test is None else read_own(test, heading=tuple(dealt.columns), ignore=tuple(ignore))
     both = _Everything(dealt, tests)
@@ -178,9 +179,6 @@ def _guessed(
     both: _Everything, label: Label, by: str | None, ignore: Collection[str]
 ) -> tuple[tuple[Feature, ...], _Columns, tuple[str, ...]]:
     """Read bounds and levels off the records."""
-    for name in ignore:
-        if name not in both.dealt.columns and not is_parquet(Path(both.dealt.source)):
-            column_of(both.dealt, name)
     apart = {label.name, by, *ignore}
     guesses = {
         name: guess(name, both.column(name), both.at, _LIMITS, f"leave the column out with --ignore {name}")
