@@ -113,20 +113,6 @@ def test_a_test_file_with_names_may_have_its_columns_in_another_order(tmp_path: 
     assert {row[0] for row in cohort.test.rows} <= {str(age) for age in range(17, 91)}
 
 
-def test_the_demo_runs_on_adult_and_says_what_it_did(shell: Shell, tmp_path: Path, adult: Path) -> None:
-    answer = shell("demo", "--data", adult, "--label", "income:>50K", "--ignore", "fnlwgt", "--parties", 2,
-                   "--out", tmp_path / "run")  # fmt: skip
-    assert answer.code == 0, answer.err
-    for piece in (
-        "600 records of adult.csv, 2 parties",
-        "demo only: bounds and levels were read off these records",
-        "Bounds are rounded",
-        "- no --by was given, so the records were dealt out to 2 parties at random",
-        "levels of",
-    ):
-        assert piece in answer.err
-
-
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(capsys)
