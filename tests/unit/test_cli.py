@@ -181,7 +181,9 @@ def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_p
         "--feature", "age:0:120", "--feature", "sex:f,m", "--feature", "ratio: x:-1.5:2", "--label", "relapse:yes",
         "--epsilon", "0.5", "--min-records", "300", "--lead", "site-b",
     )  # fmt: skip
-    assert made.data == {"file": str(file), "parties": ["site-a", "site-b"], "complete": True, "examples": []}
+    assert made.data == {
+        "file": str(file), "parties": ["site-a", "site-b"], "complete": True, "examples": [], "unranged": [],
+    }  # fmt: skip
     study = load_study(file)[0]
     assert (study.names, study.lead, study.privacy.epsilon) == (("site-a", "site-b"), "site-b", 0.5)
     assert (study.study.min_records, study.study.min_parties) == (300, 2)

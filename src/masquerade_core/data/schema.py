@@ -19,10 +19,13 @@ from masquerade_core.data.tables import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, Study
 
-__all__ = ["Column", "Dataset", "Encoder", "check_unit_ball"]
+__all__ = ["MISSING_LEVEL", "Column", "Dataset", "Encoder", "check_unit_ball"]
 
 Column = Sequence[Any] | NDArray[Any]
 """A column's cells: text, numbers or truth values."""
+
+MISSING_LEVEL = "?"
+"""The level of missing values: where a category has it, an empty cell counts as it."""
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NORM_SLACK = 1e-12
@@ -204,6 +207,8 @@ def _length(columns: Mapping[str, Column], names: Sequence[str]) -> int:
 def _encode_column(f: Feature, cells: Column, at: Callable[[int], str]) -> NDArray[np.float64]:
     if f.levels is not None:
         index = {level: i for i, level in enumerate(f.levels)}
+        if MISSING_LEVEL in index:
+            index[""] = index[MISSING_LEVEL]
         texts = _texts(f.name, cells, at)
         places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
         if (unknown := places < 0).any():
