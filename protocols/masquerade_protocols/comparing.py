@@ -1,11 +1,26 @@
-"""How a protocol's ``noiseless`` judges the noise: what counts as small, and how a ratio is put into words."""
+"""How a protocol's entry judges the noise, before a run and after it: what counts as small, and a ratio in words."""
+
+import math
 
 import numpy as np
 
-from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
+from masquerade_core.privacy.expectation import Expectation, Verdict, counted_records
+from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE, classifier_norm_bound
+from masquerade_core.study import Study
 from masquerade_protocols.entry import Noiseless, Weights
 
-__all__ = ["SMALL_NOISE", "judged_by_distance", "times", "two_digits"]
+__all__ = [
+    "SMALL_NOISE",
+    "expected_by_ratio",
+    "judged_by_distance",
+    "least_noise_left",
+    "longest_classifier",
+    "times",
+    "two_digits",
+]
+
+_DROWNED = 3.0  # noise beside the most that can be learned: of what the model says, a tenth is learned, and the rest noise
+_BEYOND = 1000
 
 
 def times(ratio: float) -> str:
@@ -40,3 +55,60 @@ def judged_by_distance(clean: Weights, what: str, released: Weights, epsilon: fl
     moved = f"The noise moved the classifier by {times(ratio)} its length."
     remedy = f"An epsilon of about {two_digits(enough)} would do" + (f", or {cure}." if cure else ".")
     return Noiseless(clean, what, ratio, enough, f"{moved} {remedy}")
+
+
+def expected_by_ratio(study: Study, ratio: float, *, noise: str, beside: str, cure: str) -> Expectation:
+    """Say what to expect where the noise has another law than noisy sums over all records.
+
+    Parameters
+    ----------
+    study : Study
+    ratio : float
+        The least that the noise can be, beside the most that can be learned.
+    noise, beside : str
+        What was compared with what, in words: "the noise on the model", "the longest classifier that ... allows".
+    cure : str
+        What would make the ratio smaller: the end of a sentence that begins with "It takes".
+    """
+    N, words = counted_records(study)
+    if ratio >= _DROWNED:
+        verdict, head = Verdict.NOTHING, "nothing: this setting cannot learn."
+        size = times(ratio) if ratio < _BEYOND else f"more than {_BEYOND:,} times"
+        told = f"is at least {size} as large as {beside}"
+    elif ratio > SMALL_NOISE:
+        verdict, head = Verdict.RANKS, "little: at best, the model ranks records."
+        told = f"is at least {ratio:.0%} of {beside}"
+    else:
+        verdict, head = Verdict.UNSURE, "a model whose quality depends on the records."
+        told = f"may be as little as {ratio:.1%} of {beside}"
+    remedy = f" It takes {cure}." if verdict is not Verdict.UNSURE else ""
+    return Expectation(verdict, f"With {words}, expect {head} {noise[0].upper()}{noise[1:]} {told}.{remedy}", N)
+
+
+def longest_classifier(study: Study, reach: float = math.inf) -> float:
+    """Return the longest classifier that there can be: ``reach`` or, with a penalty on its weights, what that allows."""
+    Lambda = study.model.regularization
+    return min(reach, classifier_norm_bound(Lambda)) if Lambda > 0 else reach
+
+
+def least_noise_left(deviation: float, d: int, steps: int, eta: float, curvature: float, penalty: float) -> float:
+    """Return the least length of what is left of the noise on every step of a descent, root mean square.
+
+    A step of length eta adds noise, and every later step shrinks it by 1 - eta h along a direction of curvature h. The
+    curvatures of a mean loss over records in the unit ball add up to ``curvature`` at most, the loss's own. What is
+    left falls with h, and ever more slowly. So the sum over all d directions is least where they are all alike.
+
+    Parameters
+    ----------
+    deviation : float
+        The standard deviation of a coordinate of the noise on a mean gradient.
+    d, steps : int
+    eta : float
+    curvature : float
+        c of the loss.
+    penalty : float
+        Lambda, which adds to every h.
+    """
+    kept = (1 - eta * (curvature / d + penalty)) ** 2
+    squares = steps if kept == 1 else (1 - kept**steps) / (1 - kept)
+    return eta * deviation * math.sqrt(d * squares)

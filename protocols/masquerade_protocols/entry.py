@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import Model
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
@@ -134,6 +135,8 @@ class Protocol:
         demonstrations alone.
     cost : callable
         (study) -> the cost of a run. A baseline has none.
+    expectation : callable or None
+        (study) -> what can be expected of the model, from public numbers. None where nothing can be said.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
@@ -168,6 +171,7 @@ class Protocol:
     explain: Callable[[Study], Explanation] = _has_none
     noiseless: Callable[..., Noiseless] = _has_none
     cost: Callable[[Study], Cost] = _has_none
+    expectation: Callable[[Study], Expectation] | None = None
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
 from masquerade_protocols import Explanation
 
@@ -122,7 +123,9 @@ def paragraphs(texts: Sequence[str]) -> RenderableType:
     return Padding(grid, (0, 0, 0, 2))
 
 
-def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, ...]:
+def explained(
+    study: Study, explanation: Explanation, expectation: Expectation | None = None
+) -> tuple[RenderableType, ...]:
     """Return a study in plain words."""
     rules, target = study.study, study.privacy
     roster = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
@@ -146,6 +149,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         paragraphs(explanation.collusion),
         heading("What it costs"),
         paragraphs(explanation.cost),
+        *((heading("What to expect of the model"), paragraphs((expectation.text,))) if expectation else ()),
         heading("What my data must have"),
         paragraphs(
             (
