@@ -19,7 +19,7 @@ __all__ = [
     "two_digits",
 ]
 
-_DROWNED = 3.0  # noise beside the most that can be learned: of what the model says, a tenth is learned, and the rest noise
+_DROWNED = 3.0  # noise three times as large as all that can be learned: a tenth of the variance is learned
 _BEYOND = 1000
 
 
@@ -82,11 +82,12 @@ def expected_by_ratio(study: Study, ratio: float, *, noise: str, beside: str, cu
         verdict, head = Verdict.UNSURE, "a model whose quality depends on the records."
         told = f"may be as little as {ratio:.1%} of {beside}"
     remedy = f" It takes {cure}." if verdict is not Verdict.UNSURE else ""
-    return Expectation(verdict, f"With {words}, expect {head} {noise[0].upper()}{noise[1:]} {told}.{remedy}", N)
+    text = f"With {words}, expect {head} {noise[0].upper()}{noise[1:]} {told}.{remedy}"
+    return Expectation(verdict, text, N, ratio=ratio)
 
 
 def longest_classifier(study: Study, reach: float = math.inf) -> float:
-    """Return the longest classifier that there can be: ``reach`` or, with a penalty on its weights, what that allows."""
+    """Return the longest classifier that there can be: ``reach``, or less where a penalty on weights allows less."""
     Lambda = study.model.regularization
     return min(reach, classifier_norm_bound(Lambda)) if Lambda > 0 else reach
 

@@ -41,7 +41,7 @@ def _noise_length(study: Study, smallest: int) -> float:
         share, divisor = math.hypot(noise.scale(smallest) * UNIT, float(noise.fine)), K
     else:
         share, divisor = float(noise.share()), K * (smallest if noise.scale_rule == "sizes" else 1)
-    return share * math.sqrt(K * d) / divisor / 2**noise.fraction_bits
+    return share * math.sqrt(K * d) / divisor / (1 << noise.fraction_bits)
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_unused: Any) -> Noiseless:

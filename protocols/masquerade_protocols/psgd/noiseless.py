@@ -116,7 +116,7 @@ def _variances(study: Study, schedule: Schedule, N: int, h: Weights) -> Weights:
 def _round_variance(study: Study, schedule: Schedule, t: int) -> float:
     """Return the variance of a coordinate of the noise that is new in round t, of all parties' sum."""
     if schedule.share is not None:
-        return study.K * (float(schedule.share(FRACTION_BITS).share) / 2**FRACTION_BITS) ** 2
+        return study.K * (float(schedule.share(FRACTION_BITS).share) / (1 << FRACTION_BITS)) ** 2
     return study.K * (study.d + 1) / float(schedule.beta(t)) ** 2
 
 

@@ -51,8 +51,9 @@ def expectation(study: Study) -> Expectation:
         math.sqrt(D * (D + 1)) / float(beta(study)) / radius,
         noise="the noise on the model",
         beside=f"the longest classifier that regularization = {model.regularization:g} allows",
-        cure=f"{'many more parties, ' if is_soft(study) else ''}a larger epsilon or a larger regularization: this noise "
-        "hides all records of a party, and does not depend on how many there are",
+        cure=("many more parties, " if is_soft(study) else "")
+        + "a larger epsilon or a larger regularization: this noise hides all records of a party, and does not depend "
+        "on how many there are",
     )
 
 

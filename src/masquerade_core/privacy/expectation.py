@@ -24,7 +24,7 @@ USEFUL_FROM = 40.0
 """s from which a model has a useful threshold."""
 
 _UNSURE_FROM = 20.0
-_RANKS_FROM = 5.0  # noise of length .4 on a mean of vectors of length 1: the little that is left differs from set to set
+_RANKS_FROM = 5.0  # noise of length .4 on a mean of vectors of length 1: what is left differs from set to set
 
 
 class Verdict(StrEnum):
@@ -57,6 +57,8 @@ class Expectation:
         How many records make a useful threshold; None where that is not known.
     enough_epsilon : float or None
         An epsilon that makes a useful threshold with the records there are; None where that is not known.
+    ratio : float or None
+        For a protocol with another law: the least that the noise can be, beside the most that can be learned.
     """
 
     verdict: Verdict
@@ -65,6 +67,7 @@ class Expectation:
     s: float | None = None
     enough_records: int | None = None
     enough_epsilon: float | None = None
+    ratio: float | None = None
 
     @property
     def poor(self) -> bool:
@@ -80,6 +83,7 @@ class Expectation:
             "s": None if self.s is None else round(self.s, 3),
             "enough_records": self.enough_records,
             "enough_epsilon": self.enough_epsilon,
+            "ratio": self.ratio,
         }
 
 
@@ -113,8 +117,8 @@ def expected_of_sums(study: Study) -> Expectation:
     enough_epsilon = rounded_up(epsilon_of(mu_needed, study.privacy.delta))
     verdict = _verdict(s)
     measured = (
-        f"The records outweigh the noise by s = N mu/sqrt(d) = {_shown(s)}, where {USEFUL_FROM:g} is enough for a useful "
-        "threshold"
+        f"The records outweigh the noise by s = N mu/sqrt(d) = {_shown(s)}, where {USEFUL_FROM:g} is enough for a "
+        "useful threshold"
     )
     if verdict is Verdict.USEFUL:
         remedy = f"{enough_records:,} records would do."
