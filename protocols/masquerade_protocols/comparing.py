@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from masquerade_core.model import Model
 from masquerade_core.privacy.expectation import Expectation, Verdict, counted_records
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE, classifier_norm_bound
 from masquerade_core.study import Study
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.entry import Noiseless, Released, Weights
 
 __all__ = [
     "SMALL_NOISE",
@@ -15,6 +16,7 @@ __all__ = [
     "judged_by_distance",
     "least_noise_left",
     "longest_classifier",
+    "model_of",
     "times",
     "two_digits",
 ]
@@ -33,7 +35,12 @@ def two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-def judged_by_distance(clean: Weights, what: str, released: Weights, epsilon: float, cure: str = "") -> Noiseless:
+def model_of(weights: Weights) -> Model:
+    """Return weights as a model without an offset."""
+    return Model(tuple(weights.tolist()), None)
+
+
+def judged_by_distance(clean: Weights, what: str, released: Released, epsilon: float, cure: str = "") -> Noiseless:
     """Judge by how far the released classifier is from the one without noise.
 
     Parameters
@@ -42,19 +49,20 @@ def judged_by_distance(clean: Weights, what: str, released: Weights, epsilon: fl
         The classifier without noise.
     what : str
         How it was computed, in a few words.
-    released : ndarray
+    released : Model or SavedModel
+        Its weights count; a model that differs by its offset alone is as far as its weights are.
     epsilon : float
         The study's.
     cure : str
         What would make the noise small, other than a larger epsilon: the end of a sentence.
     """
-    ratio = float(np.linalg.norm(released - clean) / np.linalg.norm(clean))
+    ratio = float(np.linalg.norm(np.array(released.weights) - clean) / np.linalg.norm(clean))
     if ratio <= SMALL_NOISE:
-        return Noiseless(clean, what, ratio, epsilon)
+        return Noiseless(model_of(clean), what, ratio, epsilon)
     enough = epsilon * ratio / SMALL_NOISE
     moved = f"The noise moved the classifier by {times(ratio)} its length."
     remedy = f"An epsilon of about {two_digits(enough)} would do" + (f", or {cure}." if cure else ".")
-    return Noiseless(clean, what, ratio, enough, f"{moved} {remedy}")
+    return Noiseless(model_of(clean), what, ratio, enough, f"{moved} {remedy}")
 
 
 def expected_by_ratio(study: Study, ratio: float, *, noise: str, beside: str, cure: str) -> Expectation:

@@ -7,11 +7,12 @@ import numpy as np
 
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
+from masquerade_core.model import scores_of
 from masquerade_core.study import Study
-from masquerade_protocols.comparing import SMALL_NOISE, times, two_digits
+from masquerade_protocols.comparing import SMALL_NOISE, model_of, times, two_digits
 from masquerade_protocols.dp_gd.roles import Descent
 from masquerade_protocols.dp_gd.schedule import parameters_of
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.entry import Noiseless, Released, Weights
 
 __all__ = ["clean_descent", "noiseless"]
 
@@ -27,11 +28,12 @@ def clean_descent(study: Study, data: Mapping[str, Dataset]) -> Weights:
     return descent.w
 
 
-def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
+def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:
     """Judge the noise by how far it moved records' scores: along a direction that no record has, it does no harm."""
-    clean, epsilon = clean_descent(study, data), study.privacy.epsilon
+    clean, epsilon = model_of(clean_descent(study, data)), study.privacy.epsilon
     together, what = pool(study, data), "the same steps on exact sums"
-    ratio = float(np.linalg.norm(together.X @ (released - clean)) / np.linalg.norm(together.X @ clean))
+    scores = scores_of(clean, together.X, None)
+    ratio = float(np.linalg.norm(scores_of(released, together.X, None) - scores) / np.linalg.norm(scores))
     if ratio <= _DROWNED:
         return Noiseless(clean, what, ratio, epsilon)
     enough = epsilon * ratio / SMALL_NOISE

@@ -11,8 +11,8 @@ from masquerade_core.learning.input_noise import epochs_of, initial_weights, sgd
 from masquerade_core.privacy.expectation import Expectation, counted_records
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, times
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, model_of, times
+from masquerade_protocols.entry import Noiseless, Released, Weights
 from masquerade_protocols.input_noise.public import alpha_of, parameters_of
 
 __all__ = ["exact_examples", "expectation", "noiseless"]
@@ -54,18 +54,18 @@ def exact_examples(study: Study, data: Mapping[str, Dataset]) -> Weights:
     return np.average(found, axis=0, weights=[len(records.y) for records in data.values()])
 
 
-def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
+def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:
     """Judge the noise by how far it moved the released classifier.
 
     Where that is far, no epsilon is named at which the noise would be small, as the distance is not proportional to the
     noise on examples.
     """
     clean, what = exact_examples(study, data), "the parties' average on exact examples"
-    ratio = float(np.linalg.norm(released - clean) / np.linalg.norm(clean))
+    ratio = float(np.linalg.norm(np.array(released.weights) - clean) / np.linalg.norm(clean))
     if ratio <= SMALL_NOISE:
-        return Noiseless(clean, what, ratio, study.privacy.epsilon)
+        return Noiseless(model_of(clean), what, ratio, study.privacy.epsilon)
     advice = (
         f"The noise moved the classifier by {times(ratio)} its length. Every example carries noise of the scale "
         f"1/alpha = {1 / alpha_of(study):.3g}, beside a length of 1."
     )
-    return Noiseless(clean, what, ratio, None, advice)
+    return Noiseless(model_of(clean), what, ratio, None, advice)

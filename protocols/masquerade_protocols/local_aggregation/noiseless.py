@@ -12,8 +12,15 @@ from masquerade_core.privacy.expectation import Expectation, counted_records
 from masquerade_core.privacy.noise.joint_gaussian import UNIT
 from masquerade_core.privacy.noise.output_perturbation import eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study
-from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, longest_classifier, times, two_digits
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.comparing import (
+    SMALL_NOISE,
+    expected_by_ratio,
+    longest_classifier,
+    model_of,
+    times,
+    two_digits,
+)
+from masquerade_protocols.entry import Noiseless, Released
 from masquerade_protocols.local_aggregation.public import joint_noise_of, parameters_of
 
 __all__ = ["expectation", "noiseless"]
@@ -44,7 +51,7 @@ def _noise_length(study: Study, smallest: int) -> float:
     return share * math.sqrt(K * d) / divisor / (1 << noise.fraction_bits)
 
 
-def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_unused: Any) -> Noiseless:
+def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **_unused: Any) -> Noiseless:
     """Compare the expected length of the paper's noise with the length of the parties' average classifier."""
     Lambda, epsilon = study.model.regularization, study.privacy.epsilon
     average = np.mean([fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()], axis=0)
@@ -58,4 +65,4 @@ def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_
         f"alone, which has {smallest:,} records, and at epsilon = {epsilon:g} it is {times(ratio)} as long as the "
         f"classifier. An epsilon of {two_digits(enough)} would do, or as many times more records as that is larger."
     )
-    return Noiseless(average, "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")
+    return Noiseless(model_of(average), "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")

@@ -14,15 +14,15 @@ from masquerade_core.privacy.expectation import Expectation, counted_records
 from masquerade_core.privacy.noise.output_perturbation import classifier_norm_bound
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, times, two_digits
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, model_of, times, two_digits
+from masquerade_protocols.entry import Noiseless, Released, Weights
 from masquerade_protocols.psgd.schedule import FRACTION_BITS, Schedule, Variant, parameters_of
 
 __all__ = ["expectation", "first_drowned_round", "noise_ratio", "noiseless", "with_epsilon", "without_noise"]
 
 
 def noiseless(
-    study: Study, data: Mapping[str, Dataset], _released: Weights, *, variant: Variant, name: str, **_unused: Any
+    study: Study, data: Mapping[str, Dataset], _released: Released, *, variant: Variant, name: str, **_unused: Any
 ) -> Noiseless:
     """Judge the noise by how large it is in records' scores; ``name`` is the protocol's."""
     together = pool(study, data)
@@ -54,7 +54,7 @@ def noiseless(
         )
     else:
         advice = ""
-    return Noiseless(clean, f"{counted(rounds, 'round')} on exact gradients", ratio, enough, advice)
+    return Noiseless(model_of(clean), f"{counted(rounds, 'round')} on exact gradients", ratio, enough, advice)
 
 
 def _steps(study: Study, schedule: Schedule) -> tuple[int, StepSizes, float]:

@@ -15,7 +15,7 @@ from masquerade_core.privacy.noise.votes import minimiser_radius
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import expected_by_ratio, judged_by_distance
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.entry import Noiseless, Released, Weights
 from masquerade_protocols.voting.counting import minimiser, targets_of
 from masquerade_protocols.voting.public import beta, classes_of, is_soft, noise_of, parameters_of
 
@@ -90,7 +90,7 @@ def clean_votes(
 def noiseless(
     study: Study,
     data: Mapping[str, Dataset],
-    released: Weights,
+    released: Released,
     *,
     auxiliary: Auxiliary,
     classifiers: Mapping[str, str],

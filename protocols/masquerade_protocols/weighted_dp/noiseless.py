@@ -17,7 +17,7 @@ from masquerade_protocols.comparing import (
     least_noise_left,
     longest_classifier,
 )
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.entry import Noiseless, Released, Weights
 from masquerade_protocols.weighted_dp.public import parameters_of, plan
 
 __all__ = ["clean_descents", "expectation", "noiseless"]
@@ -53,7 +53,7 @@ def clean_descents(study: Study, data: Mapping[str, Dataset]) -> Weights:
     return np.average(descents, axis=0, weights=sizes)
 
 
-def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
+def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:
     """Judge the noise by how far it moved the released classifier."""
     clean, what = clean_descents(study, data), "the parties' average after exact steps"
     cure = "as many times more records than these as that is larger"
