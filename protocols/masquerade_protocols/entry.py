@@ -14,18 +14,22 @@ from pydantic import BaseModel
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.model import Model
+from masquerade_core.model import Model, SavedModel
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
 from masquerade_core.study import Study
 
-__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Weights", "paragraphs"]
+__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "Weights", "paragraphs"]
 
 Role = Coroutine[Effect, Any, Model]
 
 Weights = NDArray[np.float64]
 """A classifier, shape (d,); where there are named classes, d weights for each in turn."""
+
+Released = Model | SavedModel
+"""A released model, as a role returns it or as its file holds it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,8 @@ class Noiseless:
 
     Parameters
     ----------
-    weights : ndarray
-        That classifier.
+    model : Model
+        That classifier, with its offset where the protocol's models have one.
     what : str
         How it was computed, in a few words.
     noise_ratio : float
@@ -92,7 +96,7 @@ class Noiseless:
         One or two sentences, where the released model is not what it seems; otherwise empty.
     """
 
-    weights: Weights
+    model: Model
     what: str
     noise_ratio: float
     enough_epsilon: float | None
@@ -131,11 +135,13 @@ class Protocol:
     explain : callable
         (study) -> the study in plain words. A baseline has none, since nobody has to agree to it.
     noiseless : callable
-        (study, everybody's records by name, released weights, ``auxiliary``, ``classifiers``) -> the classifier that
+        (study, everybody's records by name, the released model, ``auxiliary``, ``classifiers``) -> the classifier that
         the run would have released without noise. ``classifiers`` holds the name of a kind for each party. For
         demonstrations alone.
     cost : callable
         (study) -> the cost of a run. A baseline has none.
+    expectation : callable or None
+        (study) -> what can be expected of the model, from public numbers. None where nothing can be said.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
@@ -170,6 +176,7 @@ class Protocol:
     explain: Callable[[Study], Explanation] = _has_none
     noiseless: Callable[..., Noiseless] = _has_none
     cost: Callable[[Study], Cost] = _has_none
+    expectation: Callable[[Study], Expectation] | None = None
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)

@@ -92,6 +92,8 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
     cost = protocol.cost(study)
     yield _arithmetic(study, cost)
     yield _conversation(cost)
+    if protocol.expectation is not None:
+        yield Check("model", Verdict.NOTE, protocol.expectation(study).text)
     me: str | None = None
     if key is not None:
         try:

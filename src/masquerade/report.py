@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
 from masquerade_protocols import Cost, Explanation
 
@@ -130,7 +131,9 @@ def lead_part(cost: Cost) -> str:
     return "holds no secret key besides its own, since the parties have no common encryption key"
 
 
-def explained(study: Study, explanation: Explanation, cost: Cost) -> tuple[RenderableType, ...]:
+def explained(
+    study: Study, explanation: Explanation, cost: Cost, expectation: Expectation | None = None
+) -> tuple[RenderableType, ...]:
     """Return a study in plain words."""
     rules, target = study.study, study.privacy
     roster = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
@@ -154,6 +157,7 @@ def explained(study: Study, explanation: Explanation, cost: Cost) -> tuple[Rende
         paragraphs(explanation.collusion),
         heading("What it costs"),
         paragraphs(explanation.cost),
+        *((heading("What to expect of the model"), paragraphs((expectation.text,))) if expectation else ()),
         heading("What my data must have"),
         paragraphs(
             (

@@ -18,7 +18,17 @@ from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.losses import LOGISTIC, LOSSES
 from masquerade_core.study import Label, Study
 
-__all__ = ["Model", "Release", "SavedModel", "Shares", "error_on", "model_from_json", "model_to_json", "scores_of"]
+__all__ = [
+    "Model",
+    "Release",
+    "SavedModel",
+    "Shares",
+    "answers_of",
+    "error_on",
+    "model_from_json",
+    "model_to_json",
+    "scores_of",
+]
 
 _KIND = "masquerade model 1"
 _RELEASES = {"shares": True, "weights": False}  # the forms of a release, and whether it has shares to add up
@@ -192,11 +202,15 @@ def scores_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | 
     return scores[:, 0] if classes is None else scores
 
 
-def error_on(model: Model, tests: Dataset) -> float:
-    """Return the fraction of records that a model labels wrongly; a score of 0 stands for the label -1."""
-    scores = scores_of(model, tests.X, tests.classes)
-    said = np.where(scores > 0, 1.0, -1.0) if tests.classes is None else scores.argmax(axis=1)
-    return float(np.mean(said != tests.y))
+def answers_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
+    """Return each record's label, shape (n,), in the form of a data set's ``y``; a score of 0 stands for -1."""
+    scores = scores_of(model, X, classes)
+    return np.where(scores > 0, 1.0, -1.0) if classes is None else scores.argmax(axis=1).astype(np.float64)
+
+
+def error_on(model: Model | SavedModel, tests: Dataset) -> float:
+    """Return the fraction of records that a model labels wrongly."""
+    return float(np.mean(answers_of(model, tests.X, tests.classes) != tests.y))
 
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:

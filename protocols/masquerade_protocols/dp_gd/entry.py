@@ -1,5 +1,6 @@
 """The entry of ``dp-gd``: what commands know of it."""
 
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
@@ -45,6 +46,7 @@ DP_GD = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expected_of_sums,
     calibrations=("proven",),
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,

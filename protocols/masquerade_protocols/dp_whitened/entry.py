@@ -1,5 +1,6 @@
 """``dp-whitened``, for those who choose it."""
 
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
@@ -47,6 +48,7 @@ DP_WHITENED = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expected_of_sums,
     calibrations=("proven",),
     regularization_note="not used: the noise decides how simple the model is",
     multiclass=True,

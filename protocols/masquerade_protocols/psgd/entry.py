@@ -9,7 +9,7 @@ from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.psgd import roles, schedule
-from masquerade_protocols.psgd.noiseless import noiseless
+from masquerade_protocols.psgd.noiseless import expectation, noiseless
 from masquerade_protocols.psgd.statement import variant_statement
 
 __all__ = ["DECAYING_BUDGET", "NOISY_GRADIENT", "PSGD"]
@@ -88,6 +88,7 @@ def _entry(
         explain=partial(_explain, name=name, variant=variant, claim=claim),
         noiseless=partial(noiseless, variant=variant, name=name),
         cost=partial(_cost, variant=variant),
+        expectation=partial(expectation, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",
     )

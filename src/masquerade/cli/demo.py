@@ -245,8 +245,9 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
         Text(f"{result['metrics']['test_error']:.1%}", style="bold green"),
         f"what everybody gets; proved of it: {short(proved)}",
     )
-    errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
-    errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")
+    errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all; tuned by cross-validation")
+    spread = f"tuned alike; the median: {other.median_single:.1%}, the worst: {other.worst_single:.1%}"
+    errors.add_row("the best single party", f"{other.best_single:.1%}", spread)
     errors.add_row("the released model without noise", f"{other.without_noise:.1%}", other.noiseless)
     errors.add_row("no model: the more frequent label", f"{other.majority:.1%}", "")
     parts: list[RenderableType] = [
@@ -254,8 +255,12 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
         Padding(errors, (0, 0, 0, 2)),
         Text("  all but the first: demo only, private figures; a real run shows them to nobody", style="italic dim"),
     ]
-    if other.advice:
-        parts.append(Padding(Text(other.advice, style="yellow"), (1, 2, 0, 2)))
+    if other.worth:
+        parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
+    expected = protocol.expectation(plan.study) if protocol.expectation else None
+    foreseen = f"Before the run: {expected.text}" if expected is not None and expected.poor else ""
+    warnings = filter(None, (other.same_answer, other.advice, foreseen))
+    parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [
         heading("Where things are"),
         _pairs(

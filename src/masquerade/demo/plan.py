@@ -137,6 +137,7 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         label=cohort.label,
         epsilon=epsilon,
         min_records=cohort.min_records,
+        expected_records=max(cohort.min_records * len(names), sum(len(part.rows) for part in cohort.parties.values())),
         deadline_seconds=_DEADLINE_SECONDS,
         regularization=cohort.regularization,
         intercept=cohort.intercept,

@@ -46,6 +46,9 @@ class StudySection(Section):
     min_parties: int = Field(ge=1, description="the fewest parties a run may have")
     lead: _Name = Field(description="the party that holds the secret half of the parties' encryption key")
     min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
+    expected_records: int | None = Field(
+        default=None, ge=1, description="how many records all parties together are expected to have; public"
+    )
     deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="the seconds of silence that end a run")
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
 

@@ -109,6 +109,13 @@ class Study(Section):
                 f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
                 "that a party may have in a study with this number of parties"
             )
+        fewest, most = K * rules.min_records, K * self.max_records
+        if rules.expected_records is not None and not fewest <= rules.expected_records <= most:
+            yield (
+                f"[study] expected_records is {rules.expected_records}, but {counted(K, 'party', 'parties')} with "
+                f"min_records = {rules.min_records} have {fewest} to {most} records together; correct expected_records "
+                "or min_records"
+            )
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
