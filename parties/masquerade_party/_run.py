@@ -84,7 +84,7 @@ def run(
         approve(study, me, protocol.explain(study))
         release = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
         statement = [claim.to_json() for claim in protocol.statement(study)]
-        directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {})})
+        directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {}, release)})
     result = directory.path / RESULT
     observe("done", result=str(result))
     return result

@@ -122,6 +122,8 @@ class PartySums:
         At the lead.
     pair_keys : mapping of str to (bool, bytes)
         For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
+    held_back : int
+        N', the opened number of the records that are held back for an evaluation; 0 where none are.
     """
 
     seat: Seat
@@ -129,6 +131,7 @@ class PartySums:
     key: PublicKey
     secret: SecretKey | None
     pair_keys: Mapping[str, tuple[bool, bytes]]
+    held_back: int = 0
     _round: int = 0
     _pool: ShortPool | None = None
 
@@ -269,14 +272,14 @@ class CharlieSums:
 
     Parameters
     ----------
-    seat, study : Seat, Study
-    key : PublicKey
-        xi.
+    seat, study, key, held_back
+        As of :class:`PartySums`.
     """
 
     seat: Seat
     study: Study
     key: PublicKey
+    held_back: int = 0
     _round: int = 0
 
     async def open_sum(self, layout: Packing) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study
@@ -20,7 +21,7 @@ _DROWNED = 0.5  # noise in scores beside the scores; from here on it begins to s
 
 def clean_descent(study: Study, data: Mapping[str, Dataset]) -> Weights:
     """Return the last iterate on exact sums of clipped gradients; shape (d,)."""
-    together = pool(study, data)
+    together = pool(study, training_sides(study, data))
     descent = Descent(study, len(together.y))
     for _ in range(parameters_of(study).rounds):
         descent.step(descent.gradient(together))
