@@ -25,9 +25,10 @@ _PARALLEL = (
 )
 _LEAVES = """
 {share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. Once the
-model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie, and the second how
-many of each label lie in each of {bins} ranges at most. Your share of the noise is on every count, and encryption and
-masks hide them like the sums before. Before the first round, the number of your records held back leaves as well.
+model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second counts
+how many of each label lie in each of {bins} ranges at most, and adds up the squares by which the model's probabilities
+are off. Your share of the noise is on every number, and encryption and masks hide them like the sums before. Before the
+first round, the number of your records held back leaves as well.
 """
 _COST = """
 Measuring the model costs nothing more. A record that is held back loses at most epsilon = {epsilon}, and all of it in
@@ -79,7 +80,7 @@ def with_evaluation(entry: Protocol) -> Protocol:
         words = {
             "share": f"{100 * study.evaluation.share:.4g}",
             "cells": cells,
-            "bins": counts // 2,
+            "bins": (counts - 1) // 2,
             "epsilon": digits(study.privacy.epsilon),
         }
         leaves, cost = paragraphs(_LEAVES, words), paragraphs(_COST, words)

@@ -31,15 +31,22 @@ from dataclasses import dataclass, replace
 from operator import add
 
 import numpy as np
+from numpy.typing import NDArray
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
-from masquerade_core.learning.evaluation import Counts, evaluate
+from masquerade_core.learning.evaluation import Counts, Noisy, evaluate
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, cells_of, locate_bins, score_range
 from masquerade_core.model import Model, scores_of
-from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS, count_sd, counts_noise
+from masquerade_core.privacy.noise.evaluation_counts import (
+    COUNT_UNITS,
+    LOCATE_UNITS,
+    SQUARE_UNITS,
+    count_sd,
+    counts_noise,
+)
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.seat import Seat
@@ -58,8 +65,10 @@ __all__ = [
     "noise_of",
 ]
 
-_NUMBERS = CELLS + 2 * MOST_BINS
-"""The most numbers that an evaluation opens; a share of noise for each is drawn before the join."""
+_COUNTS = 2 * MOST_BINS + 1  # of each label in each bin, and the sum of squares
+
+_NUMBERS = CELLS + _COUNTS
+"""The numbers that an evaluation opens; a share of noise for each is drawn before the join."""
 
 _STAGE = "evaluation"
 
@@ -101,7 +110,7 @@ def evaluation_layouts(study: Study, N: int) -> tuple[Packing, Packing]:
     noise = noise_of(study)
     tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * _NUMBERS, TAIL_BITS)
     bits = study.crypto.key_bits
-    cells, counts = Packing(CELLS, N * LOCATE_UNITS + tail, bits), Packing(2 * MOST_BINS, N * COUNT_UNITS + tail, bits)
+    cells, counts = Packing(CELLS, N * LOCATE_UNITS + tail, bits), Packing(_COUNTS, N * COUNT_UNITS + tail, bits)
     what, remedy = "a sum of the evaluation", "a larger epsilon"
     return check_slots(study, cells, what, remedy), check_slots(study, counts, what, remedy)
 
@@ -168,8 +177,15 @@ async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
     bins = _bins(study, opened, exponent)
     where = bins.of(scores)
     by_label = [np.bincount(where[held.records.y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
-    noisy_counts = list(map(add, (np.concatenate(by_label) * COUNT_UNITS).tolist(), held.noise[CELLS:]))
+    counts = [*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, held.records.y)]
+    noisy_counts = list(map(add, counts, held.noise[CELLS:]))
     return _judged(study, model, bins, N, await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened)))
+
+
+def _squares(scores: NDArray[np.float64], y: NDArray[np.float64]) -> int:
+    """Return the sum of all (probability - label)^2, where each record is rounded to the grid by itself."""
+    off = 0.5 * (1 - np.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
+    return int(np.clip(np.rint(off**2 * SQUARE_UNITS), 0, SQUARE_UNITS).astype(np.int64).sum())
 
 
 # --- Charlie ------------------------------------------------------------------------
@@ -212,6 +228,8 @@ def _bins(study: Study, opened: Sequence[int], exponent: int) -> Bins:
 def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int]) -> Model:
     """Return the model with what the second sum tells of it."""
     noisy, size = np.array(opened, dtype=np.float64) / COUNT_UNITS, len(bins.middles)
-    counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], count_sd(noise_of(study), study.K) ** 2, N, bins)
-    found = evaluate(counts, rule=_rule(study), probabilities=study.model.loss == LOGISTIC.name)
+    variance, units = count_sd(noise_of(study), study.K) ** 2, COUNT_UNITS / SQUARE_UNITS
+    squares = Noisy(float(noisy[-1]) * units, variance * units**2) if study.model.loss == LOGISTIC.name else None
+    counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], variance, N, bins, squares)
+    found = evaluate(counts, rule=_rule(study))
     return replace(model, threshold=found.threshold, evaluation=found)

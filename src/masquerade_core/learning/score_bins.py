@@ -5,7 +5,8 @@ no record is longer than 1; it is at most 16, where the probability of the logis
 in the outermost cells. A power of two divides a score exactly, so cells and thresholds never disagree.
 
 *Bins* are runs of cells. The noisy histogram over the cells says where the scores lie. The edges of the bins are its
-quantiles in steps of 5 %, so each bin holds about as many records as any other. Fixed bins would not do: the scores of
+quantiles, in steps of 5 % where the noise allows so many, so each bin holds about as many records as any other. Fixed
+bins would not do: the scores of
 a model that finds few positives lie between -6 and -3, and those of a weak one between -0.1 and 0.1.
 """
 
@@ -22,12 +23,14 @@ __all__ = ["CELLS", "MOST_BINS", "Bins", "cells_of", "locate_bins", "score_range
 CELLS = 256
 """The cells of the first histogram."""
 
-_STEPS = 20  # bins of equal mass
+_STEPS = 20  # bins of equal mass at most
+_LEAST_STEPS = 10  # bins at least, however large the noise
+_WORTH = 6.0  # a bin shall hold so many times the noise of a cell
 MOST_BINS = _STEPS + 2
 """The most bins that there can be: those of equal mass, one cut at a score of 0 and one at the study's own rate."""
 
 _LARGEST, _SMALLEST = 4, -20  # R as a power of two
-_SHOWS = 2.0  # standard deviations of noise; a cell with fewer records than that counts as empty
+_EMPTY, _SPLIT = 2.0, 3.0  # a run with fewer records than so many sd of its noise is empty; with more, worth halving
 _HALF = CELLS // 2
 
 _Array = NDArray[np.float64]
@@ -73,12 +76,15 @@ class Bins:
     cuts : tuple of int
         The first cell of each bin but the lowest; they grow, and 128, the score 0, is always among them.
     middles : tuple of float
-        For each bin a score in its middle, by the noisy histogram.
+        For each bin the mean score of its records, by the noisy histogram.
+    spreads : tuple of float
+        For each bin the mean distance of two of its records' scores, in the same way.
     """
 
     exponent: int
     cuts: tuple[int, ...]
     middles: tuple[float, ...]
+    spreads: tuple[float, ...]
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -108,20 +114,40 @@ def locate_bins(histogram: Sequence[float], sd: float, exponent: int, rate: floa
     rate : float, optional
         A share of records for which an edge is wanted: so many shall have a higher score.
     """
-    noisy = np.array(histogram, dtype=np.float64)
-    seen = np.where(noisy > _SHOWS * sd, noisy, 0.0)
+    seen = _smoothed(np.array(histogram, dtype=np.float64), sd)
     if not seen.any():
         seen = np.ones(CELLS)
     mass = np.cumsum(seen) / seen.sum()
-    wanted = [step / _STEPS for step in range(1, _STEPS)] + ([] if rate is None else [1 - rate])
+    steps = max(_LEAST_STEPS, min(_STEPS, int(max(0.0, math.fsum(histogram)) / (_WORTH * sd))))
+    wanted = [step / steps for step in range(1, steps)] + ([] if rate is None else [1 - rate])
     found = {int(np.abs(mass - quantile).argmin()) + 1 for quantile in wanted} | {_HALF}
     cuts = tuple(sorted(cut for cut in found if 0 < cut < CELLS))
-    middles = tuple(_middle(seen, low, high, exponent) for low, high in zip((0, *cuts), (*cuts, CELLS), strict=True))
-    return Bins(exponent, cuts, middles)
+    inside = [_within(seen[low:high]) for low, high in zip((0, *cuts), (*cuts, CELLS), strict=True)]
+    width, starts = 2.0**exponent / _HALF, np.array((0, *cuts)) - _HALF
+    middles = tuple(float(start + mean) * width for start, (mean, _) in zip(starts, inside, strict=True))
+    return Bins(exponent, cuts, middles, tuple(spread * width for _, spread in inside))
 
 
-def _middle(seen: _Array, low: int, high: int, exponent: int) -> float:
-    """Return the mean score of the cells low to high - 1, each by its records; of all alike if none has any."""
-    cells = np.arange(low, high)
-    weights = seen[low:high] if seen[low:high].any() else np.ones(high - low)
-    return float(np.dot(cells + 0.5, weights) / weights.sum() - _HALF) * 2.0**exponent / _HALF
+def _smoothed(noisy: _Array, sd: float) -> _Array:
+    """Return a histogram that is as fine as the noise allows.
+
+    A run of cells is halved as long as its records stand out from its noise. The records of a run that is not halved
+    count as spread evenly over it, and none as there if the noise could be all of them.
+    """
+    records, noise = float(noisy.sum()), sd * math.sqrt(len(noisy))
+    if records > _SPLIT * noise and len(noisy) > 1:
+        middle = len(noisy) // 2
+        return np.concatenate([_smoothed(half, sd) for half in (noisy[:middle], noisy[middle:])])
+    return np.full(len(noisy), records / len(noisy) if records > _EMPTY * noise else 0.0)
+
+
+def _within(seen: _Array) -> tuple[float, float]:
+    """Return the mean place of a bin's records, and the mean distance of two of them, in cells from the bin's start.
+
+    Inside a cell records lie evenly; in a bin that looks empty, all cells count alike.
+    """
+    weights = seen / seen.sum() if seen.any() else np.full(len(seen), 1 / len(seen))
+    places = np.arange(len(seen)) + 0.5
+    below = np.cumsum(weights)
+    apart = 2 * float(below @ (1 - below))  # the mean of |i - j| is the sum of 2 F (1 - F) over the borders
+    return float(places @ weights), apart + float(weights @ weights) / 3
