@@ -8,8 +8,8 @@ sigma. So the second vector, from which everything is estimated, comes out COUNT
 the first, which only places its bins.
 
 Two releases with Gaussian noise, where the second may depend on the first, are as private as one release that a
-replaced record moves by Delta = sqrt(2 LOCATE_UNITS^2 + 2 COUNT_UNITS^2 + SQUARE_UNITS^2). ``docs/privacy/evaluation.md``
-has the proof.
+replaced record moves by Delta = sqrt(2 LOCATE_UNITS^2 + 2 COUNT_UNITS^2 + SQUARE_UNITS^2).
+``docs/privacy/evaluation.md`` has the proof.
 """
 
 import math
