@@ -108,7 +108,7 @@ def run(
         if tests is not None and isinstance(release, Model):
             metrics["test_error"] = error_on(release, tests)
         statement = [claim.to_json() for claim in protocol.statement(study)]
-        result = summarize(session, statement, metrics)
+        result = summarize(session, statement, metrics, release)
         if rounds := objective_trace(session.iterates, tests, study):
             result["rounds"] = rounds
         directory.write({**release.files(study, session.run), RESULT: result})

@@ -158,6 +158,8 @@ class Protocol:
         Whether a party may bring a classifier of its own.
     auxiliary : bool
         Whether it learns from public records without labels, which the study names.
+    evaluates : bool
+        Whether a proven run of it holds records back and measures its model, where the study has ``[evaluation]``.
     regularization_note : str
         What a larger Lambda (the weight of the penalty on the model's weights) does to the noise and to the model: a
         clause for the comment in a new study's file.
@@ -185,6 +187,7 @@ class Protocol:
     alone: bool = False
     classifiers: bool = False
     auxiliary: bool = False
+    evaluates: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
 

@@ -105,8 +105,21 @@ def entry_of(study: Study) -> Protocol:
     entry.check_calibration(study)
     if not entry.baseline:
         _check_table(entry, study)
+    _check_evaluation(entry, study)
     entry.check(study)
     return entry
+
+
+def _check_evaluation(entry: Protocol, study: Study) -> None:
+    """Refuse a study that holds records back for a protocol which does not."""
+    if study.evaluation is None or (entry.evaluates and study.proven):
+        return
+    which = f'{entry.name} with calibration = "{study.privacy.calibration}"' if entry.evaluates else entry.name
+    raise BadInput(
+        f"the study has [evaluation], but {which} holds no records back",
+        "leave [evaluation] out, and measure the model afterwards with 'masquerade evaluate'; or choose "
+        f'{listed([p.name for p in PROTOCOLS.values() if p.evaluates], "or")} with calibration = "proven"',
+    )
 
 
 def _check_table(entry: Protocol, study: Study) -> None:

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from masquerade.evaluation_view import evaluation_shown
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
 from masquerade_protocols import Cost, Explanation
@@ -180,13 +181,14 @@ def _classes(label: Label) -> str:
 
 
 def result_report(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
-    """Return the content of a ``result.json``: cost, error, privacy statement."""
+    """Return the content of a ``result.json``: cost, error, the model's quality, privacy statement."""
     parts: list[RenderableType] = [costs(result), *descent(result)] if result["stages"] else []
     metrics = result.get("metrics", {})
     if (error := metrics.get("test_error")) is not None:
         parts.append(Text.assemble("\n  error on the public test set  ", (f"{error:.2%}", "bold")))
     for party, own in metrics.get("test_errors", {}).items():
         parts.append(Text(f"    {party}'s own classifier  {own:.2%}", style="dim"))
+    parts += evaluation_shown(result.get("evaluation"))
     parts += statement(result["statement"])
     return tuple(parts)
 

@@ -23,7 +23,7 @@ from masquerade_core.seat import Effect, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.words import listed
-from masquerade_host.results import MODEL, RESULT, RunDirectory
+from masquerade_host.results import MODEL, RESULT, RunDirectory, evaluation_of
 from masquerade_protocols import Protocol, entry_of
 from masquerade_protocols.in_memory import roles_of
 
@@ -135,6 +135,7 @@ def simulate(
         "messages": len(table.passed),
         "bytes": sum(frame.length for frame in table.passed),
         "statement": [claim.to_json() for claim in protocol.statement(study)],
+        **evaluation_of(model),
         "metrics": {} if test is None else {"test_error": error_on(model, test)},
     }
     told = [(progress.done, progress.iterate) for who, progress in table.progress if who == CHARLIE]

@@ -17,7 +17,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session import Session
 from masquerade_host.signals import held
 
-__all__ = ["MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "summarize"]
+__all__ = ["MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "evaluation_of", "summarize"]
 
 RESULT = "result.json"
 MODEL = "model.json"
@@ -152,7 +152,15 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def summarize(session: Session, statement: list[dict[str, Any]], metrics: Mapping[str, float]) -> dict[str, Any]:
+def evaluation_of(release: object) -> dict[str, Any]:
+    """Return the field ``evaluation`` of ``result.json``, or no field where nothing was measured."""
+    found = getattr(release, "evaluation", None)
+    return {} if found is None else {"evaluation": found.to_json()}
+
+
+def summarize(
+    session: Session, statement: list[dict[str, Any]], metrics: Mapping[str, float], release: object = None
+) -> dict[str, Any]:
     """Return the content of ``result.json``."""
     study = session.study
     return {
@@ -164,6 +172,7 @@ def summarize(session: Session, statement: list[dict[str, Any]], metrics: Mappin
         "calibration": study.privacy.calibration,
         **session.stats.to_json(from_join=session.me != CHARLIE),
         "releases": _releases(session),
+        **evaluation_of(release),
         "metrics": dict(metrics),
         "statement": statement,
     }

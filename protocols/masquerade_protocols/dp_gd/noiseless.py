@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study
@@ -16,7 +17,7 @@ __all__ = ["clean_descent", "noiseless"]
 
 def clean_descent(study: Study, data: Mapping[str, Dataset]) -> Weights:
     """Return the last iterate on exact sums of clipped gradients; shape (d,)."""
-    together = pool(study, data)
+    together = pool(study, training_sides(study, data))
     descent = Descent(study, len(together.y))
     for _ in range(parameters_of(study).rounds):
         descent.step(descent.gradient(together))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError
@@ -49,7 +50,7 @@ class _InTheClear:
 
 def clean_model(study: Study, data: Mapping[str, Dataset]) -> Model:
     """Return the classifier that follows from exact sums, with the same cuts and the same shrinkage as with noise."""
-    together = pool(study, data)
+    together = pool(study, training_sides(study, data))
     plan = Plan(study, len(together.y))
     steps = learn(_InTheClear(plan, together), plan)
     try:

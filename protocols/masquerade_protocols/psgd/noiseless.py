@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes
@@ -25,7 +26,7 @@ def noiseless(
     study: Study, data: Mapping[str, Dataset], _released: Released, *, variant: Variant, name: str, **_unused: Any
 ) -> Noiseless:
     """Judge the noise by how large it is in the records' scores w.x; ``name`` is the protocol's."""
-    together = pool(study, data)
+    together = pool(study, training_sides(study, data))
     clean = without_noise(study, together, variant)
 
     def ratio_at(epsilon: float) -> float:

@@ -94,6 +94,7 @@ def demo(
     from masquerade.console import literal_console
     from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
+    from masquerade.evaluation_view import evaluation_shown
     from masquerade.report import descent, statement
     from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
@@ -129,7 +130,12 @@ def demo(
                 "private_figures": played.comparison.to_json(),
             },
         },
-        shown=(*descent(played.result), *statement(played.result["statement"], brief=True), *outcome),
+        shown=(
+            *descent(played.result),
+            *evaluation_shown(played.result.get("evaluation")),
+            *statement(played.result["statement"], brief=True),
+            *outcome,
+        ),
     )
 
 
@@ -302,11 +308,13 @@ def _commands(*rows: tuple[str, str]) -> "RenderableType":
 def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:
     """Leave a plain text for whoever has to read it: an ethics board, a data steward."""
     from masquerade.console import literal_console
+    from masquerade.evaluation_view import evaluation_shown
     from masquerade.report import costs, descent, statement
 
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
         console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
         said = statement(played.result["statement"], full=True)
-        for part in (costs(played.result), *descent(played.result), *said, *outcome):
+        measured = evaluation_shown(played.result.get("evaluation"))
+        for part in (costs(played.result), *descent(played.result), *measured, *said, *outcome):
             console.print(part)
