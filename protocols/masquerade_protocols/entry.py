@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from masquerade_core.data.loading import POINTS, Loader
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.model import Model
+from masquerade_core.model import Release
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
@@ -22,7 +23,7 @@ from masquerade_core.study import Study
 
 __all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Weights", "paragraphs"]
 
-Role = Coroutine[Effect, Any, Model]
+Role = Coroutine[Effect, Any, Release]
 
 Weights = NDArray[np.float64]
 """A classifier, shape (d,); where there are named classes, d weights for each in turn."""
@@ -40,11 +41,14 @@ class Explanation:
         Who must not work together.
     cost : tuple of str
         What the study costs in privacy.
+    needs : tuple of str
+        What the records must have, where that is not what a classifier needs: all columns, within their bounds.
     """
 
     leaves: tuple[str, ...]
     collusion: tuple[str, ...]
     cost: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,10 @@ class Protocol:
         demonstrations alone.
     cost : callable
         (study) -> the cost of a run. A baseline has none.
+    records : Loader
+        What a party's records are read as. By default they are vectors in the unit ball, with labels.
+    makes_model : bool
+        Whether a run releases a classifier. Otherwise there is none to test, to compare or to predict with.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
@@ -168,6 +176,8 @@ class Protocol:
     explain: Callable[[Study], Explanation] = _has_none
     noiseless: Callable[..., Noiseless] = _has_none
     cost: Callable[[Study], Cost] = _has_none
+    records: Loader = POINTS
+    makes_model: bool = True
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
@@ -188,6 +198,13 @@ class Protocol:
         """Return the ``[protocol]`` section of a new study with this calibration; the protocol's first if None."""
         proven = (calibration or self.calibrations[0]) == "proven"
         return (proven and self.proven_section) or self.section
+
+    def check_test(self, *, given: bool) -> None:
+        """Refuse, with BadInput, a test set where a run makes no classifier that it could test."""
+        if given and not self.makes_model:
+            raise BadInput(
+                f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
+            )
 
     def check_calibration(self, study: Study) -> None:
         """Refuse, with BadInput, a study whose calibration this protocol does not have."""

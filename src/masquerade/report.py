@@ -134,6 +134,11 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         note = "the lead: holds the secret key" if party.name == study.lead else ""
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
+    needs = (
+        f"At least {rules.min_records:,} records, with the columns {columns}.",
+        f"The column to predict is {study.label.name}; {_classes(study.label)}.",
+        "A record outside these public bounds is refused. Correct it, or leave it out.",
+    )
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
@@ -147,13 +152,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         heading("What it costs"),
         paragraphs(explanation.cost),
         heading("What my data must have"),
-        paragraphs(
-            (
-                f"At least {rules.min_records:,} records, with the columns {columns}.",
-                f"The column to predict is {study.label.name}; {_classes(study.label)}.",
-                "A record outside these public bounds is refused. Correct it, or leave it out.",
-            )
-        ),
+        paragraphs(explanation.needs or needs),
         heading("Who takes part"),
         roster,
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),

@@ -120,8 +120,8 @@ def _count(value: object) -> int:
 class Release(Protocol):
     """What a role returns: what the run publishes, the same at every participant."""
 
-    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
-        """Return the contents of the files that publish it, by the files' names."""
+    def files(self, study: Study, run: bytes) -> Mapping[str, Mapping[str, Any] | str]:
+        """Return the contents of the files that publish it, by the files' names: a JSON object, or a text."""
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,14 @@ from masquerade_core.data.tables import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, Study
 
-__all__ = ["Column", "Dataset", "Encoder", "check_unit_ball"]
+__all__ = ["MISSING_WORDS", "Column", "Dataset", "Encoder", "check_unit_ball"]
 
 Column = Sequence[Any] | NDArray[Any]
 """A column's cells: text, numbers or truth values."""
 
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+"""The words, in small letters, that stand for a missing value."""
+
 _NORM_SLACK = 1e-12
 _GET_MODEL = "take the model.json that a run left in its directory"
 
@@ -265,7 +267,7 @@ def _numbers(name: str, column: Column, at: Callable[[int], str]) -> NDArray[np.
 
 
 def _why_no_number(cell: str) -> str:
-    if cell.strip().lower() in _MISSING:
+    if cell.strip().lower() in MISSING_WORDS:
         return "is empty or missing"
     try:
         value = float(cell)
