@@ -56,6 +56,8 @@ class Numbers:
         Between which quantiles the next study's bounds shall lie.
     threshold : float
         A smaller noisy count says nothing.
+    bounded : bool
+        Whether the edges are all of a public range; otherwise the first bin and the last have one end each.
     """
 
     edges: tuple[float, ...]
@@ -64,6 +66,7 @@ class Numbers:
     low: float
     high: float
     threshold: float
+    bounded: bool = True
 
     @property
     def missing(self) -> float:
@@ -92,25 +95,22 @@ class Numbers:
         """Return the number of the bin that holds the p-quantile."""
         return next(k for k, rank in enumerate(self._ranks) if rank >= p * self.present or k == len(self.edges))
 
-    def quantile(self, p: float) -> float:
-        """Return the value below which a part p of the numbers lies, on a straight line inside of its bin."""
+    def quantile(self, p: float) -> tuple[float | None, float | None]:
+        """Return the edges of the bin that holds the p-quantile; None where the bin has no end on that side."""
         k = self._bin(p)
-        if k in {0, len(self.edges)}:
-            return self.edges[0] if k == 0 else self.edges[-1]
-        before, upto = self._ranks[k - 1], self._ranks[k]
-        part = (p * self.present - before) / (upto - before) if upto > before else 0.5
-        return self.edges[k - 1] + (self.edges[k] - self.edges[k - 1]) * min(max(part, 0.0), 1.0)
+        return self.edges[k - 1] if k else None, self.edges[k] if k < len(self.edges) else None
 
     @property
-    def mean(self) -> tuple[float, float]:
-        """The mean, and the standard deviation that the noise gives it; a number counts as the middle of its bin.
+    def mean(self) -> tuple[float, float, float]:
+        """The mean, the standard deviation that the noise gives it, and how far the width of the bins can move it.
 
-        Numbers below the first edge and above the last count as that edge.
+        A number counts as the middle of its bin. Numbers below the first edge and above the last count as that edge.
         """
         middles = [self.edges[0], *((a + b) / 2 for a, b in pairwise(self.edges)), self.edges[-1]]
         mean = fsum(m * count for m, count in zip(middles, self.counts, strict=False)) / self.present
         spread = sqrt(fsum((m - mean) ** 2 for m in middles))
-        return min(max(mean, self.edges[0]), self.edges[-1]), self.sd * spread / self.present
+        half = fsum((b - a) / 2 * max(n, 0.0) for (a, b), n in zip(pairwise(self.edges), self.counts[1:], strict=False))
+        return min(max(mean, self.edges[0]), self.edges[-1]), self.sd * spread / self.present, half / self.present
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -71,7 +71,7 @@ class Statistics:
     def _column(self, histogram: Histogram, counts: Sequence[float]) -> Numbers | Levels:
         if histogram.levels:
             return Levels(histogram.levels, tuple(counts), self.threshold)
-        return Numbers(histogram.edges, tuple(counts), self.sd, self.low, self.high, self.threshold)
+        return Numbers(histogram.edges, tuple(counts), self.sd, self.low, self.high, self.threshold, histogram.bounded)
 
     def files(self, study: Study, run: bytes) -> Mapping[str, Mapping[str, Any] | str]:
         """Return the two files that publish the statistics."""
@@ -113,10 +113,17 @@ class Statistics:
         }
         if column.says_nothing:
             return common | shown | {"quantiles": {}, "mean": None, "bounds": list(column.bounds)}
-        mean, mean_sd = column.mean
-        quantiles = {f"{p:g}": column.quantile(p) for p in (self.low, *_QUARTILES, self.high)}
-        known = {"quantiles": quantiles, "mean": {"estimate": mean, "sd": mean_sd}, "bounds": list(column.bounds)}
-        return common | shown | known
+        mean, sd, width = column.mean
+        quantiles = {f"{p:g}": list(column.quantile(p)) for p in (self.low, *_QUARTILES, self.high)}
+        return (
+            common
+            | shown
+            | {
+                "quantiles": quantiles,
+                "mean": {"estimate": mean, "sd": _three(sd), "bins": _three(width)} if column.bounded else None,
+                "bounds": list(column.bounds),
+            }
+        )
 
     def _count(self, count: float) -> int | None:
         """Return a count as it is shown: None where it may be noise alone."""
