@@ -71,3 +71,14 @@ def run_summary(study: Study, data: Mapping[str, Cells], seed: int = 1) -> tuple
     """Run the roles at the in-memory table."""
     table = Table(study.names, {who: SimulationRng(seed, who) for who in (*study.names, CHARLIE)})
     return run_in_memory(roles, study, data, table=table), table
+
+
+def as_summary(study: Study, **section: float) -> Study:
+    """The same study, of its columns in place of a model."""
+    return study.model_copy(
+        update={
+            "study": study.study.model_copy(update={"protocol": "summary"}),
+            "privacy": study.privacy.model_copy(update={"calibration": "proven", "delta": 1e-6}),
+            "protocol": section,
+        }
+    )
