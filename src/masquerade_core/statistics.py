@@ -174,7 +174,7 @@ class Statistics:
 
 
 def _lines(feature: Feature) -> list[str]:
-    return to_toml({"feature": [feature.model_dump(mode="json", exclude_none=True)]}).splitlines()
+    return to_toml({"feature": [feature.model_dump(mode="json", exclude_none=True)]}).rstrip("\n").split("\n")
 
 
 def _rate(rate: float) -> float:
