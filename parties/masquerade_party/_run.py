@@ -5,7 +5,6 @@ from pathlib import Path
 
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import load_study
-from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier, named
@@ -73,7 +72,7 @@ def run(
                 f"{protocol.name} trains the study's own classifier and takes no other", "leave --classifier out"
             )
         role = partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
-    data = load_csv(data_path, study)
+    data = protocol.records.one(data_path, study)
     session = PartySession(
         me,
         study,

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from masquerade_core.data.loading import POINTS, Loader
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.model import Model, SavedModel
+from masquerade_core.model import Model, Release, SavedModel
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
@@ -23,7 +24,7 @@ from masquerade_core.study import Study
 
 __all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "Weights", "paragraphs"]
 
-Role = Coroutine[Effect, Any, Model]
+Role = Coroutine[Effect, Any, Release]
 
 Weights = NDArray[np.float64]
 """A classifier, shape (d,); where there are named classes, d weights for each in turn."""
@@ -44,11 +45,14 @@ class Explanation:
         Who must not work together.
     cost : tuple of str
         What the study costs in privacy.
+    needs : tuple of str
+        What the records must have, where that is not what a classifier needs: all columns, within their bounds.
     """
 
     leaves: tuple[str, ...]
     collusion: tuple[str, ...]
     cost: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,10 @@ class Protocol:
         (study) -> the cost of a run. A baseline has none.
     expectation : callable or None
         (study) -> what can be expected of the model, from public numbers. None where nothing can be said.
+    records : Loader
+        What a party's records are read as. By default they are vectors in the unit ball, with labels.
+    makes_model : bool
+        Whether a run releases a classifier. Otherwise there is none to test, to compare or to predict with.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
@@ -179,6 +187,8 @@ class Protocol:
     noiseless: Callable[..., Noiseless] = _has_none
     cost: Callable[[Study], Cost] = _has_none
     expectation: Callable[[Study], Expectation] | None = None
+    records: Loader = POINTS
+    makes_model: bool = True
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
@@ -200,6 +210,13 @@ class Protocol:
         """Return the ``[protocol]`` section of a new study with this calibration; the protocol's first if None."""
         proven = (calibration or self.calibrations[0]) == "proven"
         return (proven and self.proven_section) or self.section
+
+    def check_test(self, *, given: bool) -> None:
+        """Refuse, with BadInput, a test set where a run makes no classifier that it could test."""
+        if given and not self.makes_model:
+            raise BadInput(
+                f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
+            )
 
     def check_calibration(self, study: Study) -> None:
         """Refuse, with BadInput, a study whose calibration this protocol does not have."""

@@ -17,6 +17,7 @@ from masquerade_protocols.entry import Protocol
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
 from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
+from masquerade_protocols.summary.entry import SUMMARY
 from masquerade_protocols.voting.entry import SOFT, VOTE
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 
@@ -65,6 +66,7 @@ for _entry in (
     WEIGHTED_DP,
     VOTE,
     SOFT,
+    SUMMARY,
     GOP,
     CENTRAL_DP,
     POOLED,

@@ -146,6 +146,11 @@ def explained(
         note = "the lead" if party.name == study.lead else ""
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
+    needs = (
+        f"At least {rules.min_records:,} records, with the columns {columns}.",
+        f"The column to predict is {study.label.name}; {_classes(study.label)}.",
+        "A record outside these public bounds is refused. Correct it, or leave it out.",
+    )
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
@@ -160,13 +165,7 @@ def explained(
         paragraphs(explanation.cost),
         *((heading("What to expect of the model"), paragraphs((expectation.text,))) if expectation else ()),
         heading("What my data must have"),
-        paragraphs(
-            (
-                f"At least {rules.min_records:,} records, with the columns {columns}.",
-                f"The column to predict is {study.label.name}; {_classes(study.label)}.",
-                "A record outside these public bounds is refused. Correct it, or leave it out.",
-            )
-        ),
+        paragraphs(explanation.needs or needs),
         heading("Who takes part"),
         roster,
         Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2)),

@@ -131,8 +131,8 @@ def _count(value: object) -> int:
 class Release(Protocol):
     """What a role returns: what the run publishes, the same at every participant."""
 
-    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
-        """Return the contents of the files that publish it, by the files' names."""
+    def files(self, study: Study, run: bytes) -> Mapping[str, Mapping[str, Any] | str]:
+        """Return the contents of the files that publish it, by the files' names: a JSON object, or a text."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,8 @@ def answers_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int |
     """Return each record's label, shape (n,), as in a data set's ``y``; a score at the threshold stands for -1."""
     scores = scores_of(model, X, classes)
     if classes is not None:
-        return scores.argmax(axis=1).astype(np.float64)
+        best: NDArray[np.float64] = scores.argmax(axis=1).astype(np.float64)
+        return best
     return np.where(scores > model.threshold, 1.0, -1.0)
 
 

@@ -24,6 +24,9 @@ from tests.face_helpers import Shell, small_study
 GENEROUS = 25.0
 """An epsilon at which the noise of most protocols is small."""
 
+MODELS = [name for name, entry in PROTOCOLS.items() if entry.makes_model]
+"""A demonstration compares models, so it shows these."""
+
 DROWNED = {"input-noise", "vote", "soft"}
 """Those whose noise is large all the same: it hides all that a party has, or stands on every example."""
 
@@ -36,7 +39,7 @@ def cohort() -> Cohort:
     return simulated(3, n=600)
 
 
-@pytest.fixture(params=PROTOCOLS)
+@pytest.fixture(params=MODELS)
 def plan(request: pytest.FixtureRequest, cohort: Cohort, tmp_path: Path) -> Plan:
     """A demonstration that is ready to begin, with few rounds where the protocol has rounds."""
     protocol = PROTOCOLS[request.param]
@@ -89,6 +92,15 @@ def test_the_doctor_examines_a_study_of_any_protocol(plan: Plan, monkeypatch: py
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(capsys)
+
+
+@pytest.mark.parametrize("name", [name for name in PROTOCOLS if name not in MODELS])
+def test_the_demo_refuses_a_protocol_without_a_model_in_a_sentence(cohort: Cohort, tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        prepare(cohort, epsilon=1.0, protocol=name, directory=tmp_path / "demo")
+    assert refused.value.message == f"{name!r} makes no model, and a demonstration compares models"
+    assert "masquerade simulate" in refused.value.hint
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -105,6 +105,11 @@ def prepare(
             f"{protocol!r} is a baseline: one person holds everybody's records, so there is no conversation to show",
             f"run it with 'masquerade simulate', or choose one of the protocols {listed(list(PROTOCOLS))}",
         )
+    if not entry.makes_model:
+        raise BadInput(
+            f"{protocol!r} makes no model, and a demonstration compares models",
+            "write a study with 'masquerade study new', and run it with 'masquerade simulate' or between processes",
+        )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     if entry.auxiliary:
