@@ -32,7 +32,7 @@ __all__ = [
     "statement_of",
 ]
 
-DEFAULT_PROTOCOL = DP_GD.name
+DEFAULT_PROTOCOL = DP_WHITENED.name
 """The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
 
 PROTOCOLS: dict[str, Protocol] = {}
