@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.model import Model, scores_of
+from masquerade_core.model import Model, answers_of, scores_of
 from masquerade_core.privacy.expectation import Expectation, Verdict, counted_records
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE, classifier_norm_bound
 from masquerade_core.study import Study
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _SHOWS = 0.5  # noise in scores beside the scores; from here on it begins to show in the error rate
+_FEW = 0.05  # of the records get another answer than without noise
 _DROWNED = 3.0  # noise three times as large as all that can be learned: a tenth of the variance is learned
 _BEYOND = 1000
 
@@ -127,7 +128,9 @@ def least_noise_left(deviation: float, d: int, steps: int, eta: float, curvature
 
 
 def judged_by_scores(clean: Model, what: str, released: Released, together: Dataset, epsilon: float) -> Noiseless:
-    """Judge by how far the noise moved the records' scores; where no record points, it does no harm.
+    """Judge by how far the noise moved the records' scores, and by how many answers it changed.
+
+    Where no record points, noise does no harm.
 
     Parameters
     ----------
@@ -144,7 +147,8 @@ def judged_by_scores(clean: Model, what: str, released: Released, together: Data
     scores = scores_of(clean, together.X, together.classes)
     moved = scores_of(released, together.X, together.classes) - scores
     ratio = float(np.linalg.norm(moved) / np.linalg.norm(scores))
-    if ratio <= _SHOWS:
+    others = answers_of(released, together.X, together.classes) != answers_of(clean, together.X, together.classes)
+    if ratio <= _SHOWS or np.mean(others) <= _FEW:
         return Noiseless(clean, what, ratio, epsilon)
     enough = epsilon * ratio / SMALL_NOISE
     advice = (
