@@ -32,7 +32,7 @@ def _integers(v: _Floats, B: int) -> _Floats:
 
 
 def _between(x: float, low: float, high: float) -> float:
-    return max(low, min(high, x))
+    return float(max(low, min(high, x)))
 
 
 def _shrink(mean: float, sd: float, limit: float) -> float:
