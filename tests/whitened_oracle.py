@@ -43,7 +43,7 @@ def oracle(  # noqa: C901, PLR0915  one function, to be read from top to bottom
     plan: Plan, U: _Floats, Y: _Floats, noise: Noise
 ) -> tuple[_Floats, _Floats]:
     """Return weights (outputs, d) and offsets (outputs,); ``Y`` has a column of -1 and +1 for each output."""
-    (N, d), m, s = U.shape, Y.shape[1], float(plan.strength)
+    N, d, m, s = len(U), U.shape[1], Y.shape[1], float(plan.strength)
     unit = plan.noise_sd(1) * N  # of one number, with all shares
 
     def sd(B: float) -> float:
