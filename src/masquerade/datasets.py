@@ -62,7 +62,8 @@ class Cohort:
     min_records : int
         Public.
     regularization : float
-        A Lambda, the weight of the penalty on the weights, that suits these data. It was chosen once, by hand.
+        A Lambda, the weight of the penalty on the weights, that suits these data and the papers' noise. It was chosen
+        once, by hand.
     intercept : bool
     origin : str
         The origin of the records, in a few words.
@@ -70,6 +71,8 @@ class Cohort:
         Whether the records are of no real person.
     auxiliary : Records or None
         Public records without labels, for a protocol that learns from them.
+    stated : bool
+        Whether ``regularization`` stands in a study, so that every protocol takes it.
     """
 
     parties: dict[str, Records]
@@ -82,6 +85,11 @@ class Cohort:
     origin: str
     simulated: bool = False
     auxiliary: Records | None = None
+    stated: bool = False
+
+    def regularization_for(self, protocol: Protocol) -> float | None:
+        """Return the Lambda of a study of these records; None where the protocol has one of its own."""
+        return None if protocol.regularization is not None and not self.stated else self.regularization
 
     def with_auxiliary(self) -> "Cohort":
         """Return this cohort with half of its test set, at most 1,000 records, as auxiliary records without labels."""

@@ -25,6 +25,7 @@ __all__ = [
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
+_PAPERS_REGULARIZATION = 0.02
 _COUNTED_ON = 20_000  # an example, commented out where nobody said how many records are expected
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
 
@@ -78,6 +79,8 @@ class Draft:
         Parties that may side with Charlie.
     expected_records : int or None
         How many records all parties together are expected to have.
+    regularization : float or None
+        Lambda; the protocol's own if None.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     features, label
@@ -103,7 +106,7 @@ class Draft:
     min_parties: int | None = None
     lead: str | None = None
     deadline_seconds: float = 600.0
-    regularization: float = 0.02
+    regularization: float | None = None
     intercept: bool = True
     key_bits: int = 2048
     nonce: str = field(default_factory=new_nonce)
@@ -160,6 +163,10 @@ class Draft:
                 raise BadInput(f"{self.protocol} has no {key} to choose", f"leave {'--' * (key == 'rounds')}{key} out")
         return text
 
+    def _regularization(self, entry: Protocol) -> float:
+        own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
+        return float(own if self.regularization is None else self.regularization)
+
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
             if self.auxiliary is not None:
@@ -184,7 +191,7 @@ class Draft:
             "delta": float(self.delta),
             "calibration": self.calibration or entry.calibrations[0],
             "colluders": self.colluders,
-            "regularization": float(self.regularization),
+            "regularization": self._regularization(entry),
             "intercept": self.intercept,
             "key_bits": self.key_bits,
             "label": self.label.name,

@@ -12,18 +12,20 @@ from masquerade_protocols.entry import Cost, Explanation, Protocol
 __all__ = ["DP_GD"]
 
 _SECTION = """\
+# What is "auto" follows from public numbers: the columns, the privacy target, expected_records, and the number of all
+# records that a run finds. Nobody may choose a number by looking at the records.
 # How many noisy sums of gradients are opened.
-rounds = 20
-# The clip: the longest gradient that a record may contribute. Longer ones are cut to this length.
-clip = 0.5
-# The length of a step.
-learning_rate = 4.0
+rounds = "auto"
+# The clip: the longest gradient that a record may contribute, at most 1. Longer ones are cut to this length.
+clip = "auto"
+# The length of a step. With "auto" the steps also have momentum; with a number, such as 4.0, they are plain.
+learning_rate = "auto"
 """
 
 
 def _explain(study: Study) -> Explanation:
-    chosen = schedule.parameters_of(study)
-    return explain_noisy_sums(study, chosen.rounds, f"Each gradient is cut to a length of {chosen.clip:g}.")
+    clip = float(schedule.clip_of(study))
+    return explain_noisy_sums(study, schedule.rounds_of(study), f"Each gradient is cut to a length of {clip:g}.")
 
 
 def _cost(study: Study) -> Cost:
@@ -48,6 +50,7 @@ DP_GD = Protocol(
     cost=_cost,
     expectation=expected_of_sums,
     calibrations=("proven",),
+    regularization=1e-4,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
 )

@@ -92,8 +92,12 @@ def new(
         ),
     ] = None,
     regularization: Annotated[
-        float, typer.Option(help="Lambda, the weight of the penalty on the model's weights.")
-    ] = 0.02,
+        float | None,
+        typer.Option(
+            help="Lambda, the weight of the penalty on the model's weights. The protocol's default if not given.",
+            show_default=False,
+        ),
+    ] = None,
     deadline: Annotated[float, typer.Option(help="How many seconds of silence end the run.")] = 600.0,
     key_bits: Annotated[int, typer.Option(help="2048 or 3072. Smaller keys serve simulations only.")] = 2048,
     throwaway_keys: Annotated[

@@ -79,6 +79,7 @@ def own_cohort(
         regularization=study.model.regularization if study is not None else 0.05,
         intercept=study.model.intercept if study is not None else True,
         origin=f"{len(rows):,} records of {path.name}",
+        stated=study is not None,
     )
 
 
