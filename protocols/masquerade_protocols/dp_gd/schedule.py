@@ -6,9 +6,9 @@ follow from comparisons of fractions. The step is made of operations that every 
 
 from fractions import Fraction
 from math import ceil, fsum, sqrt
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.learning.losses import loss_of
@@ -42,15 +42,15 @@ _SHORT, _LONG = Fraction(1, 2), Fraction(3, 4)  # clips; a longer one bends grad
 _LONG_FROM, _MANY_FROM = 100, 200  # s = N mu/sqrt(d), as masquerade_core.privacy.expectation explains it
 _NOISE_IN_SCORES = 1.5  # log-odds: what the noise of all rounds may add to a record's score, one standard deviation
 
-Auto = Literal["auto"]
+_AUTO = "auto"
 
 
 class Parameters(BaseModel):
     """The study's ``[protocol]`` section.
 
-    What is "auto" follows from public numbers: the columns, the privacy target, ``colluders``, ``expected_records`` or
-    the fewest records that there may be, and N. We chose the rules on public and on simulated records. None of them
-    follows from anybody's private records.
+    What is "auto", or None here, follows from public numbers: the columns, the privacy target, ``colluders``,
+    ``expected_records`` or the fewest records that there may be, and N. We chose the rules on public and on simulated
+    records. None of them follows from anybody's private records.
 
     Steps with a number for ``learning_rate`` are plain ones. With "auto" they have Nesterov's momentum, since the
     direction that all records share, and with it a model's threshold, is slow to learn otherwise.
@@ -58,11 +58,18 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
-    rounds: Annotated[int, Field(ge=1, le=100_000, description="T, how many rounds")] | Auto = "auto"
-    clip: Annotated[float, Field(ge=1e-4, le=1, description="C, the longest gradient of a record")] | Auto = "auto"
-    learning_rate: (
-        Annotated[float, Field(gt=0, allow_inf_nan=False, description="eta, the length of a step")] | Auto
-    ) = "auto"
+    rounds: Annotated[int | None, Field(ge=1, le=100_000, description="T, how many rounds")] = None
+    clip: Annotated[float | None, Field(ge=1e-4, le=1, description="C, the longest gradient of a record")] = None
+    learning_rate: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, description="eta, the length of a step")
+    ] = None
+
+    @field_validator("rounds", "clip", "learning_rate", mode="before")
+    @classmethod
+    def _number_or_auto(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != _AUTO:
+            raise ValueError(f'is "{value}", but must be a number or "{_AUTO}"')
+        return None if value == _AUTO else value
 
 
 def parameters_of(study: Study) -> Parameters:
@@ -92,7 +99,7 @@ def rounds_of(study: Study) -> int:
         No noise meets the privacy target.
     """
     chosen = parameters_of(study).rounds
-    if chosen != "auto":
+    if chosen is not None:
         return chosen
     return _MANY if _reaches(study, _MANY_FROM) else _FEW
 
@@ -106,14 +113,14 @@ def clip_of(study: Study) -> Fraction:
         No noise meets the privacy target.
     """
     chosen, L = parameters_of(study).clip, loss_of(study.model.loss).L
-    if chosen != "auto":
+    if chosen is not None:
         return min(as_fraction(chosen), L)
     return min(_LONG if _reaches(study, _LONG_FROM) else _SHORT, L)
 
 
 def accelerates(study: Study) -> bool:
     """Return whether steps have momentum."""
-    return parameters_of(study).learning_rate == "auto"
+    return parameters_of(study).learning_rate is None
 
 
 def momentum(steps: int) -> float:
@@ -130,7 +137,7 @@ def step_of(study: Study, noise: SharedNoise, N: int) -> float:
     moves by no more. Curvature makes it less.
     """
     chosen = parameters_of(study).learning_rate
-    if chosen != "auto":
+    if chosen is not None:
         return chosen
     T = noise.rounds
     reach = ((t + 3) / 2 * (1 - (t + 1) * (t + 2) / ((T + 1) * (T + 2))) for t in range(T))
@@ -170,7 +177,7 @@ def check(study: Study) -> None:
         The steps diverge, no noise meets the privacy target, or no plaintext holds the noise.
     """
     chosen = parameters_of(study).learning_rate
-    if chosen != "auto":
+    if chosen is not None:
         check_steps(study, chosen, "choose a smaller learning_rate, or a smaller regularization")
     layout(study, noise_of(study), study.K * study.max_records)
 

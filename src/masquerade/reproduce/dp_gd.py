@@ -63,9 +63,9 @@ _CLEAR = (
 _SEEDED = "The noise comes from a seed and the records from a generator: nothing here is a private release."
 _CHOSEN = (
     "Unless a table says otherwise, T = 10 rounds and the clip C = 0.25, for which the bars hold. Steps are plain "
-    "ones of 4, and Lambda = 0.02. A new study has other rules, which follow from public numbers (docs/protocols/"
-    "dp-gd.md). The other protocols have Lambda = 0.1, as in rajkumar-2012, which makes their noise smaller. T = 20 and "
-    "C = 0.5 were tried on these records of breast cancer before they were chosen."
+    "ones of 4, and Lambda = 0.02. A new study has other rules, which follow from public numbers "
+    "(docs/protocols/dp-gd.md). The other protocols have Lambda = 0.1, as in rajkumar-2012, which makes their noise "
+    "smaller. T = 20 and C = 0.5 were tried on these records of breast cancer before they were chosen."
 )
 
 _Array = NDArray[np.float64]
