@@ -19,6 +19,7 @@ from masquerade.reproduce.dp_gd import clipped_descent
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table, replay
@@ -193,3 +194,27 @@ def test_the_demo_takes_the_lambda_of_a_study_that_it_is_given(tmp_path: Path) -
     unstated = own_cohort(table, "site", label=Label(name="ill", positive="yes"))
     assert unstated.regularization_for(PROTOCOLS["dp-gd"]) is None
     assert unstated.regularization_for(PROTOCOLS["psgd"]) == 0.05
+
+
+@pytest.mark.parametrize(
+    ("section", "Lambda", "words"),
+    [
+        ({}, 0.02, "But the study has regularization = 0.02, where at most 0.001 is sure to do: it may learn nothing"),
+        ({"learning_rate": 4.0}, 1e-4, "But the study has a number for learning_rate, and so no momentum: it may"),
+        ({"learning_rate": 4.0}, 0.02, "sure to do and a number for learning_rate, and so no momentum: it may"),
+    ],
+)
+def test_a_study_that_may_learn_nothing_without_any_noise_is_told_so(
+    section: dict[str, object], Lambda: float, words: str
+) -> None:
+    tell = PROTOCOLS["dp-gd"].expectation
+    assert tell is not None
+    good = tell(_study(expected_records=50_000))
+    doubtful = tell(_study(expected_records=50_000, section=section, regularization=Lambda))
+    assert good.verdict is Verdict.USEFUL
+    assert "But the study has" not in good.text
+    assert doubtful.verdict is Verdict.UNSURE
+    assert words in doubtful.text
+    assert "or epsilon = " not in doubtful.text
+    few = tell(_study(min_records=20, section=section, regularization=Lambda))
+    assert few.poor

@@ -1,7 +1,8 @@
 """``dp-gd``, for those who choose it."""
 
-from masquerade_core.privacy.expectation import expected_of_sums
+from masquerade_core.privacy.expectation import Expectation, expected_of_sums
 from masquerade_core.study import Study
+from masquerade_core.words import listed
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.dp_gd import roles, schedule
@@ -10,6 +11,8 @@ from masquerade_protocols.dp_gd.statement import statement
 from masquerade_protocols.entry import Cost, Explanation, Protocol
 
 __all__ = ["DP_GD"]
+
+_STRONG = 1e-3  # Lambda; on Adult, .001 costs a point and .01 nearly all, without any noise
 
 _SECTION = """\
 # What is "auto" follows from public numbers: the columns, the privacy target, expected_records, and the number of all
@@ -26,6 +29,19 @@ learning_rate = "auto"
 def _explain(study: Study) -> Explanation:
     clip = float(schedule.clip_of(study))
     return explain_noisy_sums(study, schedule.rounds_of(study), f"Each gradient is cut to a length of {clip:g}.")
+
+
+def _expectation(study: Study) -> Expectation:
+    """Doubt a study whose steps or penalty are too weak or too strong for records that lie off-centre."""
+    Lambda, seen = study.model.regularization, []
+    if Lambda > _STRONG:
+        seen.append(f"regularization = {Lambda:g}, where at most {_STRONG:g} is sure to do")
+    if not schedule.accelerates(study):
+        seen.append("a number for learning_rate, and so no momentum")
+    if not seen:
+        return expected_of_sums(study)
+    doubt = f"But the study has {listed(seen)}: it may learn nothing where columns lie off-centre in their bounds."
+    return expected_of_sums(study, doubt)
 
 
 def _cost(study: Study) -> Cost:
@@ -48,7 +64,7 @@ DP_GD = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
-    expectation=expected_of_sums,
+    expectation=_expectation,
     calibrations=("proven",),
     regularization=1e-4,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
