@@ -27,6 +27,7 @@ __all__ = [
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
+_PAPERS_REGULARIZATION = 0.02
 _COUNTED_ON = 20_000  # an example, commented out where nobody said how many records are expected
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
 
@@ -80,6 +81,8 @@ class Draft:
         Parties that may side with Charlie.
     expected_records : int or None
         How many records all parties together are expected to have.
+    regularization : float or None
+        Lambda; the protocol's own if None.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     features, label
@@ -107,7 +110,7 @@ class Draft:
     min_parties: int | None = None
     lead: str | None = None
     deadline_seconds: float = 600.0
-    regularization: float = 0.02
+    regularization: float | None = None
     intercept: bool = True
     key_bits: int = 2048
     loss: str = "logistic"
@@ -173,6 +176,10 @@ class Draft:
         wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}
         return with_settings(text, entry, wanted) + self._auxiliary_section(entry)
 
+    def _regularization(self, entry: Protocol) -> float:
+        own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
+        return float(own if self.regularization is None else self.regularization)
+
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
             if self.auxiliary is not None:
@@ -197,7 +204,7 @@ class Draft:
             "delta": float(self.delta),
             "calibration": self.calibration or entry.calibrations[0],
             "colluders": self.colluders,
-            "regularization": float(self.regularization),
+            "regularization": self._regularization(entry),
             "intercept": self.intercept,
             "loss": self.loss,
             "key_bits": self.key_bits,

@@ -164,7 +164,8 @@ def new(
     regularization: Annotated[
         float | None,
         typer.Option(
-            help="Lambda, the weight of the penalty on the model's weights. 0.02 if not given.", show_default=False
+            help="Lambda, the weight of the penalty on the model's weights. The protocol's default if not given.",
+            show_default=False,
         ),
     ] = None,
     deadline: Annotated[

@@ -130,6 +130,7 @@ def own_cohort(
         intercept=study.model.intercept if study is not None else True,
         origin=f"{both.count:,} records of {path.name}",
         notes=(*how, *notes, *said),
+        stated=study is not None,
     )
 
 

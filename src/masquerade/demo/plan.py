@@ -144,7 +144,7 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         min_records=cohort.min_records,
         expected_records=max(cohort.min_records * len(names), sum(len(part.rows) for part in cohort.parties.values())),
         deadline_seconds=_DEADLINE_SECONDS,
-        regularization=cohort.regularization,
+        regularization=cohort.regularization_for(entry_named(protocol)),
         intercept=cohort.intercept,
     )
     draft.write(where / "study.toml")
