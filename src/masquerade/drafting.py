@@ -8,7 +8,7 @@ from typing import Any
 
 from masquerade.codebook import Columns, Unranged, columns_from
 from masquerade.columns import parse_feature, parse_label
-from masquerade.draft import PLACEHOLDER, Draft, auxiliary_file, throwaway_key
+from masquerade.draft import Draft, auxiliary_file, throwaway_key, with_some_keys
 from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
@@ -221,10 +221,7 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
     BadInput
         It is no study.
     """
-    text = read_study_text(path)
-    while PLACEHOLDER in text:
-        text = text.replace(PLACEHOLDER, str(throwaway_key()), 1)
-    study = Study.parse(text, str(path), in_memory=True)
+    study = Study.parse(with_some_keys(read_study_text(path)), str(path), in_memory=True)
     rules, privacy, model = study.study, study.privacy, study.model
     settings: dict[str, Any] = {
         "parties": [(name, None) for name in study.names],

@@ -63,13 +63,13 @@ def test_adult_as_it_is_becomes_five_parties_and_a_test_set_that_each_process_ca
 
 
 def test_no_record_is_lost_or_dealt_out_twice(tmp_path: Path) -> None:
-    made = rows(200)
+    made = sorted(rows(200), key=lambda row: row[-1])
     file = write_adult(tmp_path / "adult.csv", made)
     cohort = own_cohort(file, Dealing(parties=3), label=INCOME, ignore=["country", "fnlwgt"])
     kept = [tuple(cell for cell, name in zip(row, COLUMNS, strict=True) if name not in {"country", "fnlwgt"})
             for row in made]  # fmt: skip
     assert Counter(everybody(cohort)) == Counter(kept)
-    labels = [Counter(row[-1] for row in records.rows) for records in cohort.parties.values()]
+    labels = [Counter(row[-1] for row in records.rows) for records in (*cohort.parties.values(), cohort.test)]
     assert all(count[">50K"] > 5 and count["<=50K"] > 5 for count in labels)  # in random order, not the file's
 
 
@@ -124,6 +124,14 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 def study_words(path: Path, *features: str) -> list[object]:
     words = [word for text in features for word in ("--feature", text)]
     return ["study", "new", "--output", path, "--throwaway-keys", "--label", "income:>50K", "--min-records", 20, *words]
+
+
+def test_a_draft_without_keys_will_do_for_a_demonstration(shell: Shell, tmp_path: Path, adult: Path) -> None:
+    words = study_words(tmp_path / "s.toml", "age:0:9")
+    assert shell(*(word for word in words if word != "--throwaway-keys")).code == 0
+    answer = shell.json("demo", "--data", adult, "--study", tmp_path / "s.toml")
+    assert answer.code == 4
+    assert "'age' has a value outside its public bounds" in answer.json["message"]  # the keys were no obstacle
 
 
 def test_with_a_study_its_parties_and_bounds_hold(shell: Shell, tmp_path: Path, adult: Path) -> None:
@@ -225,6 +233,13 @@ def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> No
         own_cohort(file, RANDOM, label=INCOME)
     assert caught.value.hint == "put a line with the columns' names before the first record"
     assert not any(cell in caught.value.message for cell in rows(200)[0])
+
+
+def test_a_label_too_rare_for_so_many_parties_is_said_before_anybody_starts(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("age,ill\n" + "".join(f"{20 + i % 60},{'yes' if i < 3 else 'no'}\n" for i in range(300)))
+    with pytest.raises(BadInput, match="too few records of one label to deal some out to each of 5 parties"):
+        own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
 
 
 # --- Guesses -----------------------------------------------------------------------
