@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import io
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,23 @@ def test_no_record_is_lost_or_dealt_out_twice(tmp_path: Path) -> None:
     assert Counter(everybody(cohort)) == Counter(kept)
     labels = [Counter(row[-1] for row in records.rows) for records in (*cohort.parties.values(), cohort.test)]
     assert all(count[">50K"] > 5 and count["<=50K"] > 5 for count in labels)  # in random order, not the file's
+
+
+def test_records_are_held_out_and_dealt_out_in_an_order_that_is_not_the_file_s(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("number,ill\n" + "".join(f"{i},{'yes' if i % 2 else 'no'}\n" for i in range(400)))
+    cohort = own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
+    for records in (*cohort.parties.values(), cohort.test):
+        numbers = sorted(int(row[0]) for row in records.rows)
+        assert len({b - a for a, b in pairwise(numbers)}) > 5  # and not every fifth record
+
+
+def test_blanks_around_cells_do_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text(" sex ,ill\n" + " f , yes \nm,no\n" * 80)
+    cohort = own_cohort(file, Dealing(parties=2), label=Label(name="ill", positive="yes"))
+    assert cohort.features == (Feature(name="sex", levels=("f", "m")),)
+    assert set(everybody(cohort)) == {("f", "yes"), ("m", "no")}
 
 
 def test_bounds_are_round_numbers_around_the_records(adult: Path) -> None:
