@@ -296,15 +296,37 @@ def test_rare_levels_join_an_other_that_is_there() -> None:
     assert note == "x: 1 level became 'other', for only 1 record has it"
 
 
-@pytest.mark.parametrize("cells", [["a"] * 4, ["a", "b", "c", "d"], ["\x07"] * 3 + ["y" * 200] * 3])
+@pytest.mark.parametrize("cells", [["7", "7.0"], ["a"] * 4, ["a", "b", "c", "d"], ["\x07"] * 3 + ["y" * 200] * 3])
 def test_a_column_that_tells_no_two_records_apart_is_left_out(cells: list[str]) -> None:
     made, _, note = guessed(cells)
     assert made is None
     assert note == "x: left out, for no two records would differ in it"
 
 
-def test_a_number_that_never_changes_still_has_bounds() -> None:
-    assert guessed(["7", "7"])[0] == Feature(name="x", min=7.0, max=8.0)
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [
+        (17.0, 90.0, (10.0, 90.0)),
+        (123456789.0, 123456790.0, (123456789.0, 123456790.0)),
+        (0.1, 0.30000000000000004, (0.1, 0.4)),
+        (1e-9, 3.5e-9, (1e-9, 4e-9)),
+        (-7.3, -7.1, (-7.3, -7.1)),
+        (-1e300, 1e300, (-1e300, 1e300)),
+        (99.999, 100.001, (99.999, 100.001)),
+    ],
+)
+def test_rounding_never_moves_a_bound_into_the_records(low: float, high: float, bounds: tuple[float, float]) -> None:
+    made = guessed([repr(low), repr(high)])[0]
+    assert made is not None
+    assert (made.min, made.max) == bounds
+    assert bounds[0] <= low < high <= bounds[1]
+
+
+def test_numbers_too_far_apart_are_refused() -> None:
+    with pytest.raises(BadInput, match="too far apart"):
+        guessed(["-1e308", "1.7e308"])
+    with pytest.raises(BadInput, match="too far apart"):
+        guessed(["0", "1.75e308"])
 
 
 def test_names_are_read_without_the_records(tmp_path: Path) -> None:
