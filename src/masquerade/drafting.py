@@ -15,7 +15,7 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Study
 from masquerade_core.words import listed
 
-__all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "settings_of"]
+__all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "run_settings", "settings_of"]
 
 _OWN = {
     "study": {"name", "protocol", "min_parties", "lead", "min_records", "deadline_seconds", "nonce"},
@@ -222,7 +222,7 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
         It is no study.
     """
     study = Study.parse(with_some_keys(read_study_text(path)), str(path), in_memory=True)
-    rules, privacy, model = study.study, study.privacy, study.model
+    rules = study.study
     settings: dict[str, Any] = {
         "parties": [(name, None) for name in study.names],
         "name": rules.name,
@@ -230,23 +230,39 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
         "lead": rules.lead,
         "min_records": rules.min_records,
         "deadline_seconds": rules.deadline_seconds,
-        "epsilon": privacy.epsilon,
-        "delta": privacy.delta,
-        "colluders": privacy.colluders,
-        "loss": model.loss,
-        "regularization": model.regularization,
-        "intercept": model.intercept,
+        "epsilon": study.privacy.epsilon,
+        "regularization": study.model.regularization,
+        "intercept": study.model.intercept,
         "key_bits": study.crypto.key_bits,
         "address": study.address,
         "features": study.features,
         "label": study.label,
+        **run_settings(study, protocol or rules.protocol),
+    }
+    if protocol in {None, rules.protocol} and (auxiliary := study.protocol.get("auxiliary")) is not None:
+        settings["auxiliary"] = AuxiliaryFile.model_validate(auxiliary)
+    return settings
+
+
+def run_settings(study: Study, protocol: str) -> dict[str, Any]:
+    """Return the settings that a run of the same protocol has in common with a study's, as the fields of a draft.
+
+    Parameters
+    ----------
+    study : Study
+    protocol : str
+        With another one, the study's section and calibration do not fit it.
+    """
+    settings: dict[str, Any] = {
+        "protocol": protocol,
+        "delta": study.privacy.delta,
+        "colluders": study.privacy.colluders,
+        "loss": study.model.loss,
         "more": _more(study),
     }
-    if protocol in {None, rules.protocol}:
-        section = dict(study.protocol)
-        auxiliary = section.pop("auxiliary", None)
-        settings |= {"protocol": rules.protocol, "parameters": section, "calibration": privacy.calibration}
-        settings |= {"auxiliary": AuxiliaryFile.model_validate(auxiliary)} if auxiliary is not None else {}
+    if protocol == study.study.protocol:
+        section = {key: value for key, value in study.protocol.items() if key != "auxiliary"}
+        settings |= {"parameters": section, "calibration": study.privacy.calibration}
     return settings
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from masquerade.datasets import Cohort, Records
-from masquerade.demo import prepare
+from masquerade.demo import Plan, prepare
 from masquerade.demo.own import Dealing, own_cohort
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import read_names, read_own
@@ -142,6 +142,34 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 def study_words(path: Path, *features: str) -> list[object]:
     words = [word for text in features for word in ("--feature", text)]
     return ["study", "new", "--output", path, "--throwaway-keys", "--label", "income:>50K", "--min-records", 20, *words]
+
+
+def test_with_a_study_its_protocol_and_settings_hold(shell: Shell, tmp_path: Path, adult: Path) -> None:
+    words = study_words(tmp_path / "s.toml", "age:0:120")
+    assert shell(*words, "--protocol", "psgd", "--rounds", 7, "--colluders", 1, "--delta", 1e-5).code == 0
+    study = load_study(tmp_path / "s.toml")[0]
+    cohort = own_cohort(adult, RANDOM, study=study)
+    same = prepare(cohort, epsilon=2.0, protocol="psgd", directory=tmp_path / "a", like=study).study
+    assert (same.protocol, same.privacy.calibration) == ({"rounds": 7}, "paper")
+    assert (same.privacy.epsilon, same.privacy.delta, same.privacy.colluders) == (2.0, 1e-5, 1)
+    assert (same.features, same.names) == (study.features, study.names)
+    other = prepare(cohort, epsilon=2.0, protocol="dp-gd", directory=tmp_path / "b", like=study).study
+    assert (other.protocol["rounds"], other.privacy.calibration, other.privacy.delta) == (20, "proven", 1e-5)
+
+
+def test_the_demo_runs_the_protocol_of_the_study(
+    shell: Shell, tmp_path: Path, adult: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(plan: Plan, _view: object) -> None:
+        raise BadInput(f"would run {plan.study.study.protocol} of {plan.study.protocol}", "")
+
+    monkeypatch.setattr("masquerade.demo.play", stop)
+    words = study_words(tmp_path / "s.toml", "age:0:120")
+    assert shell(*words, "--protocol", "psgd", "--rounds", 7).code == 0
+    demo = ["demo", "--data", adult, "--study", tmp_path / "s.toml", "--out", tmp_path / "run"]
+    assert shell.json(*demo).json["message"] == "would run psgd of {'rounds': 7}"
+    assert "would run dp-gd of" in shell.json(*demo, "--protocol", "dp-gd").json["message"]
+    assert "would run psgd of {'rounds': 9}" in shell.json(*demo, "--rounds", 9).json["message"]
 
 
 def test_a_draft_without_keys_will_do_for_a_demonstration(shell: Shell, tmp_path: Path, adult: Path) -> None:

@@ -33,7 +33,10 @@ class Source(StrEnum):
 def demo(
     protocol: Annotated[
         str | None,
-        typer.Option(help="The protocol. If not given, the default of 'masquerade study new'.", show_default=False),
+        typer.Option(
+            help="The protocol. If not given, that of --study, or the default of 'masquerade study new'.",
+            show_default=False,
+        ),
     ] = None,
     parties: Annotated[int | None, typer.Option(help="How many parties. 5 if not given.", show_default=False)] = None,
     dataset: Annotated[
@@ -74,7 +77,8 @@ def demo(
         ),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help="With --data: a study with the columns and public bounds.", show_default=False)
+        Path | None,
+        typer.Option(help="With --data: a study with the columns, public bounds and settings.", show_default=False),
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="The privacy target. 1 if not given.", show_default=False)
@@ -97,9 +101,9 @@ def demo(
     from masquerade.report import descent, statement
     from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
-    protocol = protocol or DEFAULT_PROTOCOL
     console = literal_console()
     template = _study(study)
+    protocol = protocol or (DEFAULT_PROTOCOL if template is None else template.study.protocol)
     own = {"--by": by, "--label": label, "--ignore": ignore, "--test": test, "--study": template}
     if data is None:
         cohort = _cohort(entry_named(protocol), dataset, parties, own)
@@ -107,7 +111,7 @@ def demo(
         cohort = _own_cohort(data, dataset, parties, own)
     target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
-    plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds)
+    plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds, like=template)
     try:
         stages = protocol_of(plan.study).stages
         _introduce(console, plan, loud=data is not None and template is None)
