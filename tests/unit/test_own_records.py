@@ -281,6 +281,36 @@ def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> No
     assert not any(cell in caught.value.message for cell in rows(200)[0])
 
 
+@pytest.mark.parametrize(
+    ("label", "message", "hint"),
+    [
+        (Label(name="kind", positive="a"), "has 3 different values, where 2 are needed", "--label kind:VALUE,VALUE"),
+        (Label(name="kind", positive="A"), "is never 'A'", "did you mean 'a'?"),
+        (Label(name="kind", positive="d"), "is never 'd'", "capitals count"),
+        (
+            Label(name="kind", classes=("a", "b")),
+            "all.csv, line 4: the label 'kind' is none of the classes",
+            "'a', 'b'",
+        ),
+        (Label(name="same", positive="yes"), "has 1 value only", "add some of the other"),
+    ],
+)
+def test_a_label_that_does_not_fit_is_refused_at_once(tmp_path: Path, label: Label, message: str, hint: str) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("x,same,kind\n" + "".join(f"{i},yes,{'abc'[i % 3]}\n" for i in range(150)))
+    with pytest.raises(BadInput) as caught:
+        own_cohort(file, RANDOM, label=label)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_named_classes_are_taken_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("x,kind\n" + "".join(f"{i},{'abc'[i % 3]}\n" for i in range(300)))
+    cohort = own_cohort(file, RANDOM, label=Label(name="kind", classes=("a", "b", "c")))
+    assert {row[-1] for row in cohort.test.rows} == {"a", "b", "c"}
+
+
 def test_a_label_too_rare_for_so_many_parties_is_said_before_anybody_starts(tmp_path: Path) -> None:
     file = tmp_path / "all.csv"
     file.write_text("age,ill\n" + "".join(f"{20 + i % 60},{'yes' if i < 3 else 'no'}\n" for i in range(300)))

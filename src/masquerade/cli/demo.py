@@ -59,7 +59,10 @@ def demo(
         ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="With --data: COLUMN:POSITIVE, the column to predict.", show_default=False)
+        str | None,
+        typer.Option(
+            help="With --data: COLUMN:POSITIVE or COLUMN:CLASS,CLASS,..., the column to predict.", show_default=False
+        ),
     ] = None,
     ignore: Annotated[
         list[str] | None,

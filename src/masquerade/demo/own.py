@@ -163,12 +163,16 @@ def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None
             f"{source}: the label {label.name!r} is never {label.positive!r}",
             "name one of its two values" + (f": did you mean {near!r}?" if near else "; capitals count"),
         )
-    elif len(values) != 2:  # noqa: PLR2004
+    elif len(values) == 1:
         raise BadInput(
-            f"{source}: the label {label.name!r} has {counted(len(values), 'different value')}, where 2 are needed",
-            f"write one and the same value wherever it is not {label.positive!r}"
-            if len(values) > 1
-            else "a classifier is learned from records of both kinds",
+            f"{source}: the label {label.name!r} has 1 value only",
+            "a classifier is learned from records of both kinds; add some of the other",
+        )
+    elif len(values) > 2:  # noqa: PLR2004
+        raise BadInput(
+            f"{source}: the label {label.name!r} has {len(values):,} different values, where 2 are needed",
+            f"write one and the same value wherever it is not {label.positive!r}; or name them all, by --label "
+            f"{label.name}:VALUE,VALUE,..., for a protocol that tells classes apart",
         )
 
 
