@@ -147,6 +147,8 @@ def test_a_public_sample_gives_bounds_and_levels(shell: Shell, tmp_path: Path) -
         ("t.csv", "", [], "t.csv is empty"),
         ("t.csv", "age,age\n", [], "has the column 'age' twice"),
         ("t.csv", "41,41\n", [], "names no columns"),
+        ("t.csv", "41,yes\n42,no\n", [], "the first line of t.csv holds numbers, so it may be a record"),
+        ("t.csv", "age,?\n42,no\n", [], "the first line of t.csv holds numbers, so it may be a record"),
         ("t.csv", "age,ill\n" + AGES + ",no\n", ["--from-public-sample"], "line 32: column 'age' holds numbers, but"),
         ("t.csv", "age,ill\n41,yes\n", ["--from-public-sample", "--ignore", "x"], "no column 'x'"),
         ("t.csv", "id,ill\n" + "".join(f"a{i},yes\n" for i in range(300)), ["--from-public-sample"], "300 levels"),
