@@ -38,7 +38,10 @@ def demo(
             show_default=False,
         ),
     ] = None,
-    parties: Annotated[int | None, typer.Option(help="How many parties. 5 if not given.", show_default=False)] = None,
+    parties: Annotated[
+        int | None,
+        typer.Option(help="How many parties. If not given, 5, or as many as --study has.", show_default=False),
+    ] = None,
     dataset: Annotated[
         Source | None,
         typer.Option(
@@ -67,8 +70,8 @@ def demo(
     ignore: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --data: a column that is not learned from, such as a number of the patient. Give it once for "
-            "each column.",
+            help="With --data: a column that is not learned from, such as a patient's number. Give it once for each "
+            "column.",
             show_default=False,
         ),
     ] = None,
@@ -311,6 +314,8 @@ def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
         console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
+        for note in plan.cohort.notes:
+            console.print(f"- {note}")
         said = statement(played.result["statement"], full=True)
         for part in (costs(played.result), *descent(played.result), *said, *outcome):
             console.print(part)
