@@ -22,6 +22,7 @@ __all__ = [
     "auxiliary_file",
     "new_nonce",
     "throwaway_key",
+    "with_some_keys",
 ]
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
@@ -46,6 +47,12 @@ def new_nonce() -> str:
 def throwaway_key() -> PublicKeys:
     """Return a public key whose secret half nobody has: for simulations, where nobody signs anything."""
     return PublicKeys(secrets.token_bytes(32), secrets.token_bytes(32))
+
+
+def with_some_keys(text: str) -> str:
+    """Return a draft's text with throwaway keys in the places of those that nobody has filled in yet."""
+    head, *rest = text.split(PLACEHOLDER)
+    return head + "".join(f"{throwaway_key()}{part}" for part in rest)
 
 
 def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:

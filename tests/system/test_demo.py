@@ -230,6 +230,8 @@ def test_the_page_s_demonstrations_run_on_adult_as_it_is(tmp_path: Path) -> None
         "levels of",
     ):
         assert piece in alone
+    report = max(tmp_path.glob("runs/demo-*/report.txt"))
+    assert "- left out as --ignore says: fnlwgt" in report.read_text(encoding="utf-8")
 
 
 def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: Path) -> None:

@@ -200,8 +200,8 @@ def test_what_prepare_writes_is_what_the_study_describes(name: str, file: str, t
     groups = load_grouped(out / f"{name}.csv", study, "party")
     assert list(groups) == list(study.names)
     assert len(load_csv(out / "test.csv", study, need_label=False).y) > 0
-    assert (out / "auxiliary.csv").exists() == ("auxiliary" in study.protocol)
-    if "auxiliary" in study.protocol:
+    assert (out / "auxiliary.csv").exists() == ("auxiliary" in study_of(name).protocol)
+    if "auxiliary" in study_of(name).protocol:
         assert head(out / "auxiliary.csv") == columns[:-1]
         assert len(load_records(out / "auxiliary.csv", Encoder.from_study(study))) > 0
 
