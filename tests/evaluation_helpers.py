@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.evaluation import Evaluation
+from masquerade_core.learning.score_bins import Bins
 from masquerade_core.model import Model
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng
@@ -139,3 +141,15 @@ def auc_of(scores: _Array, y: _Array) -> float:
     assert len(values) == len(counts)
     P = int((y > 0).sum())
     return float((ranks[y > 0].sum() - P * (P + 1) / 2) / (P * (len(y) - P)))
+
+
+def contributions(study: Study, model: Model, held: Dataset, bins: Bins) -> tuple[list[int], list[int]]:
+    """Return both vectors of one party without noise, where the first sum led to these bins."""
+    side = block.HeldBack(held, held, (0,) * block._NUMBERS)
+    role = block.evaluated(cast("PartySums", _ClearSums(study, 10 * len(held.y))), side, model)
+    first = cast("_Offer", role.send(None)).vector
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block, "_bins", lambda *_: bins)
+        second = cast("_Offer", role.send(cast("Any", (0,) * len(first)))).vector
+    role.close()
+    return first, second
