@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.evaluation import Counts, Noisy, evaluate
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, cells_of, locate_bins, score_range
@@ -58,10 +59,13 @@ from masquerade_protocols.blocks.slots import check_slots
 __all__ = [
     "HeldBack",
     "check_evaluation",
+    "draw_share",
     "evaluated",
     "evaluated_by_all",
     "evaluation_layouts",
     "hold_back",
+    "measured",
+    "measured_by_all",
     "noise_of",
 ]
 
@@ -71,6 +75,9 @@ _NUMBERS = CELLS + _COUNTS
 """The numbers that an evaluation opens; a share of noise for each is drawn before the join."""
 
 _STAGE = "evaluation"
+
+Rule = str | float | None
+"""How a threshold is chosen: see :func:`~masquerade_core.learning.evaluation.evaluate`."""
 
 
 # --- What follows from public numbers ---------------------------------------------
@@ -95,8 +102,14 @@ def check_evaluation(study: Study) -> None:
     BadInput
         No noise meets the privacy target, or no plaintext holds it.
     """
-    if study.evaluation is not None:
-        evaluation_layouts(study, study.K * study.max_records)
+    if study.evaluation is None:
+        return
+    if study.multiclass:
+        raise BadInput(
+            "the study has [evaluation], but the label has named classes; it measures models of two classes so far",
+            "leave [evaluation] out",
+        )
+    evaluation_layouts(study, study.K * study.max_records)
 
 
 def evaluation_layouts(study: Study, N: int) -> tuple[Packing, Packing]:
@@ -117,8 +130,8 @@ def evaluation_layouts(study: Study, N: int) -> tuple[Packing, Packing]:
 
 def _bound_to(N: int, model: Model, opened: Sequence[int] = ()) -> bytes:
     """Return the hash to which masks are bound: the model, N', and the sum that was opened before."""
-    released = fingerprint(N, np.array((*model.weights, *model.offset)))
-    return hashlib.sha256(released + b"".join(value.to_bytes(16, "big", signed=True) for value in opened)).digest()
+    released = fingerprint(N, np.array((*model.weights, *model.offset, model.threshold)))
+    return hashlib.sha256(released + repr(tuple(opened)).encode()).digest()
 
 
 # --- The parties ------------------------------------------------------------------
@@ -148,9 +161,13 @@ async def hold_back(seat: Seat, study: Study, data: Dataset) -> HeldBack:
     training, records = split(study, data)
     if records is None:
         return HeldBack(training, None, ())
+    return HeldBack(training, records, await draw_share(seat, study))
+
+
+async def draw_share(seat: Seat, study: Study) -> tuple[int, ...]:
+    """Draw a party's share of the noise on all numbers of an evaluation."""
     share = noise_of(study).share
-    drawn = await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, _NUMBERS)))
-    return HeldBack(training, records, drawn)
+    return await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, _NUMBERS)))
 
 
 async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
@@ -165,22 +182,43 @@ async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
-    if held.records is None:
-        return model
-    seat, study, N = sums.seat, sums.study, sums.held_back
+    rule = _rule(sums.study)
+    return model if held.records is None else await measured(sums, sums.held_back, held, model, rule)
+
+
+async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: Rule) -> Model:
+    """Take a party's part in the measurement of a model with N records; ``rule`` chooses its threshold."""
+    seat, study, records = sums.seat, sums.study, held.records
+    if records is None:
+        raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
-    with np.errstate(over="ignore", invalid="ignore"):  # whatever the model is, nobody stops
-        scores = scores_of(model, held.records.X, None)
-    cells = np.bincount(cells_of(scores, exponent), minlength=CELLS) * LOCATE_UNITS
-    noisy_cells = list(map(add, cells.tolist(), held.noise))
-    opened = await sums.open_sum(layouts[0], noisy_cells, _bound_to(N, model))
-    bins = _bins(study, opened, exponent)
-    where = bins.of(scores)
-    by_label = [np.bincount(where[held.records.y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
-    counts = [*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, held.records.y)]
+    cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
+    opened = await sums.open_sum(layouts[0], list(map(add, cells, held.noise)), _bound_to(N, model))
+    bins = _bins(study, opened, exponent, model, rule)
+    counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
     noisy_counts = list(map(add, counts, held.noise[CELLS:]))
-    return _judged(study, model, bins, N, await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened)))
+    totals = await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened))
+    return _judged(study, model, bins, N, totals, rule)
+
+
+def _scores(model: Model, records: Dataset) -> NDArray[np.float64]:
+    with np.errstate(over="ignore", invalid="ignore"):  # whatever the model is, nobody stops
+        return scores_of(model, records.X, None)
+
+
+def _in_cells(model: Model, records: Dataset, exponent: int) -> tuple[int, ...]:
+    """Return the first vector: how many records have a score in each cell, in units of the grid."""
+    counted = np.bincount(cells_of(_scores(model, records), exponent), minlength=CELLS)
+    return tuple((counted * LOCATE_UNITS).tolist())
+
+
+def _in_bins(model: Model, records: Dataset, bins: Bins) -> tuple[int, ...]:
+    """Return the second vector: the records of each label in each bin, and the sum of squares."""
+    scores, y = _scores(model, records), records.y
+    where = bins.of(scores)
+    by_label = [np.bincount(where[y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
+    return (*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, y))
 
 
 def _squares(scores: NDArray[np.float64], y: NDArray[np.float64]) -> int:
@@ -202,35 +240,38 @@ async def evaluated_by_all(sums: CharlieSums, model: Model) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
-    study, N = sums.study, sums.held_back
-    if study.evaluation is None:
-        return model
+    study = sums.study
+    return model if study.evaluation is None else await measured_by_all(sums, sums.held_back, model, _rule(study))
+
+
+async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -> Model:
+    """Take Charlie's part in the measurement of a model; returns what :func:`measured` returns."""
+    study = sums.study
     await sums.seat.stage(_STAGE)
     cells, counts = evaluation_layouts(study, N)
-    bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset))
-    return _judged(study, model, bins, N, await sums.open_sum(counts))
+    bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset), model, rule)
+    return _judged(study, model, bins, N, await sums.open_sum(counts), rule)
 
 
 # --- What everybody computes --------------------------------------------------------
 
 
-def _rule(study: Study) -> str | float | None:
+def _rule(study: Study) -> Rule:
     return None if study.evaluation is None else study.evaluation.threshold
 
 
-def _bins(study: Study, opened: Sequence[int], exponent: int) -> Bins:
+def _bins(study: Study, opened: Sequence[int], exponent: int, model: Model, rule: Rule) -> Bins:
     """Lay out the bins by the first sum."""
-    rule = _rule(study)
     sd = count_sd(noise_of(study), study.K) * COUNT_UNITS / LOCATE_UNITS
     rate = rule if isinstance(rule, float) else None
-    return locate_bins([value / LOCATE_UNITS for value in opened], sd, exponent, rate)
+    return locate_bins([value / LOCATE_UNITS for value in opened], sd, exponent, rate, model.threshold)
 
 
-def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int]) -> Model:
+def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int], rule: Rule) -> Model:
     """Return the model with what the second sum tells of it."""
     noisy, size = np.array(opened, dtype=np.float64) / COUNT_UNITS, len(bins.middles)
     variance, units = count_sd(noise_of(study), study.K) ** 2, COUNT_UNITS / SQUARE_UNITS
     squares = Noisy(float(noisy[-1]) * units, variance * units**2) if study.model.loss == LOGISTIC.name else None
     counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], variance, N, bins, squares)
-    found = evaluate(counts, rule=_rule(study))
+    found = evaluate(counts, rule=rule, threshold=model.threshold)
     return replace(model, threshold=found.threshold, evaluation=found)

@@ -135,7 +135,8 @@ def new(
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties"
         + ("" if draft.complete else ", with places left for keys")
-        + _examples(draft, examples),
+        + _examples(draft, examples)
+        + (f". Note: {note}" if (note := draft.proposal.note) else ""),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],

@@ -227,7 +227,7 @@ class Evaluation:
         }
 
 
-def evaluate(counts: Counts, *, rule: str | float | None = None) -> Evaluation:
+def evaluate(counts: Counts, *, rule: str | float | None = None, threshold: float = 0.0) -> Evaluation:
     """Estimate how good a model is.
 
     Parameters
@@ -235,11 +235,13 @@ def evaluate(counts: Counts, *, rule: str | float | None = None) -> Evaluation:
     counts : Counts
     rule : str or float or None
         How the threshold is chosen: the largest Youden index (sensitivity + specificity - 1), the largest F1, or the
-        share of positive answers closest to a number. Without a rule it is a score of 0.
+        share of positive answers closest to a number. Without a rule it is that of the model.
+    threshold : float
+        The model's.
     """
     z = z_value()
     curve = tuple(_confusion(counts, at, z) for at in range(counts.candidates))
-    at = counts.bins.edges.index(0.0) if rule is None else _choose(curve, rule)
+    at = counts.bins.nearest(threshold) if rule is None else _choose(curve, rule)
     chosen = curve[at] if rule is None else _confusion(counts, at, z_value(counts.candidates))
     share = _positives(counts)
     middles = np.array(counts.bins.middles)
