@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from masquerade.measuring import measuring_study
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.evaluation import Evaluation
 from masquerade_core.learning.score_bins import Bins
-from masquerade_core.model import Model
+from masquerade_core.model import Model, model_from_json, model_to_json
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Study
@@ -66,6 +67,10 @@ class _Offer:
 
 
 class _NoSeat:
+    async def once(self, _label: str, compute: Any) -> Any:
+        """Compute it."""
+        return compute(SimulationRng(0))
+
     async def stage(self, _name: str) -> None:
         """Say nothing."""
 
@@ -153,3 +158,14 @@ def contributions(study: Study, model: Model, held: Dataset, bins: Bins) -> tupl
         second = cast("_Offer", role.send(cast("Any", (0,) * len(first)))).vector
     role.close()
     return first, second
+
+
+def measuring(study: Study, model: Model, **more: Any) -> Study:
+    """Return the study that measures a model of a study's."""
+    saved = model_from_json(model_to_json(model, study, bytes(16)))
+    return measuring_study(study, saved, **more)
+
+
+def measuring_of(d: int) -> Study:
+    """Return the study of three parties that measures a model of d weights."""
+    return measuring(held_back_study(3, d), Model((1.0,) * d, None))

@@ -22,7 +22,7 @@ def evaluation_shown(found: Mapping[str, Any] | None) -> tuple[RenderableType, .
         return ()
     head = Text.assemble(
         ("\nQuality of the model", "bold"),
-        (f"  measured on {found['records']:,} records held back; intervals of 95 %", "dim"),
+        (f"  measured on {found['records']:,} records, with intervals of 95 %", "dim"),
     )
     shown = [_figures(found)]
     if "classes" not in found:

@@ -42,10 +42,12 @@ def propose(records: int, parties: int, colluders: int, epsilon: float, delta: f
     epsilon, delta : float
         The privacy target.
     """
+    if colluders >= parties:
+        return Proposal()
     try:
         sd = count_sd(counts_noise(epsilon, delta, parties - colluders), parties)
     except BadInput:
-        return Proposal()  # the study's own check says what is wrong with the target
+        return Proposal()  # the study's own check says what is wrong
     held = int(SHARE * records)
     reach = expected_reach(held, sd) if held else 1.0
     if reach < _WORTH:

@@ -37,7 +37,8 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.learning.evaluation import Counts, Noisy, evaluate
+from masquerade_core.learning.evaluation import evaluate
+from masquerade_core.learning.label_counts import Counts, Noisy
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, cells_of, locate_bins, score_range
 from masquerade_core.model import Model, scores_of

@@ -105,6 +105,11 @@ def prepare(
             f"{protocol!r} is a baseline: one person holds everybody's records, so there is no conversation to show",
             f"run it with 'masquerade simulate', or choose one of the protocols {listed(list(PROTOCOLS))}",
         )
+    if entry.measures:
+        raise BadInput(
+            f"{protocol!r} measures a model that exists, so a demonstration has nothing to learn with it",
+            f"choose one of the protocols {listed(list(PROTOCOLS))}",
+        )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     if entry.auxiliary:

@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from masquerade_core.learning.evaluation import Counts, evaluate
+from masquerade_core.learning.evaluation import evaluate
+from masquerade_core.learning.label_counts import Counts
 from masquerade_core.learning.score_bins import Bins
 
 __all__ = ["expected_reach", "records_needed"]
