@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from masquerade_core.learning import label_counts
 from masquerade_core.learning.evaluation import Evaluation
 from masquerade_core.learning.intervals import Estimate, fraction_of, share_of, z_value
 from masquerade_core.model import Model, scores_of
@@ -95,6 +96,26 @@ def test_intervals_at_a_chosen_threshold_allow_for_the_choice(fresh: tuple[_Arra
         alone += point.f1.low <= truth <= point.f1.high
     assert held_at_once >= 0.95 * 200
     assert alone < held_at_once
+
+
+def test_with_few_records_the_correction_for_ties_counts_as_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, rng = held_back_study(2, 4), np.random.default_rng(5)
+    fresh = records_of(rng, 500_000, TRUE)
+    model = Model(TRUE, None)
+    truth = auc_of(scores_of(model, fresh.X, None), fresh.y)
+    runs = [({name: records_of(rng, 250, TRUE) for name in study.names}, i) for i in range(300)]
+
+    def covered() -> float:
+        found = [
+            evaluate_in_the_clear(study, model, held, {name: SimulationRng(i, name) for name in study.names}).auc
+            for held, i in runs
+        ]
+        return _coverage(found, truth)
+
+    with_doubt = covered()
+    monkeypatch.setattr(label_counts, "_DOUBT", 0.0)
+    assert with_doubt >= 0.91
+    assert covered() < with_doubt - 0.01
 
 
 @pytest.mark.parametrize("p", [0.003, 0.3, 0.9])
