@@ -1,7 +1,6 @@
 """The study that measures a model that exists: the model, and the participants of another study."""
 
 from masquerade.draft import new_nonce
-from masquerade_core.errors import BadInput
 from masquerade_core.model import SavedModel
 from masquerade_core.study import Study
 from masquerade_core.study.text import to_toml
@@ -41,13 +40,8 @@ def measuring_study(
     Raises
     ------
     BadInput
-        The model has named classes, or what was given makes no valid study.
+        What was given makes no valid study.
     """
-    if model.label.classes is not None:
-        raise BadInput(
-            "the model tells named classes apart, but only a model with a positive label can be measured so far",
-            "give the model.json of a study with [label] positive",
-        )
     entry, values = measuring_entry(), study.model_dump(mode="json", by_alias=True, exclude_none=True)
     values.pop("evaluation", None)
     values["study"] |= {
@@ -62,7 +56,7 @@ def measuring_study(
         "model_run": model.run_id,
         "weights": list(model.weights),
         "offset": list(model.offset),
-        "threshold": model.threshold,
+        **({"threshold": model.threshold} if model.threshold else {}),
         **({} if threshold is None else {"choose": threshold}),
     }
     values["label"] = model.label.model_dump(mode="json", exclude_none=True)

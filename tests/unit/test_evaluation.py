@@ -14,7 +14,6 @@ import pytest
 from scipy import optimize, stats
 
 from masquerade.prediction import predict
-from masquerade.report import result_report
 from masquerade.simulation import Simulation, simulate
 from masquerade_core.data.holdout import are_held_back, split, training_sides
 from masquerade_core.data.schema import Dataset
@@ -32,7 +31,14 @@ from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.blocks.descent import check_held_back
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.in_memory import run_in_memory
-from tests.evaluation_helpers import contributions, evaluate_in_the_clear, halves, held_back_study, records_of
+from tests.evaluation_helpers import (
+    contributions,
+    evaluate_in_the_clear,
+    halves,
+    held_back_study,
+    records_of,
+    report_text,
+)
 
 W = (4.0, -3.0, 2.0, 1.0)
 MODEL = Model(W, None, (-1.5,))
@@ -431,7 +437,7 @@ def test_the_result_the_report_and_the_model_have_it(simulated: Simulation) -> N
     assert found["records"] == 1800
     assert simulated.model_json()["threshold"] == found["threshold"]["score"] == simulated.model.threshold
     assert "evaluation" not in simulated.model_json()
-    shown = _text(simulated.result)
+    shown = report_text(simulated.result)
     assert "measured on 1,800 records, with intervals of 95 %" in shown
     assert "chosen by youden" in shown
     assert "intervals at this threshold hold" in shown
@@ -446,21 +452,9 @@ def test_a_model_that_always_says_the_same_is_called_so(simulated: Simulation) -
     found = evaluate_in_the_clear(study, Model((0.1,) * 4, None, (-3.0,)), halves(study, data))
     assert found.same_answer == "negative"
     assert not found.better_than_majority
-    shown = _text({**simulated.result, "evaluation": found.to_json()})
+    shown = report_text({**simulated.result, "evaluation": found.to_json()})
     assert "gives nearly all records the same answer, the other label than the positive one" in shown
     assert "It is not shown that the model errs less than the same answer for every record" in shown
-
-
-def _text(result: Mapping[str, Any]) -> str:
-    from io import StringIO  # noqa: PLC0415  of this helper alone
-
-    from masquerade.console import literal_console  # noqa: PLC0415
-
-    file = StringIO()
-    console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
-    for part in result_report(result):
-        console.print(part)
-    return file.getvalue()
 
 
 def test_a_study_without_an_evaluation_is_what_it_was() -> None:

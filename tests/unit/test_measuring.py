@@ -83,7 +83,10 @@ def test_it_publishes_the_evaluation_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("weights = [", "weights = [1.0, "), "[protocol] weights has 5 numbers, but the study's records have 4"),
+        (
+            ("weights = [", "weights = [1.0, "),
+            "[protocol] weights has 5 numbers and offset 1, but the study's",
+        ),
         (("[protocol]\n", "[protocol]\nchoose = 2.0\n"), "[protocol] choose is 2.0, but must be 'youden', 'f1', or a"),
         (("threshold = 0.5", "threshold = inf"), "[protocol] may hold only text, finite numbers"),
         (("[label]", "[evaluation]\nshare = 0.2\n[label]"), "the study has [evaluation], but evaluation holds no"),

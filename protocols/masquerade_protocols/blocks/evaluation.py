@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import LocalProtocolError
+from masquerade_core.learning.class_evaluation import evaluate_classes
 from masquerade_core.learning.evaluation import evaluate
 from masquerade_core.learning.label_counts import Counts, Noisy
 from masquerade_core.learning.losses import LOGISTIC
@@ -72,9 +73,6 @@ __all__ = [
 
 _COUNTS = 2 * MOST_BINS + 1  # of each label in each bin, and the sum of squares
 
-_NUMBERS = CELLS + _COUNTS
-"""The numbers that an evaluation opens; a share of noise for each is drawn before the join."""
-
 _STAGE = "evaluation"
 
 Rule = str | float | None
@@ -92,7 +90,12 @@ def noise_of(study: Study) -> SharedNoise:
     BadInput
         No noise meets it.
     """
-    return counts_noise(study.privacy.epsilon, study.privacy.delta, study.honest)
+    return counts_noise(study.privacy.epsilon, study.privacy.delta, study.honest, classes=study.multiclass)
+
+
+def _lengths(study: Study) -> tuple[int, ...]:
+    """Return how long the opened vectors are. With named classes, the confusion matrix is the only one."""
+    return (CELLS, _COUNTS) if study.classes is None else (study.classes**2,)
 
 
 def check_evaluation(study: Study) -> None:
@@ -103,30 +106,23 @@ def check_evaluation(study: Study) -> None:
     BadInput
         No noise meets the privacy target, or no plaintext holds it.
     """
-    if study.evaluation is None:
-        return
-    if study.multiclass:
-        raise BadInput(
-            "the study has [evaluation], but the label has named classes; it measures models of two classes so far",
-            "leave [evaluation] out",
-        )
-    evaluation_layouts(study, study.K * study.max_records)
+    if study.evaluation is not None:
+        evaluation_layouts(study, study.K * study.max_records)
 
 
-def evaluation_layouts(study: Study, N: int) -> tuple[Packing, Packing]:
-    """Lay out the two sums of an evaluation with N records held back. Bins that are not used hold noise alone.
+def evaluation_layouts(study: Study, N: int) -> tuple[Packing, ...]:
+    """Lay out the sums of an evaluation with N records held back. Bins that are not used hold noise alone.
 
     Raises
     ------
     BadInput
         A slot is too wide for a plaintext.
     """
-    noise = noise_of(study)
-    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * _NUMBERS, TAIL_BITS)
-    bits = study.crypto.key_bits
-    cells, counts = Packing(CELLS, N * LOCATE_UNITS + tail, bits), Packing(_COUNTS, N * COUNT_UNITS + tail, bits)
-    what, remedy = "a sum of the evaluation", "a larger epsilon"
-    return check_slots(study, cells, what, remedy), check_slots(study, counts, what, remedy)
+    noise, lengths = noise_of(study), _lengths(study)
+    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * sum(lengths), TAIL_BITS)
+    units = (LOCATE_UNITS, COUNT_UNITS)[-len(lengths) :]
+    layouts = (Packing(n, N * unit + tail, study.crypto.key_bits) for n, unit in zip(lengths, units, strict=True))
+    return tuple(check_slots(study, slots, "a sum of the evaluation", "a larger epsilon") for slots in layouts)
 
 
 def _bound_to(N: int, model: Model, opened: Sequence[int] = ()) -> bytes:
@@ -167,8 +163,8 @@ async def hold_back(seat: Seat, study: Study, data: Dataset) -> HeldBack:
 
 async def draw_share(seat: Seat, study: Study) -> tuple[int, ...]:
     """Draw a party's share of the noise on all numbers of an evaluation."""
-    share = noise_of(study).share
-    return await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, _NUMBERS)))
+    share, count = noise_of(study).share, sum(_lengths(study))
+    return await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, count)))
 
 
 async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
@@ -193,6 +189,12 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     if records is None:
         raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
+    if study.classes is not None:
+        matrix = await seat.once("confusion", lambda _: _confusion(model, records))
+        (layout,) = evaluation_layouts(study, N)
+        return _judged_classes(
+            study, model, N, await sums.open_sum(layout, list(map(add, matrix, held.noise)), _bound_to(N, model))
+        )
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
     opened = await sums.open_sum(layouts[0], list(map(add, cells, held.noise)), _bound_to(N, model))
@@ -222,6 +224,15 @@ def _in_bins(model: Model, records: Dataset, bins: Bins) -> tuple[int, ...]:
     return (*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, y))
 
 
+def _confusion(model: Model, records: Dataset) -> tuple[int, ...]:
+    """Return the only vector for named classes: the confusion matrix row by row, in units of the grid."""
+    classes = records.classes or 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        answers = scores_of(model, records.X, classes).argmax(axis=1)
+    counted = np.bincount(records.y.astype(np.int64) * classes + answers, minlength=classes**2)
+    return tuple((counted * COUNT_UNITS).tolist())
+
+
 def _squares(scores: NDArray[np.float64], y: NDArray[np.float64]) -> int:
     """Return the sum of all (probability - label)^2, where each record is rounded to the grid by itself."""
     off = 0.5 * (1 - np.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
@@ -249,6 +260,9 @@ async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -
     """Take Charlie's part in the measurement of a model; returns what :func:`measured` returns."""
     study = sums.study
     await sums.seat.stage(_STAGE)
+    if study.multiclass:
+        (layout,) = evaluation_layouts(study, N)
+        return _judged_classes(study, model, N, await sums.open_sum(layout))
     cells, counts = evaluation_layouts(study, N)
     bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset), model, rule)
     return _judged(study, model, bins, N, await sums.open_sum(counts), rule)
@@ -276,3 +290,10 @@ def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int
     counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], variance, N, bins, squares)
     found = evaluate(counts, rule=rule, threshold=model.threshold)
     return replace(model, threshold=found.threshold, evaluation=found)
+
+
+def _judged_classes(study: Study, model: Model, N: int, opened: Sequence[int]) -> Model:
+    """Return a model of named classes with what its confusion matrix tells of it."""
+    names = study.label.classes or ()
+    counts = np.array(opened, dtype=np.float64).reshape(len(names), -1) / COUNT_UNITS
+    return replace(model, evaluation=evaluate_classes(counts, count_sd(noise_of(study), study.K) ** 2, N, names))

@@ -2,6 +2,7 @@
 
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.evaluating import what_leaves
 from masquerade_protocols.blocks.evaluation import evaluation_layouts
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
@@ -14,13 +15,11 @@ __all__ = ["EVALUATION"]
 _LEAVES = """
 Your records stay on your machine.
 
-What leaves: first the number of your records. Then two sums of counts, for the model that stands in the study: in which
-of 256 ranges of scores your records lie; and how many of each label lie in each of 22 ranges at most, with the sum of
-the squares by which the model's probabilities are off. Your share of the noise is on every count. All of it is
-encrypted, and masked so that not even {lead}, who holds the key, can read it alone.
+What leaves: first the number of your records. The model stands in the study. {sums} Your share of the noise is on every
+number. All of it is encrypted, and masked so that not even {lead}, who holds the key, can read it alone.
 
 What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the noisy
-counts of all records together. From these follow the error, the AUC and all other figures.
+counts of all records together. From these follow the error and all other figures.
 """
 _COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
@@ -42,6 +41,7 @@ def _explain(study: Study) -> Explanation:
     privacy = study.privacy
     words = {
         "lead": study.lead,
+        "sums": what_leaves(study),
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "colluders": counted(privacy.colluders, "party", "parties"),
@@ -69,5 +69,6 @@ EVALUATION = Protocol(
     noiseless=noiseless,
     cost=_cost,
     calibrations=("proven",),
+    multiclass=True,
     measures=True,
 )

@@ -10,6 +10,7 @@ The study holds the model: its weights stand in ``[protocol]``, so everybody app
       |                    1. one secure sum: N = sum of n_k; no n_k is seen       |
       |                    2. one secure sum: records in each of 256 cells of scores, with noise
       |                    3. one secure sum: records of each label in each bin, with noise
+      |                    (named classes: one sum for both, the confusion matrix)
       | the evaluation, by everybody alike        |                                |
 
 It is what a run with ``[evaluation]`` does after its training, for all records instead of a part
@@ -47,7 +48,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     weights: Annotated[tuple[_Real, ...], Field(strict=False, description="the model's weights, a number for each")]
-    offset: Annotated[tuple[_Real, ...], Field(strict=False, max_length=1)] = ()
+    offset: Annotated[tuple[_Real, ...], Field(strict=False)] = ()
     threshold: _Real = 0.0
     model_run: Annotated[str, Field(pattern=r"\A[0-9a-f]{0,64}\z")] = ""
     choose: str | float | None = None
@@ -84,11 +85,15 @@ def check(study: Study) -> None:
     BadInput
         The model does not fit the study's columns, or no noise meets the privacy target.
     """
-    if (found := len(_parameters_of(study).weights)) != study.d:
+    chosen, wanted = _parameters_of(study), study.d * study.outputs
+    if len(chosen.weights) != wanted or len(chosen.offset) not in {0, study.outputs}:
         raise BadInput(
-            f"[protocol] weights has {found} numbers, but the study's records have {study.d} coordinates",
+            f"[protocol] weights has {len(chosen.weights)} numbers and offset {len(chosen.offset)}, but the study's "
+            f"records and classes need {wanted} weights, and {study.outputs} or none as offset",
             "make the study with 'masquerade evaluate', which takes columns and weights from one model.json",
         )
+    if study.multiclass and (chosen.threshold or chosen.choose is not None):
+        raise BadInput("[protocol] has a threshold, but the label has named classes", "leave threshold and choose out")
     evaluation_layouts(study, study.K * study.max_records)
 
 
