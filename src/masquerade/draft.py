@@ -10,6 +10,7 @@ from typing import Any
 
 from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
+from masquerade.held_back import Proposal, propose
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
@@ -144,6 +145,17 @@ class Draft:
         """What nobody chose and has to be replaced: some of "feature" and "label"."""
         return ("feature",) * (self.features is EXAMPLE_FEATURES) + ("label",) * (self.label is EXAMPLE_LABEL)
 
+    @property
+    def proposal(self) -> Proposal:
+        """What the file says about measuring the model."""
+        entry = entry_named(self.protocol)
+        proven = (self.calibration or entry.calibrations[0]) == "proven"
+        if not (entry.evaluates and proven and self.label.classes is None):
+            return Proposal()
+        K = len(self.parties)
+        records = K * self.min_records if self.expected_records is None else self.expected_records
+        return propose(records, K, self.colluders, self.epsilon, self.delta)
+
     def to_toml(self) -> str:
         """Return the file's text.
 
@@ -227,7 +239,7 @@ class Draft:
         words |= {f"{what}_note": _EXAMPLE_NOTES[what] if what in self.examples else "" for what in _EXAMPLE_NOTES}
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [_HEAD.format_map({**words, "section": self._section(entry)})]
+        blocks = [_HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]
         blocks += [_feature(feature) for feature in features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [

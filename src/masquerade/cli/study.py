@@ -215,7 +215,8 @@ def new(
     examples = [*draft.examples, *(() if party or like is not None else ("party",))]
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
-        + "".join(f". {note}" for note in notes),
+        + "".join(f". {note}" for note in notes)
+        + (f". Note: {note}" if (note := draft.proposal.note) else ""),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],

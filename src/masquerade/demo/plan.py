@@ -120,6 +120,11 @@ def prepare(
             f"{protocol!r} makes no model, and a demonstration compares models",
             "write a study with 'masquerade study new', and run it with 'masquerade simulate' or between processes",
         )
+    if entry.measures:
+        raise BadInput(
+            f"{protocol!r} measures a model that exists, so a demonstration has nothing to learn with it",
+            f"choose one of the protocols {listed(list(PROTOCOLS))}",
+        )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     if entry.auxiliary:
@@ -152,7 +157,7 @@ def _fill(where: Path, cohort: Cohort, settings: dict[str, Any]) -> Plan:
         min_records=cohort.min_records,
         expected_records=max(cohort.min_records * len(names), sum(len(part.rows) for part in cohort.parties.values())),
         deadline_seconds=_DEADLINE_SECONDS,
-        regularization=cohort.regularization_for(entry_named(protocol)),
+        regularization=cohort.regularization_for(entry_named(settings["protocol"])),
         intercept=cohort.intercept,
         **settings,
     )

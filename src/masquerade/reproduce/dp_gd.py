@@ -64,9 +64,9 @@ _SEEDED = "The noise comes from a seed and the records from a generator: nothing
 _CHOSEN = (
     "K is the number of parties, T the number of rounds, and the clip C the longest gradient of a record. Unless a "
     "table says otherwise, T = 10 and C = 0.25, for which the bands were made. Steps are plain ones of 4, and Lambda = "
-    "0.02. A new study has other rules, which follow from public numbers (docs/protocols/dp-gd.md). The other protocols "
-    "have Lambda = 0.1, as in rajkumar-2012, which makes their noise smaller. T = 20 and C = 0.5 were tried on these "
-    "records of breast cancer before they were chosen."
+    "0.02. A new study has other rules, which follow from public numbers (docs/protocols/dp-gd.md). The other "
+    "protocols have Lambda = 0.1, as in rajkumar-2012, which makes their noise smaller. T = 20 and C = 0.5 were "
+    "tried on these records of breast cancer before they were chosen."
 )
 
 _Array = NDArray[np.float64]
