@@ -153,8 +153,8 @@ class Statistics:
         label, N = self.columns[study.label.name], max(self.records[0], 1.0)
         if not isinstance(label, Levels):
             raise LocalProtocolError("the label has no levels")
-        counts = {**label.kept, "others": label.other, "missing": label.missing}
-        rates = (f"{level} {_rate(count / N):.1%}" for level, count in counts.items() if count >= self.threshold)
+        counts = [*label.kept.items(), ("all others", label.other), ("missing", label.missing)]
+        rates = (f"{level} {_rate(count / N):.1%}" for level, count in counts if count >= self.threshold)
         return ", ".join(rates) or "the noise hides all of its values"
 
     def _block(self, feature: Feature) -> list[str]:
