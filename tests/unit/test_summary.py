@@ -33,6 +33,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE, Feature, Label
 from masquerade_core.table import replay
+from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.summary import public, roles
@@ -472,6 +473,19 @@ def test_a_summary_without_ranges_is_refused_in_a_sentence() -> None:
     text = summary_study().to_toml().replace("min = 0.0\nmax = 120.0\n", "")
     with pytest.raises(BadInput, match="feature 'age' has no range; set either min and max, or levels, or edges"):
         type(summary_study()).parse(text, in_memory=True)
+
+
+def test_more_bins_than_a_message_holds_are_refused_before_anybody_joins() -> None:
+    features = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(2)]
+    study = summary_study(features=features, cells=1000)
+    bins, key = len(public.grid_of(study)), study.crypto.key_bits
+    per_plaintext = public.layout(study, public.noise_of(study)).per_plaintext
+    room = (MAX_BODY - 4096) // (key // 4) * per_plaintext
+    protocol_of(study)
+    many = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(room // 1003 + 1)]
+    with pytest.raises(BadInput, match=rf"but a message holds the counts of at most {room:,}"):
+        summary_study(features=many, cells=1000)
+    assert bins == 2 * 1003 + 3
 
 
 def test_one_party_alone_is_refused() -> None:
