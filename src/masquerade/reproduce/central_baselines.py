@@ -122,9 +122,7 @@ def objective_sigma(penalty: float, epsilon: float, delta: float) -> float:
 
 @cache
 def _sigma(epsilon: float, delta: float) -> float:
-    found = brentq(
-        lambda x: _plane_delta(epsilon, exp(x)) - delta, log(_LEAST_SIGMA), log(_LARGEST_SIGMA), xtol=1e-10
-    )
+    found = brentq(lambda x: _plane_delta(epsilon, exp(x)) - delta, log(_LEAST_SIGMA), log(_LARGEST_SIGMA), xtol=1e-10)
     return exp(found)
 
 

@@ -59,10 +59,9 @@ _KDD_FILE = Original(
     "https://kdd.ics.uci.edu/databases/kddcup99/kddcup99.html",
 )
 _BANK_FILE = Original("UCI Bank Marketing, the older file", ("bank-full.csv",), "https://doi.org/10.24432/C5K306")
-_BANK_COLUMNS = tuple(
-    "age job marital education default balance housing loan contact day month duration campaign pdays previous "
-    "poutcome y".split()
-)
+_BANK_WORDS = """
+    age job marital education default balance housing loan contact day month duration campaign pdays previous poutcome y
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -208,14 +207,14 @@ def _breast_cancer_original(folder: Path) -> Split:
     """Read the 683 records whose nine grades are all known."""
     table = breast_cancer_original(folder)
     whole = Table(table.columns, [row for row in table.rows if "?" not in row])
-    grades: _Bounds = {name: (1, 10) for name in table.columns[1:-1]}
+    grades: _Bounds = dict.fromkeys(table.columns[1:-1], (1, 10))
     return Split(_encoded(whole, "class", "4", grades, left_out=("id",)))
 
 
 def _bank(folder: Path) -> Split:
     """Read calls without their length, which is known only with the outcome."""
     path = _BANK_FILE.find(folder, "bank-full.csv")
-    table = read_table(path, _BANK_COLUMNS, heading=True, delimiter=";")
+    table = read_table(path, tuple(_BANK_WORDS.split()), heading=True, delimiter=";")
     return Split(_encoded(table, "y", "yes", _BANK, left_out=("duration",)))
 
 

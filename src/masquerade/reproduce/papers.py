@@ -49,7 +49,9 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
     "dp-gd": {"1": Figure(lambda draws, seed, progress, _: dp_gd_figure_1(draws, seed, progress), 5, 2012)},
-    "dp-whitened": {"1": Figure(dp_whitened_figure_1, 20, 2026, "at least one of the folders that examples/README.md names")},
+    "dp-whitened": {
+        "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
+    },
 }
 """By paper and figure."""
 
