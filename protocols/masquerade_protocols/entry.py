@@ -101,7 +101,9 @@ class Noiseless:
 
 def _has_none(*_arguments: object, **_named: object) -> Never:
     """Stand in for what an entry does not have: a baseline has no roles, and a protocol has no central computation."""
-    raise LocalProtocolError("a baseline was to hold a conversation, or a protocol to be computed by somebody alone")
+    raise LocalProtocolError(
+        "this entry does not have what was asked of it: a baseline has no roles, and a protocol no central computation"
+    )
 
 
 @dataclass(frozen=True)

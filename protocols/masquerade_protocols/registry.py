@@ -85,7 +85,7 @@ def entry_named(name: str) -> Protocol:
         raise BadInput(
             f"[study] protocol is {name!r}, but the protocols are {listed(list(PROTOCOLS))}, and the baselines are "
             f"{listed(list(BASELINES))}",
-            "correct the study's protocol",
+            "choose one of them",
         )
     return found
 
@@ -96,8 +96,9 @@ def entry_of(study: Study) -> Protocol:
     Raises
     ------
     BadInput
-        There is no such protocol; its section has an unknown key or a value out of range; it cannot learn the study's
-        label; it needs more parties; it does not have this calibration; or no key holds its numbers.
+        There is no such protocol, or its section has an unknown key or a value out of range. Or the protocol cannot
+        learn the study's label, needs more parties, or does not have this calibration. Or the key is too short for its
+        numbers.
     """
     entry = entry_named(study.study.protocol)
     check_section(entry.parameters, study.protocol, "protocol")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from masquerade_core.errors import BadInput
-from masquerade_core.words import counted
+from masquerade_core.words import counted, listed
 
 __all__ = ["Array", "Original", "Split", "Table", "read_arrays", "read_libsvm", "read_numbers", "read_table"]
 
@@ -80,8 +80,7 @@ class Original:
     def hint(self) -> str:
         """How to get the files."""
         return (
-            f"get it from {self.source}; the directory must hold {' and '.join(self.files)}, each as it is or packed "
-            "as .xz or .gz"
+            f"get it from {self.source}; the directory must hold {listed(self.files)}, unpacked or packed as .xz or .gz"
         )
 
 

@@ -4,6 +4,8 @@ No other module draws numbers with numpy's generator. Its seed is fixed, so ever
 demonstrations differ by their noise alone.
 """
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -44,8 +46,10 @@ class Records:
     rows: Sequence[Sequence[str]]
 
     def to_csv(self) -> str:
-        """Return the file's text; no cell here needs quotes."""
-        return "\n".join(",".join(row) for row in (self.columns, *self.rows)) + "\n"
+        """Return the file's text."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows((self.columns, *self.rows))
+        return text.getvalue()
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,6 +74,8 @@ class Cohort:
         Whether the records are of no real person.
     auxiliary : Records or None
         Public records without labels, for a protocol that learns from them.
+    notes : tuple of str
+        What was done to the records, in sentences without a full stop.
     """
 
     parties: dict[str, Records]
@@ -82,6 +88,7 @@ class Cohort:
     origin: str
     simulated: bool = False
     auxiliary: Records | None = None
+    notes: tuple[str, ...] = ()
 
     def with_auxiliary(self) -> "Cohort":
         """Return this cohort with half of its test set, at most 1,000 records, as auxiliary records without labels."""
@@ -90,12 +97,12 @@ class Cohort:
         return replace(self, auxiliary=without, test=Records(self.test.columns, self.test.rows[count:]))
 
 
-def party_names(K: int) -> tuple[str, ...]:
+def party_names(K: int, kind: str = "hospital") -> tuple[str, ...]:
     """Return ``hospital-a``, ``hospital-b``, ...; with more than 26 hospitals, numbers for letters."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     if len(letters) >= K:
-        return tuple(f"hospital-{letter}" for letter in letters[:K])
-    return tuple(f"hospital-{j:0{len(str(K))}}" for j in range(1, K + 1))
+        return tuple(f"{kind}-{letter}" for letter in letters[:K])
+    return tuple(f"{kind}-{j:0{len(str(K))}}" for j in range(1, K + 1))
 
 
 def shares(n: int, K: int, smallest: float) -> list[int]:
@@ -214,7 +221,7 @@ def breast_cancer(K: int = 5) -> Cohort:
         raise BadInput(
             f"{len(rows)} records are too few for {K} parties: the smallest would have {min(sizes)}, and "
             f"at least {fewest} are needed",
-            "ask for fewer with --parties",
+            "ask for fewer parties with --parties",
         )
     ends = np.cumsum([held_out, *sizes])
     return Cohort(

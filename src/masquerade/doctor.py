@@ -14,6 +14,7 @@ from typing import Any
 
 import gmpy2
 
+from masquerade.report import lead_part
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
@@ -95,7 +96,7 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
     if key is not None:
         try:
             me = study.name_of(load_keys(key).public)
-            yield Check("key", Verdict.OK, f"you are {_described(me, study)}, and only you can read {key}")
+            yield Check("key", Verdict.OK, f"you are {_described(me, study, cost)}, and only you can read {key}")
         except MasqueradeError as error:
             yield _failed("key", error)
     if data is not None:
@@ -113,11 +114,11 @@ def _failed(name: str, error: MasqueradeError) -> Check:
     return Check(name, Verdict.FAIL, error.message, error.hint)
 
 
-def _described(me: str, study: Study) -> str:
+def _described(me: str, study: Study, cost: Cost) -> str:
     """Return a participant's name and part in the study."""
     if me == CHARLIE:
         return "Charlie, the curator"
-    return f"{me}, the lead (the party that holds the secret key)" if me == study.lead else me
+    return f"{me}, the lead (it {lead_part(cost)})" if me == study.lead else me
 
 
 def _arithmetic(study: Study, cost: Cost) -> Check:

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
-import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from masquerade.codebook import Unranged
+from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
@@ -69,7 +71,7 @@ class Draft:
         Names and keys in roster order.
     rounds : int or None
         How many, for a protocol that has rounds; the protocol's default if None.
-    parameters : mapping of str to number
+    parameters : mapping of str to value
         Further values of the protocol's section, in place of its defaults.
     calibration : str or None
         "paper" or "proven"; the protocol's default if None.
@@ -78,7 +80,9 @@ class Draft:
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     features, label
-        Examples, marked as such in the file, if they are not given.
+        Examples, marked as such in the file, if they are not given. A feature without a range gets a placeholder.
+    more : mapping of str to mapping
+        Further keys and values, or other values, by the names of sections; another study may have them.
     """
 
     parties: Sequence[tuple[str, PublicKeys | None]]
@@ -86,9 +90,9 @@ class Draft:
     name: str = "my-study"
     protocol: str = DEFAULT_PROTOCOL
     rounds: int | None = None
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     address: str = "tcp://127.0.0.1:5555"
-    features: Sequence[Feature] = EXAMPLE_FEATURES
+    features: Sequence[Feature | Unranged] = EXAMPLE_FEATURES
     label: Label = EXAMPLE_LABEL
     auxiliary: AuxiliaryFile | None = None
     epsilon: float = 1.0
@@ -102,12 +106,24 @@ class Draft:
     regularization: float = 0.02
     intercept: bool = True
     key_bits: int = 2048
+    loss: str = "logistic"
     nonce: str = field(default_factory=new_nonce)
+    more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
+        """Whether every key and every range is there."""
+        return self.has_keys and not self.unranged
+
+    @property
+    def has_keys(self) -> bool:
         """Whether every key is there."""
         return self.curator_key is not None and all(key is not None for _, key in self.parties)
+
+    @property
+    def unranged(self) -> tuple[str, ...]:
+        """The features whose public range has still to be filled in."""
+        return tuple(feature.name for feature in self.features if isinstance(feature, Unranged))
 
     @property
     def examples(self) -> tuple[str, ...]:
@@ -122,8 +138,9 @@ class Draft:
         BadInput
             What was given makes no valid study.
         """
-        text = self._text(lambda key: str(key) if key else PLACEHOLDER)
-        checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()))
+        text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
+        whole = [stand_in(feature) for feature in self.features]
+        checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()), whole)
         entry_of(Study.parse(checked, "the new study", in_memory=True))
         return text
 
@@ -146,15 +163,11 @@ class Draft:
         return text
 
     def _section(self, entry: Protocol) -> str:
-        text = entry.section_for(self.calibration) + self._auxiliary_section(entry)
+        text = entry.section_for(self.calibration)
         if entry.baseline:
             text = text or _BASELINE_SECTION
         wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}
-        for key, value in wanted.items():
-            text, count = re.subn(rf"^{key} = .+$", f"{key} = {json.dumps(value)}", text, flags=re.MULTILINE)
-            if not count:
-                raise BadInput(f"{self.protocol} has no {key} to choose", f"leave {'--' * (key == 'rounds')}{key} out")
-        return text
+        return with_settings(text, entry, wanted) + self._auxiliary_section(entry)
 
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
@@ -164,7 +177,7 @@ class Draft:
         named = self.auxiliary or AuxiliaryFile(file="auxiliary.csv", sha256="0" * 64, records=1000)
         return _AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
 
-    def _text(self, shown: Callable[[PublicKeys | None], str]) -> str:
+    def _text(self, shown: Callable[[PublicKeys | None], str], features: Sequence[Feature | Unranged]) -> str:
         entry = entry_named(self.protocol)
         names = [name for name, _ in self.parties]
         values = {
@@ -181,6 +194,7 @@ class Draft:
             "colluders": self.colluders,
             "regularization": float(self.regularization),
             "intercept": self.intercept,
+            "loss": self.loss,
             "key_bits": self.key_bits,
             "label": self.label.name,
             "label_value": self.label.positive or list(self.label.classes or ()),
@@ -194,15 +208,17 @@ class Draft:
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
         blocks = [_HEAD.format_map({**words, "section": self._section(entry)})]
-        blocks += [_feature(feature) for feature in self.features]
+        blocks += [_feature(feature) for feature in features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [
             f"[[party]]\nname = {json.dumps(name)}\nkey = {json.dumps(shown(key))}\n" for name, key in self.parties
         ]
-        return "\n".join(blocks)
+        return with_more("\n".join(blocks), self.more)
 
 
-def _feature(feature: Feature) -> str:
+def _feature(feature: Feature | Unranged) -> str:
+    if isinstance(feature, Unranged):
+        return unranged_block(feature)
     head = f"[[feature]]\nname = {json.dumps(feature.name, ensure_ascii=False)}\n"
     values = feature.model_dump(mode="json", exclude_none=True, exclude={"name"})
     return head + "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
@@ -217,7 +233,7 @@ name = {name}
 protocol = {protocol}
 # The fewest parties with which a run may start.
 min_parties = {min_parties}
-# The lead: the party that holds the secret half of the key under which all parties encrypt.
+# The lead: the party that holds the secret half of the parties' encryption key, if the protocol has one.
 lead = {lead}
 # The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
 min_records = {min_records}
@@ -238,7 +254,7 @@ calibration = {calibration}
 colluders = {colluders}
 
 [model]
-loss = "logistic"
+loss = {loss}
 # Lambda, the weight of the penalty (Lambda/2) |w|^2 on the model's weights w.
 # {regularization_note}.
 regularization = {regularization}

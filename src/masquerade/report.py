@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from masquerade_core.study import Label, Study
-from masquerade_protocols import Explanation
+from masquerade_protocols import Cost, Explanation
 
 __all__ = [
     "costs",
@@ -27,6 +27,7 @@ __all__ = [
     "heading",
     "human_bytes",
     "human_seconds",
+    "lead_part",
     "program",
     "result_report",
     "short",
@@ -122,7 +123,14 @@ def paragraphs(texts: Sequence[str]) -> RenderableType:
     return Padding(grid, (0, 0, 0, 2))
 
 
-def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, ...]:
+def lead_part(cost: Cost) -> str:
+    """Return what the lead holds: the verb and the rest of a sentence. A study that encrypts nothing has no key."""
+    if cost.ciphertexts:
+        return "holds the secret half of the parties' common encryption key"
+    return "holds no secret key besides its own, since the parties have no common encryption key"
+
+
+def explained(study: Study, explanation: Explanation, cost: Cost) -> tuple[RenderableType, ...]:
     """Return a study in plain words."""
     rules, target = study.study, study.privacy
     roster = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
@@ -131,7 +139,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
     roster.add_column("")
     roster.add_row("  charlie, the curator", study.curator.key.fingerprint(), Text(study.address, style="dim"))
     for party in study.parties:
-        note = "the lead: holds the secret key" if party.name == study.lead else ""
+        note = "the lead" if party.name == study.lead else ""
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     return (
@@ -156,6 +164,7 @@ def explained(study: Study, explanation: Explanation) -> tuple[RenderableType, .
         ),
         heading("Who takes part"),
         roster,
+        Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2)),
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
 

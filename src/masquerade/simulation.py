@@ -22,6 +22,7 @@ from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
+from masquerade_core.words import listed
 from masquerade_host.results import MODEL, RESULT, RunDirectory
 from masquerade_protocols import Protocol, entry_of
 from masquerade_protocols.in_memory import roles_of
@@ -201,8 +202,8 @@ def _check_records(data: Dataset, study: Study, source: str) -> None:
         )
     if data.classes != study.classes:
         raise BadInput(
-            f"{source}: the labels are of {data.classes or 'two unnamed'} classes, but the study's are of "
-            f"{study.classes or 'two unnamed'}",
+            f"{source}: the labels are of {data.classes or 'two unnamed'} classes, but the study has "
+            f"{study.classes or 'two unnamed'} classes",
             "make the Dataset with classes=study.classes",
         )
     check_size(data, study, source)
@@ -288,4 +289,4 @@ def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Dataset]:
 
 
 def _listed(names: Mapping[str, Any] | tuple[str, ...]) -> str:
-    return ", ".join(names)
+    return listed(tuple(names)) if names else "nobody"

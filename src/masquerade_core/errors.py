@@ -76,7 +76,7 @@ class DeadlinePassed(MasqueradeError):
 
 
 class BadInput(MasqueradeError):
-    """A file, an option or a study cannot be used as it is; nothing was sent."""
+    """A file, an option or a study cannot be used as it is; nothing that depends on a record was sent."""
 
     exit_code = 4
     error_code = "bad_input"
@@ -97,7 +97,7 @@ class RefusedLocally(MasqueradeError):
 
 
 class BudgetExceeded(MasqueradeError):
-    """The release would cost more of the privacy budget than this data set has left."""
+    """A release costs more than the privacy budget has left. Reserved: nothing raises it, as no account is kept."""
 
     exit_code = 7
     error_code = "budget_exceeded"

@@ -37,7 +37,7 @@ class Shares:
     values : mapping of str to tuple of int
         Each participant's share: one residue modulo N for each plaintext of the packing.
     modulus : int
-        N, of Charlie's Paillier key.
+        N, the modulus of Charlie's Paillier key. Where a study has no key, a public number of the same length.
     packing : Packing
         How the coordinates of a vector lie in its plaintexts.
     parties : int
@@ -105,7 +105,7 @@ class Shares:
             msg = f"the model file has {len(values)} shares; it must have {K + 1}, all equally long"
             raise BadInput(msg, _HINT)
         if min(packing.length, packing.bound) < 1 or not 0 <= shares.fraction_bits <= modulus.bit_length():
-            msg = "the published shares in the model file belong to no vector"
+            msg = "the published shares in the model file have a wrong length, bound or fraction_bits"
             raise BadInput(msg, _HINT)
         return shares
 

@@ -43,7 +43,7 @@ class FromBytes(ABC):
     def below(self, n: int) -> int:
         """Return an integer uniform in [0, n), n >= 1."""
         if n < 1:
-            msg = f"a draw below {n} is a draw from an empty range; the bound must be at least 1"
+            msg = f"a number from 0 to {n - 1} was to be drawn, which is an empty range; the bound must be at least 1"
             raise LocalProtocolError(msg)
         k = (n - 1).bit_length()
         while (value := self.bits(k)) >= n:

@@ -57,7 +57,7 @@ class Stage(Effect):
 
 @dataclass(frozen=True)
 class Once(Effect):
-    """Run ``compute(rng)`` once in the life of this run; its result, plain data, is returned again after a restart."""
+    """Run ``compute(rng)`` once in this run; its result is plain data, and a replay of the run gets it again."""
 
     label: str
     compute: Callable[[Rng], Any]
@@ -84,7 +84,7 @@ class Receive(Effect):
 
 @dataclass(frozen=True)
 class Release(Effect):
-    """Debit the privacy budget for the contents of the next send."""
+    """Count what the contents of the next send cost in privacy."""
 
     label: str
     epsilon: float
@@ -160,15 +160,15 @@ class Seat:
         await Progress(done, total, iterate)
 
     async def once(self, label: str, compute: Callable[[Rng], T]) -> T:
-        """Run ``compute(rng)`` one time per run and keep its result.
+        """Run ``compute(rng)`` one time per run, and return its result.
 
         Parameters
         ----------
         label : str
             Names the draw within this run; each label can be used once.
         compute : callable
-            Receives the seat's randomness. It returns plain data, since the result may be written to a file: int of any
-            size, float, bytes, str, bool, None, and tuples and dicts of these.
+            Receives the seat's randomness. It returns plain data, which a driver can write down: int of any size,
+            float, bytes, str, bool, None, and tuples and dicts of these.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class Seat:
         return result
 
     async def release(self, label: str, epsilon: float, delta: float) -> None:
-        """Debit the privacy budget for the contents of the next send."""
+        """Count what the contents of the next send cost in privacy: epsilon and delta."""
         await Release(label, epsilon, delta)
 
     async def send(self, to: str, message: Message) -> None:
@@ -224,7 +224,10 @@ class Seat:
         kind = type(message).__name__
         self._check_sealed(message)
         if not (self.me in self.names and set(targets) <= set(self.others)):
-            msg = f"{self.me} cannot send a sealed message to {', '.join(targets)}"
+            msg = (
+                f"{self.me} cannot send a sealed message to {', '.join(targets)}: "
+                "sealed messages go from a party to other parties"
+            )
             raise LocalProtocolError(msg)
         nonces = await self.once(
             f"nonces of sealed message {self._sealed_sends}", lambda rng: rng.bytes(24 * len(targets))
@@ -295,7 +298,10 @@ class Seat:
         """
         data = open_anonymous(self._joined_box, sealed)
         if len(data) != length:
-            msg = f"a sealed value has {len(data)} bytes; it must have {length}"
+            msg = (
+                f"an anonymous box for this participant contains {len(data)} bytes; it must contain {length}. "
+                "It bears no name, so nobody can tell who made it"
+            )
             raise ProtocolViolation(msg)
         return data
 

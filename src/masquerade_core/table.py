@@ -18,6 +18,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_core.wire.frames import RUN_BYTES, Endpoint
 from masquerade_core.wire.relay import pack_boxes, split_boxes, target
+from masquerade_core.words import listed
 
 __all__ = ["Entry", "Passed", "Replay", "Table", "replay"]
 
@@ -36,7 +37,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One effect of a role and its answer; a result of ``once`` is kept in the form in which it would be stored."""
+    """One effect of a role and its answer; a result of ``once`` is kept as packed bytes."""
 
     effect: Effect
     answer: Any
@@ -79,7 +80,7 @@ class Table:
     progress : list of (str, Progress)
         (participant, progress), in order.
     releases : list of (str, Release)
-        (participant, debit of the privacy budget), in order.
+        (participant, what a send of it cost in privacy), in order.
     """
 
     def __init__(self, names: Sequence[str], rngs: Mapping[str, Rng] | None = None, run: bytes | None = None) -> None:
@@ -198,13 +199,13 @@ class Table:
         heads = [queue.popleft() for queue in queues]
         for sender, (kind, _) in zip(wanted.senders, heads, strict=True):
             if kind != wanted.type:
-                msg = f"{sender} sent a {kind} where a {wanted.type} is due"
+                msg = f"{sender} sent {kind!r} where {wanted.type!r} is due"
                 raise LocalProtocolError(msg)
         return True, tuple(body for _, body in heads)
 
     def _stuck(self) -> str:
         waits = [
-            f"{name} waits for a {p.pending.type} from {', '.join(p.pending.senders)}"
+            f"{name} waits for {p.pending.type!r} from {listed(p.pending.senders)}"
             for name, p in self._players.items()
             if isinstance(p.pending, Receive) and not p.done
         ]

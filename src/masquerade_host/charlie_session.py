@@ -151,7 +151,7 @@ class CharlieSession(Session):
         self._out.found(name, arrival.route)
         if (frame.version, frame.run) != (WIRE_VERSION, self.run):
             raise ProtocolViolation(
-                f"{name} sent a frame of another run or version; allowed are frames of this run", peer=name
+                f"{name} sent a frame of another run or version; allowed are frames of this run and version", peer=name
             )
         hop.received += 1
         hop.route, hop.heard = arrival.route, now
@@ -248,8 +248,8 @@ class CharlieSession(Session):
         for to, box in split_boxes(frame, self.names):
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
-                    f"{frame.source} sent sealed messages faster than {to} takes them; allowed are "
-                    f"{_MAX_WAITING >> 20} MB that wait",
+                    f"{frame.source} sent sealed messages faster than {to} takes them; at most "
+                    f"{_MAX_WAITING >> 20} MB may wait",
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))

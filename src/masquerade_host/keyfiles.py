@@ -120,7 +120,7 @@ def _check_access(path: Path, status: os.stat_result) -> None:
 def _check_folder(folder: Path, others: int) -> None:
     mode = folder.stat().st_mode
     if mode & others and not mode & stat.S_ISVTX:
-        raise BadInput(f"others can write to {folder}, and so exchange the key file", f"chmod go-w {folder}")
+        raise BadInput(f"others can write to {folder}, and so replace the key file", f"chmod go-w {folder}")
 
 
 def _parse(path: Path, raw: bytes) -> Keys:

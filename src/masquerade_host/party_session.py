@@ -186,7 +186,8 @@ class PartySession(Session):
             raise self._refused(decode(Refusal, frame.body, CHARLIE))
         if (frame.version, frame.run) != (WIRE_VERSION, self.run):
             raise ProtocolViolation(
-                f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run", peer=CHARLIE
+                f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
+                peer=CHARLIE,
             )
         self._heard = now
         self._received += 1

@@ -67,7 +67,9 @@ class RunDirectory:
             self._made = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"{self.path} cannot be made: {error.strerror}", "give another one with --out") from error
+            raise BadInput(
+                f"the directory {self.path} cannot be made: {error.strerror}", "give another one with --out"
+            ) from error
         if not self.path.is_dir() or not os.access(self.path, os.W_OK | os.X_OK):
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
         return self
@@ -85,7 +87,8 @@ class RunDirectory:
         except OSError as error:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}",
-                "free some space; the other participants have the same model",
+                "see whether the disk is full, or another process uses the directory; the other participants have the "
+                "same model",
             ) from error
 
     def _write(self, files: Mapping[str, Mapping[str, Any]]) -> None:

@@ -51,7 +51,7 @@ class Session(ABC):
     Attributes
     ----------
     releases : list of Release
-        The budget debits so far.
+        What each release so far cost in privacy.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
     """

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.adult_helpers import adult_place, page_commands
 from tests.face_helpers import FIELDS, RESULT_FIELDS, STATEMENT_FIELDS, split_csv
+from tests.pages import Page
 
 AGGREGATION = ("--protocol", "local-aggregation")
 
@@ -200,6 +202,34 @@ def test_own_records_run_with_a_warning_that_bounds_were_read_off_them(tmp_path:
     assert done.returncode == 0, done.stderr
     assert "demo only: bounds and levels were read off these records" in done.stderr
     assert len(list(tmp_path.glob("runs/demo-*/zurich/result.json"))) == 1
+
+
+def test_the_page_s_demonstrations_run_on_adult_as_it_is(tmp_path: Path) -> None:
+    adult_place(tmp_path)
+    commands = page_commands(Page("docs/studies.md"))
+    study = next(words for words in commands if words[:4] == ["study", "new", "--output", "adult.toml"])
+    said = []
+    for words in (study, *(words for words in commands if words[0] == "demo")):
+        done = subprocess.run(
+            [sys.executable, "-m", "masquerade", *words],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90, env={**os.environ, "COLUMNS": "110"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append(done.stderr)
+    _, with_study, alone = said
+    assert "400 records of adult.csv, 3 parties" in with_study
+    assert "demo only: bounds" not in with_study
+    assert "the labels of the test set end with a full stop, which was left out" in with_study
+    for piece in (
+        "400 records of adult.csv, 5 parties",
+        "demo only: bounds and levels were read off these records",
+        "Bounds are rounded",
+        "- no --by was given, so the records were dealt out to 5 parties at random",
+        "- 80 records, drawn at random, were held out as the test set",
+        "- left out as --ignore says: fnlwgt",
+        "levels of",
+    ):
+        assert piece in alone
 
 
 def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_study_without_any_has_none(tmp_path: Path) -> None:
 
 
 def test_a_study_that_names_records_is_refused_without_them() -> None:
-    with pytest.raises(BadInput, match="the study's auxiliary records are not here") as caught:
+    with pytest.raises(BadInput, match="the study's auxiliary records were not given") as caught:
         check_auxiliary(Study.parse(text()), None)
     assert "aux.csv" in caught.value.message
 

@@ -215,7 +215,9 @@ def test_a_second_opening_of_a_round_is_refused() -> None:
         await seat.send(STUDY.lead, ss.BlindedTotal(round=0, total=total))
         await seat.receive(ss.BlindedSum, STUDY.lead)
 
-    with pytest.raises(ProtocolViolation, match="charlie asked for round 0 where 1 is due") as caught:
+    with pytest.raises(
+        ProtocolViolation, match="charlie asked for round 0 of the secure sums; allowed is round 1"
+    ) as caught:
         _run(greedy, rounds=2)
     assert caught.value.peer == CHARLIE
 
@@ -230,7 +232,9 @@ def test_a_wrong_round_is_its_senders_fault(who: str, monkeypatch: pytest.Monkey
         await send(self, to, message.model_copy(update={"round": 7}) if wrong else message)
 
     monkeypatch.setattr(Seat, "send", late)
-    with pytest.raises(ProtocolViolation, match=f"{who} (contributed to|opened) round 7 where 0 is due") as caught:
+    with pytest.raises(
+        ProtocolViolation, match=f"{who} (contributed to|opened) round 7 of the secure sums; allowed is round 0"
+    ) as caught:
         _run()
     assert caught.value.peer == who
 

@@ -99,10 +99,10 @@ def test_a_name_is_a_name_and_nothing_is_evaluated(text: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (object(), "the classifier object has no method fit"),
-        (StandardScaler(), "the classifier StandardScaler has no method predict"),
+        (object(), "the classifier is an object of type object, which has no method fit"),
+        (StandardScaler(), "the classifier is an object of type StandardScaler, which has no method predict"),
         (SVC, "the classifier SVC is a class, not an object"),
-        (3, "the classifier int has no method fit"),
+        (3, "the classifier is an object of type int, which has no method fit"),
     ],
 )
 def test_an_object_needs_fit_and_predict(given: object, message: str) -> None:

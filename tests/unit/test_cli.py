@@ -181,7 +181,9 @@ def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_p
         "--feature", "age:0:120", "--feature", "sex:f,m", "--feature", "ratio: x:-1.5:2", "--label", "relapse:yes",
         "--epsilon", "0.5", "--min-records", "300", "--lead", "site-b",
     )  # fmt: skip
-    assert made.data == {"file": str(file), "parties": ["site-a", "site-b"], "complete": True, "examples": []}
+    assert made.data == {
+        "file": str(file), "parties": ["site-a", "site-b"], "complete": True, "examples": [], "unranged": [],
+    }  # fmt: skip
     study = load_study(file)[0]
     assert (study.names, study.lead, study.privacy.epsilon) == (("site-a", "site-b"), "site-b", 0.5)
     assert (study.study.min_records, study.study.min_parties) == (300, 2)
@@ -439,6 +441,21 @@ def test_show_explains_and_gives_every_fingerprint(
         assert key.fingerprint() in text
     assert data["fingerprint"] in text
     assert "age (0 to 120), sex (f, m)" in " ".join(text.split())
+
+
+def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(
+    shell: Shell, tmp_path: Path, wide: None
+) -> None:
+    def shown(file: Path) -> str:
+        return " ".join(shell("study", "show", file).err.split())
+
+    with_key = small_study(shell, tmp_path / "key.toml", calibration="proven")
+    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
+    text = with_key.read_text()
+    assert 'scale = "selected"' in text
+    without = tmp_path / "no-key.toml"
+    without.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
+    assert "The lead, north, holds no secret key besides its own" in shown(without)
 
 
 def test_the_studys_fingerprint_changes_with_anything_in_it(shell: Shell, tmp_path: Path) -> None:

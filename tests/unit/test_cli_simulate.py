@@ -157,7 +157,7 @@ def test_a_party_without_records_is_missed_by_name(shell: Shell, study: Path, tm
     file = split_csv(tmp_path / "two.csv", PARTIES[:2])
     answer = shell.json("simulate", study, "--data", file, "--by", "site")
     assert answer.code == 4
-    assert "the roster has north, south, west, but there are records of north, south" in answer.json["message"]
+    assert "the roster has north, south and west, but there are records of north and south" in answer.json["message"]
 
 
 # --- protocols and baselines by name ------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_baseline_without_records_of_a_party_is_refused(shell: Shell, tmp_path
     file = split_csv(tmp_path / "two.csv", PARTIES[:2])
     answer = shell.json("simulate", _named(shell, tmp_path, "pooled"), "--data", file, "--by", "site")
     assert answer.code == 4
-    assert "the roster has north, south, west" in answer.json["message"]
+    assert "the roster has north, south and west" in answer.json["message"]
 
 
 # --- predict ---------------------------------------------------------------------
@@ -533,7 +533,7 @@ def test_simulated_data_meet_what_a_partys_process_asks_of_its_records(
     assert (few.value.exit_code, few.value.error_code) == (6, "refused_locally")
     with pytest.raises(masquerade.MasqueradeError, match=f"{study.d - 1} coordinates, but the study's records have"):
         simulate(masquerade.Dataset(whole.X[:, 1:], whole.y))
-    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study's are of two unnamed"):
+    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study has two unnamed classes"):
         simulate(masquerade.Dataset(whole.X, (whole.y + 1) / 2, 3))
 
 
@@ -546,7 +546,7 @@ def test_a_study_with_auxiliary_records_runs_from_python_as_on_the_command_line(
     simulation = masquerade.simulate(study, data, seed=1, auxiliary=auxiliary)
     assert shell("simulate", path, "--data", everybody, "--by", "site", "--seed", 1, "--out", out).code == 0
     assert masquerade.load_model(out / "model.json").weights == simulation.model.weights
-    with pytest.raises(masquerade.MasqueradeError, match="the study's auxiliary records are not here"):
+    with pytest.raises(masquerade.MasqueradeError, match="the study's auxiliary records were not given"):
         masquerade.simulate(study, data, seed=1)
 
 

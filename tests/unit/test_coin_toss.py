@@ -158,7 +158,7 @@ def test_who_does_not_reveal_is_waited_for_by_name() -> None:
         await seat.gather(Reveal)
         return b""
 
-    with pytest.raises(RunFailed, match="alice waits for a Reveal from bob, eve, zoe"):
+    with pytest.raises(RunFailed, match="alice waits for 'Reveal' from bob, eve and zoe"):
         play(zoe=silent)
 
 

@@ -167,9 +167,9 @@ def test_numbers_and_truth_values_are_levels_by_their_text() -> None:
         ({"radius": [1, 2], "sex": ["f", 86753.09172]}, "record 2: column 'sex' has a value that is none of"),
         ({"radius": [1, 2]}, "the data have no column 'sex'"),
         ({"radius": [1, 2], "sex": ["f"]}, "the columns 'radius' and 'sex' differ in length"),
-        ({"radius": 86753.09172, "sex": "f"}, "column 'radius' is no list of cells"),
-        ({"radius": [1, 2], "sex": "fm"}, "column 'sex' is no list of cells"),
-        ({"radius": np.ones((2, 2)), "sex": ["f", "m"]}, "column 'radius' is no list of cells"),
+        ({"radius": 86753.09172, "sex": "f"}, "column 'radius' is not a list of cells"),
+        ({"radius": [1, 2], "sex": "fm"}, "column 'sex' is not a list of cells"),
+        ({"radius": np.ones((2, 2)), "sex": ["f", "m"]}, "column 'radius' is not a list of cells"),
     ],
 )
 def test_a_bad_column_in_memory_is_refused_without_showing_a_cell(
@@ -187,9 +187,9 @@ def test_the_encoder_travels_as_json(study: Study) -> None:
     assert again == encoder
     assert again.names == ("radius", "sex=f", "sex=m", "(intercept)")
     for bad in ({}, {"features": [], "intercept": True}, {"features": [{"name": "a"}], "intercept": True}):
-        with pytest.raises(BadInput, match="no encoder"):
+        with pytest.raises(BadInput, match="has no encoder"):
             Encoder.from_json(bad)
-    with pytest.raises(BadInput, match="no encoder"):
+    with pytest.raises(BadInput, match="has no encoder"):
         Encoder.from_json({**encoder.to_json(), "intercept": 1})
 
 
@@ -268,7 +268,7 @@ def test_more_records_than_the_study_can_count_are_refused(
     study: Study, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Study, "max_records", 3)
-    with pytest.raises(BadInput, match="more records than"):
+    with pytest.raises(BadInput, match=r"more than .* records, the most that a party may have"):
         load_csv(write(GOOD), study)
 
 
@@ -382,10 +382,10 @@ def test_bins_with_bounds_refuse_what_lies_outside_and_all_bins_refuse_what_is_n
         ("edges = [1, 1]\n", "'radius' has edges that do not grow"),
         ("edges = [2, 1]\n", "'radius' has edges that do not grow"),
         ("edges = [-0.0, 0.0]\n", "'radius' has edges that do not grow"),
-        ("edges = [inf]\n", "edges.item 1 is .*finite"),
-        ("edges = [nan]\n", "edges.item 1 is .*finite"),
-        ('edges = ["1"]\n', "edges.item 1 is .*number"),
-        ("edges = [true]\n", "edges.item 1 is .*number"),
+        ("edges = [inf]\n", "edges, item 1 is .*finite"),
+        ("edges = [nan]\n", "edges, item 1 is .*finite"),
+        ('edges = ["1"]\n', "edges, item 1 is .*number"),
+        ("edges = [true]\n", "edges, item 1 is .*number"),
         ("edges = 3\n", "edges is 3.*list"),
         ("edges = [1]\nmin = 0\n", "only one of min and max"),
         ("edges = [1]\nmin = 1\nmax = 2\n", "does not lie between min 1.0 and max 2.0"),

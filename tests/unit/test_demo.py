@@ -19,7 +19,7 @@ from rich.console import Console
 from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated, suited
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
-from masquerade.demo.own import own_cohort
+from masquerade.demo.own import Dealing, own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
 from masquerade.report import sparkline, statement
@@ -232,7 +232,7 @@ def test_too_many_parties_for_the_real_records_are_refused() -> None:
 
 def test_own_records_are_split_by_a_column_and_a_fifth_is_held_out(tmp_path: Path) -> None:
     file = split_csv(tmp_path / "all.csv", ("São Paulo", "Oslo", "Charlie", "oslo!"), n=50)
-    cohort = own_cohort(file, "site", label=Label(name="ill", positive="yes"))
+    cohort = own_cohort(file, Dealing("site"), label=Label(name="ill", positive="yes"))
     assert set(cohort.parties) == {"sao-paulo", "oslo", "charlie-party", "oslo-2"}
     kept = [row for records in cohort.parties.values() for row in records.rows]
     with file.open() as lines:
@@ -253,7 +253,7 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
         "study", "new", "--output", tmp_path / "s.toml", "--throwaway-keys", "--feature", "age:0:120",
         "--label", "ill:yes", "--min-records", "25",
     )  # fmt: skip
-    cohort = own_cohort(file, "site", study=load_study(tmp_path / "s.toml")[0])
+    cohort = own_cohort(file, Dealing("site"), study=load_study(tmp_path / "s.toml")[0])
     assert [(f.name, f.min, f.max) for f in cohort.features] == [("age", 0.0, 120.0)]
     assert cohort.min_records == 25
 
@@ -261,14 +261,23 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--data", "all.csv"], "--by"),
+        (["--data", "all.csv"], "which column is to be predicted"),
         (["--data", "all.csv", "--by", "site"], "which column is to be predicted"),
         (["--data", "all.csv", "--by", "nowhere", "--label", "ill:yes"], "no column 'nowhere'"),
         (["--data", "all.csv", "--by", "site", "--label", "well:yes"], "no column 'well'"),
         (["--data", "all.csv", "--by", "age", "--label", "ill:yes"], "different values"),
         (["--data", "gone.csv", "--by", "site", "--label", "ill:yes"], "gone.csv"),
         (["--data", "all.csv", "--by", "site", "--label", "ill:yes", "--parties", "3"], "--parties"),
+        (["--data", "all.csv", "--label", "ill:yes", "--parties", "1"], "--parties is 1"),
+        (["--data", "all.csv", "--label", "ill:yes", "--parties", "9"], "too few for 9 parties"),
+        (["--data", "all.csv", "--label", "ill:yes", "--dataset", "simulated"], "--dataset and --data"),
+        (["--data", "all.csv", "--label", "ill:yes", "--ignore", "ages"], "no column 'ages'"),
+        (["--data", "all.csv", "--label", "ill:yes", "--test", "gone.csv"], "gone.csv"),
+        (["--data", "all.csv", "--label", "ill:Yes"], "never 'Yes'"),
+        (["--data", "all.csv", "--label", "site:north"], "3 different values"),
         (["--by", "site"], "--data"),
+        (["--test", "all.csv"], "--data"),
+        (["--ignore", "age"], "--data"),
         (["--parties", "1"], "--parties is 1"),
         (["--epsilon", "-1"], "epsilon"),
         (["--protocol", "telepathy"], "telepathy"),

@@ -394,10 +394,10 @@ def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"delta": 0}, "delta is 0, but no Gaussian noise"),
-        ({"delta": 1e-40}, "is lost to arithmetic"),
-        ({"epsilon": 100.0}, "is lost to arithmetic"),
-        ({"epsilon": 1e9}, "is lost to arithmetic"),
+        ({"delta": 0}, "delta is 0, but Gaussian noise needs a delta"),
+        ({"delta": 1e-40}, "small errors of the noise use up"),
+        ({"epsilon": 100.0}, "small errors of the noise use up"),
+        ({"epsilon": 1e9}, "small errors of the noise use up"),
         ({"calibration": "paper"}, "calibration is 'paper', but dp-gd has only"),
         ({"section": "rounds = 0"}, "rounds"),
         ({"section": "clip = 0.0"}, "clip"),
@@ -405,7 +405,7 @@ def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
         ({"section": "learning_rate = -1.0"}, "learning_rate"),
         ({"section": "noise = 3"}, "noise"),
         ({"section": "learning_rate = 8.0"}, "learning_rate is 8, but steps of 6.667 or more diverge"),
-        ({"epsilon": 1e-20, "delta": 1e-30}, "no plaintext holds"),
+        ({"epsilon": 1e-20, "delta": 1e-30}, "larger than any encrypted number"),
     ],
 )
 def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -421,22 +421,28 @@ def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any],
         (
             1.0,
             1e-40,
-            "[privacy] delta is 1e-40, but a delta of 2.4e-38 or less is lost to arithmetic, whatever epsilon is",
+            (
+                "[privacy] delta is 1e-40, but small errors of the noise use up a delta of 2.4e-38 or less, whatever "
+                "epsilon is"
+            ),
             "choose a larger delta, which is still less than 1 divided by the number of all records",
         ),
         (
             10_000.0,
             1e-6,
             (
-                "[privacy] epsilon is 10000, but with delta = 1e-06 it can be at most 74.2: beyond that, all of delta "
-                "is lost to arithmetic"
+                "[privacy] epsilon is 10000, but with delta = 1e-06 it can be at most 74.2: beyond that, small errors "
+                "of the noise use up all of delta"
             ),
             "choose an epsilon of 74.2 or less",
         ),
         (
             1e-20,
             1e-30,
-            "[privacy] epsilon is 1e-20 and delta is 1e-30, but no plaintext holds the noise that they need",
+            (
+                "[privacy] epsilon is 1e-20 and delta is 1e-30, but the noise that they need is larger than any "
+                "encrypted number"
+            ),
             "choose a larger epsilon or a larger delta",
         ),
     ],
@@ -453,7 +459,7 @@ def test_the_epsilon_that_a_refusal_names_is_accepted_and_hardly_more(delta: flo
         rounds_sigma(Fraction(1), 1, 10_000.0, delta)
     named = float(str(caught.value.hint).removeprefix("choose an epsilon of ").removesuffix(" or less"))
     assert rounds_sigma(Fraction(1), 1, named, delta) > 0
-    with pytest.raises(BadInput, match="is lost to arithmetic"):
+    with pytest.raises(BadInput, match="small errors of the noise use up"):
         rounds_sigma(Fraction(1), 1, named + 0.2, delta)
 
 

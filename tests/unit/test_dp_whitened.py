@@ -59,7 +59,7 @@ def _squared_move(a: NDArray[np.int64], b: NDArray[np.int64], products: int = 0)
 def test_one_record_moves_a_mean_by_no_more_than_the_proof_says(d: int) -> None:
     rng, B = np.random.default_rng(d), 1 << 20
     rows = _rows(rng, 60, d)
-    centre = Centre(_rows(rng, 3, d)[-1] / 20, 0.3, 0.2, centred=True)
+    centre = Centre(_rows(rng, 3, d)[-1] / 20, 0.3, np.array([0.2]), centred=True)
     first, second = [], []
     for u, x in zip(rows[::2], rows[1::2], strict=True):
         for labels in ((1.0, -1.0), (1.0, 1.0)):
@@ -76,7 +76,7 @@ def test_one_record_moves_a_mean_by_no_more_than_the_proof_says(d: int) -> None:
 
 
 def _moments(u: _Floats, y: float, yb: float, B: int, *, centred: bool) -> NDArray[np.int64]:
-    centre = Centre(np.zeros(len(u)), 1.0, yb, centred=centred)
+    centre = Centre(np.zeros(len(u)), 1.0, np.array([yb]), centred=centred)
     return vectors.moments_sum(_record(u, y), centre, B)
 
 
@@ -108,8 +108,8 @@ def test_one_record_moves_the_second_moments_by_no_more_than_the_proof_says(*, c
 def test_one_record_moves_a_gradient_by_no_more_than_the_proof_says() -> None:
     rng, B, d = np.random.default_rng(3), 1 << 20, 6
     root = rng.normal(size=(d, d))
-    centre = Centre(np.full(d, 0.05), 0.5, 0.1, centred=True)
-    point = Point(root @ root.T, 1.4 * sqrt(d), 1.5, rng.normal(size=d) * 3, 0.4, centred=True)
+    centre = Centre(np.full(d, 0.05), 0.5, np.array([0.1]), centred=True)
+    point = Point(root @ root.T, 1.4 * sqrt(d), 1.5, rng.normal(size=(d, 1)) * 3, np.array([0.4]), centred=True)
     found = []
     for u, x in _rows(rng, 400, d).reshape(200, 2, d):
         a, b = (vectors.gradient_sum(_record(row, y), centre, point, B) for row, y in ((u, 1.0), (x, -1.0)))
@@ -120,8 +120,10 @@ def test_one_record_moves_a_gradient_by_no_more_than_the_proof_says() -> None:
 def test_no_point_makes_a_contribution_longer() -> None:
     """Charlie chooses the point, within its bounds: each record is cut all the same."""
     B, d = 1 << 20, 3
-    centre = Centre(np.array([2.0**30, -(2.0**30), 0]), 2.0**-10, 0.9, centred=True)
-    point = Point(np.full((d, d), 2.0**30), 2.0**30, 2.0**30, np.full(d, -(2.0**30)), 6.0, centred=True)
+    centre = Centre(np.array([2.0**30, -(2.0**30), 0]), 2.0**-10, np.array([0.9]), centred=True)
+    point = Point(
+        np.full((d, d), 2.0**30), 2.0**30, 2.0**30, np.full((d, 1), -(2.0**30)), np.array([6.0]), centred=True
+    )
     data = _record(np.array([0.6, 0.0, -0.8]), 1.0)
     assert _squared_move(vectors.gradient_sum(data, centre, point, B), np.zeros(d + 2, dtype=np.int64)) <= B**2
     assert _squared_move(vectors.shift_sum(data, centre, B), np.zeros(d, dtype=np.int64)) <= B**2
@@ -138,7 +140,7 @@ def test_all_sums_together_cost_the_privacy_target(N: int, epsilon: float, collu
     plan, h = Plan(study, N), 5 - colluders
     for centred in (True, False):
         moves: list[Fraction | int] = [(5 if centred else Fraction(9, 2)) * plan.moments(centred=centred) ** 4]
-        moves += [5 * plan.first_mean**2, 4 * plan.second_mean**2] if plan.parts[0] else []
+        moves += [5 * plan.first_mean**2, 4 * plan.second_mean**2] if plan.looks_for_centre else []
         moves += [4 * plan.gradient**2] * plan.rounds
         mu = sqrt(sum(moves) / (h * SIGMA**2))
         target = mu_of(epsilon, 1e-5)
@@ -157,9 +159,10 @@ def test_every_standard_deviation_is_its_formula(colluders: int) -> None:
     study = whitened_study(5, 20, colluders=colluders)
     N = 6_000
     plan, mu = Plan(study, N), mu_of(1.0, 1e-5) / sqrt(5 / (5 - colluders))
-    f1, f2, f3 = map(float, plan.parts)
-    assert plan.noise_sd(plan.first_mean) * N == pytest.approx(2 * sqrt(1.25) / (mu * sqrt(f1 / 2)), rel=1e-3)
-    assert plan.noise_sd(plan.second_mean) * N == pytest.approx(2 / (mu * sqrt(f1 / 2)), rel=1e-3)
+    f0, f1, f2, f3 = map(float, plan.parts)
+    assert f0 + f1 + f2 + f3 == pytest.approx(1)
+    assert plan.noise_sd(plan.first_mean) * N == pytest.approx(2 * sqrt(1.25) / (mu * sqrt(f0)), rel=1e-3)
+    assert plan.noise_sd(plan.second_mean) * N == pytest.approx(2 / (mu * sqrt(f1)), rel=1e-3)
     for centred, S2 in ((True, 5), (False, 4.5)):
         B = plan.moments(centred=centred)
         assert plan.noise_sd(B**2) * N == pytest.approx(sqrt(S2) / (mu * sqrt(f2)), rel=1e-3)
@@ -215,10 +218,11 @@ def test_everybody_has_the_same_model(watched: _Watched) -> None:
 def test_the_noise_has_the_standard_deviation_that_the_plan_says(watched: _Watched) -> None:
     """That of all K shares. A scale that is wrong by 30 % fails."""
     plan, pairs, d = watched.plan, 40 * 39 // 2, 40
-    centred = len(watched.sums["second moments"][0]) == public.moments_length(d, centred=True)
+    centred = len(watched.sums["second moments"][0]) == public.moments_length(d, 1, centred=True)
     opened, exact = watched.sums["second moments"]
     z = (opened - exact) / plan.noise_sd(plan.moments(centred=centred) ** 2)
-    means = [(watched.sums["first mean"], plan.first_mean), (watched.sums["second mean"], plan.second_mean)]
+    after = "second mean" if "second mean" in watched.sums else "labels"
+    means = [(watched.sums["first mean"], plan.first_mean), (watched.sums[after], plan.second_mean)]
     gradients = [(watched.sums[f"gradient {t}"], plan.gradient) for t in range(plan.rounds)]
     assert gradients
     vectors_ = np.concatenate([(o - e) / plan.noise_sd(B) for (o, e), B in (*means, *gradients)])
@@ -330,7 +334,7 @@ def test_a_study_with_too_many_coordinates_is_refused_in_a_sentence() -> None:
 def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     d, rng = 500, np.random.default_rng(0)
     data, B = Dataset(_ball(rng.normal(size=(300, d))), rng.choice([-1.0, 1.0], size=300)), 1 << 14
-    centre = Centre(np.zeros(d), 1.0, 0.0, centred=True)
+    centre = Centre(np.zeros(d), 1.0, np.zeros(1), centred=True)
     tracemalloc.start()
     try:
         vectors.moments_sum(data, centre, B)

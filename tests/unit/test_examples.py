@@ -11,29 +11,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+from masquerade.draft import Draft
 from masquerade.originals import ADULT_COLUMNS, BANK_COLUMNS, KDDCUP_COLUMNS
 from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.data.loading import load_csv, load_grouped, load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.study import Study
-from masquerade_protocols import BASELINES, entry_of, protocol_of
+from masquerade_protocols import BASELINES, DEFAULT_PROTOCOL, entry_named, entry_of, protocol_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/study.toml"))
 N = 80
 
 
-def _prepare() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("prepare", EXAMPLES / "prepare.py")
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["prepare"] = module  # where its dataclasses look themselves up
+    sys.modules[name] = module  # where its dataclasses look themselves up
     spec.loader.exec_module(module)
     return module
 
 
-prepare = _prepare()
+prepare = _module("prepare")
 
 
 def study_of(name: str) -> Study:
@@ -158,10 +159,39 @@ def test_an_example_study_is_valid_and_its_protocol_can_carry_it_out(name: str) 
     entry_of(study) if study.study.protocol in BASELINES else protocol_of(study)
 
 
+# --- The default protocol's studies ------------------------------------------------
+
+defaults = _module("write_defaults")
+
+
+def test_every_data_set_that_the_default_protocol_can_learn_has_a_study_for_it() -> None:
+    able = entry_named(DEFAULT_PROTOCOL).multiclass
+    learned = [name for name in NAMES if able or not study_of(name).multiclass]
+    assert len(learned) >= 7
+    assert sorted(path.parent.name for path in EXAMPLES.glob("*/default.toml")) == learned == defaults.names()
+
+
+@pytest.mark.parametrize("name", defaults.names())
+def test_a_default_study_is_what_study_new_writes_with_the_same_columns(name: str) -> None:
+    text = read_study_text(EXAMPLES / name / "default.toml")
+    assert text == defaults.default_text(name), "write it anew: python examples/write_defaults.py"
+    study, other = Study.parse(text), study_of(name)
+    protocol_of(study)
+    assert (study.study.name, study.study.protocol) == (f"{name}-default", DEFAULT_PROTOCOL)
+    assert (study.features, study.label, study.parties) == (other.features, other.label, other.parties)
+    assert study.study.nonce != other.study.nonce
+    draft = Draft(parties=[(party.name, party.key) for party in study.parties], curator_key=study.curator.key)
+    fresh = Study.parse(draft.to_toml())
+    assert (study.protocol, study.privacy, study.model) == (fresh.protocol, fresh.privacy, fresh.model)
+
+
+@pytest.mark.parametrize("file", ["study.toml", "default.toml"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_prepare_writes_is_what_the_study_describes(name: str, tmp_path: Path) -> None:
+def test_what_prepare_writes_is_what_the_study_describes(name: str, file: str, tmp_path: Path) -> None:
+    if file == "default.toml" and name not in defaults.names():
+        pytest.skip("the default protocol cannot learn this label")
     out = prepared(name, tmp_path)
-    text = (EXAMPLES / name / "study.toml").read_text(encoding="utf-8")
+    text = (EXAMPLES / name / file).read_text(encoding="utf-8")
     few = text.replace(f"min_records = {study_of(name).study.min_records}\n", "min_records = 2\n")
     study = Study.parse(few)
     columns = [*(f.name for f in study.features), study.label.name]

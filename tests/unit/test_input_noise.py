@@ -525,9 +525,9 @@ def test_a_proven_study_draws_noise_with_the_derived_alpha(monkeypatch: pytest.M
         (f"once = false\n{_LABELS}epsilon_y = 0.3", {}, "new noise at every use would cost privacy again"),
         ("epochs = 2", {}, "nothing can be proved of a label without noise"),
         (f"{_LABELS}epsilon_y = 1.0", {}, "left for a record's features"),
-        (f'noise = "l2"\n{_LABELS}epsilon_y = 0.3', {"delta": 0.0}, "takes 3.2e-18 of it"),
-        (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "the arithmetic of drawing noise alone takes 0.2"),
-        (f"{_LABELS}epsilon_y = 1e-30", {"epsilon": 2e-30, "delta": 1e-25}, "arithmetic of drawing noise alone takes"),
+        (f'noise = "l2"\n{_LABELS}epsilon_y = 0.3', {"delta": 0.0}, "use up a delta of 3.2e-18"),
+        (f"{_LABELS}epsilon_y = 0.3", {"epsilon": 40.0}, "small errors of the noise alone use up a delta of 0.2"),
+        (f"{_LABELS}epsilon_y = 1e-30", {"epsilon": 2e-30, "delta": 1e-25}, "small errors of the noise alone use up"),
         (
             f'noise = "l2"\n{_LABELS}epsilon_y = 1e-30',
             {"epsilon": 2e-30, "delta": 1e-16},

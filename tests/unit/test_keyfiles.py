@@ -58,7 +58,7 @@ def test_a_key_file_that_others_can_use_is_refused_with_the_command_that_helps(p
 
 def test_a_folder_in_which_others_can_exchange_the_file_is_refused(path: Path) -> None:
     path.parent.chmod(0o777)
-    with pytest.raises(BadInput, match=r"others can write to .* exchange the key file"):
+    with pytest.raises(BadInput, match=r"others can write to .* replace the key file"):
         load_keys(path)
     path.parent.chmod(0o1777)  # as /tmp is
     load_keys(path)

@@ -216,9 +216,9 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"delta": 0}, "delta is 0, but no Gaussian noise"),
-        ({"delta": 1e-40}, "is lost to arithmetic"),
-        ({"epsilon": 1e-20, "delta": 1e-30}, "no plaintext holds"),
+        ({"delta": 0}, "delta is 0, but Gaussian noise needs a delta"),
+        ({"delta": 1e-40}, "small errors of the noise use up"),
+        ({"epsilon": 1e-20, "delta": 1e-30}, "larger than any encrypted number"),
         ({"regularization": 1e-60}, "beyond all use"),
         ({"regularization": 5e-324}, "beyond all use"),
         ({"regularization": 0.0}, "regularization"),

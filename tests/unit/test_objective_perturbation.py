@@ -144,7 +144,7 @@ def test_a_privacy_target_that_no_noise_keeps_is_refused(d: int, eps: float, del
 
 
 def test_noise_without_end_is_refused() -> None:
-    with pytest.raises(BadInput, match="more noise than any plaintext"):
+    with pytest.raises(BadInput, match="larger than any encrypted number"):
         noise_sigma(10, 1e-25, 0.05)
 
 

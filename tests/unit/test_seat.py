@@ -324,7 +324,7 @@ def test_a_sealed_value_opens_at_its_owner_and_bears_no_name(alice: Seat, bob: S
 
 @pytest.mark.parametrize("length", [0, 4, 6])
 def test_a_sealed_value_of_another_length_is_refused(alice: Seat, charlie: Seat, length: int) -> None:
-    with pytest.raises(ProtocolViolation, match=f"5 bytes; it must have {length}"):
+    with pytest.raises(ProtocolViolation, match=f"5 bytes; it must contain {length}"):
         charlie.unseal(alice.seal(SimulationRng(1), CHARLIE, b"12345"), length=length)
 
 

@@ -254,10 +254,10 @@ def _meddling(monkeypatch: pytest.MonkeyPatch, who: str, kind: type[Message], **
 @pytest.mark.parametrize(
     ("who", "kind", "said"),
     [
-        ("p1", ss.Contribution, "p1 contributed to round 1 where 0 is due"),
-        (CHARLIE, ss.RoundTotal, "charlie asked for round 1 where 0 is due"),
-        ("p0", ss.RoundSum, "p0 opened round 1 where 0 is due"),
-        (CHARLIE, ss.Opened, "charlie opened round 1 where 0 is due"),
+        ("p1", ss.Contribution, "p1 contributed to round 1 of the secure sums; allowed is round 0"),
+        (CHARLIE, ss.RoundTotal, "charlie asked for round 1 of the secure sums; allowed is round 0"),
+        ("p0", ss.RoundSum, "p0 opened round 1 of the secure sums; allowed is round 0"),
+        (CHARLIE, ss.Opened, "charlie opened round 1 of the secure sums; allowed is round 0"),
     ],
 )
 def test_a_message_of_another_round_is_refused_by_name(
@@ -273,8 +273,8 @@ def test_a_message_of_another_round_is_refused_by_name(
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (ss.RoundTotal, "charlie sent a RoundTotal where a Opened is due"),  # the word of whoever carries messages
-        (ss.Opened, "charlie asked for round 0 where 1 is due"),
+        (ss.RoundTotal, "charlie sent 'RoundTotal' where 'Opened' is due"),  # the word of whoever carries messages
+        (ss.Opened, "charlie asked for round 0 of the secure sums; allowed is round 1"),
     ],
 )
 def test_a_second_total_of_a_round_is_refused(after: type[Message], said: str) -> None:

@@ -83,7 +83,7 @@ def _nothing_left_the_lead(run: Sums) -> bool:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_m1_a_total_of_another_set_aborts_and_nothing_leaves_the_lead(attack: str) -> None:
+def test_a_total_of_another_set_aborts_and_nothing_leaves_the_lead(attack: str) -> None:
     tamper, _ = ATTACKS[attack]
     run = sums_of(STUDY, [LAYOUT])
     with pytest.raises(RunFailed, match="one is missing or wrong"):
@@ -92,7 +92,7 @@ def test_m1_a_total_of_another_set_aborts_and_nothing_leaves_the_lead(attack: st
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_m1_without_the_masks_charlie_gets_what_he_wants(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_masks_charlie_gets_what_he_wants(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tamper, wanted = ATTACKS[attack]
     _unmask(monkeypatch)
     assert sums_of(STUDY, [LAYOUT]).run(VECTORS, cheating(tamper)).results[CHARLIE] == [wanted]

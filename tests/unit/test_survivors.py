@@ -120,7 +120,7 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
             CHARLIE: multiplying(table.seat(CHARLIE), study, [layout]),
         }
     )
-    said = "a pool that is not empty was to be replaced" if refused else "filled"
+    said = "new obfuscators were to be drawn while others were left, which would be lost" if refused else "filled"
     assert ends == dict.fromkeys(study.names, said)
 
 

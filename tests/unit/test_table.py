@@ -166,9 +166,9 @@ def test_a_deadlock_says_who_waits_for_what_from_whom() -> None:
     table = Table(NAMES)
     with pytest.raises(RunFailed) as caught:
         table.run(roles(table, bob=deaf(table.seat("bob"))))
-    assert "bob waits for a Result from charlie" in caught.value.message
-    assert "alice waits for a Coin from bob, eve" in caught.value.message
-    assert "charlie waits for a Tally from alice, bob, eve" in caught.value.message
+    assert "bob waits for 'Result' from charlie" in caught.value.message
+    assert "alice waits for 'Coin' from bob and eve" in caught.value.message
+    assert "charlie waits for 'Tally' from alice, bob and eve" in caught.value.message
 
 
 def test_who_never_joins_keeps_everybody_waiting() -> None:
@@ -206,7 +206,7 @@ def test_a_message_out_of_turn_is_noticed() -> None:
         return b""
 
     table = Table(NAMES)
-    with pytest.raises(LocalProtocolError, match="bob sent a Hint where a Coin is due"):
+    with pytest.raises(LocalProtocolError, match="bob sent 'Hint' where 'Coin' is due"):
         table.run(roles(table, bob=hasty(table.seat("bob"))))
 
 

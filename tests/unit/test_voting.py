@@ -419,7 +419,7 @@ def test_a_section_that_is_wrong_is_explained(protocol: str, section: str, messa
 
 def test_without_auxiliary_data_there_is_no_run() -> None:
     study = vote_study()
-    with pytest.raises(BadInput, match="the study's auxiliary records are not here"):
+    with pytest.raises(BadInput, match="the study's auxiliary records were not given"):
         simulate(study, vote_data(study))
     others = Auxiliary.from_unit_ball(points_of(study).X[::-1])
     for role in (

@@ -362,10 +362,10 @@ def test_a_delta_that_is_no_small_number_is_flagged() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"delta": 0}, "delta is 0, but no Gaussian noise keeps epsilon with certainty"),
-        ({"delta": 1e-40}, "is lost to arithmetic"),
-        ({"epsilon": 100.0}, "is lost to arithmetic"),
-        ({"epsilon": 1e-30, "delta": 1e-30}, "no plaintext holds the noise"),
+        ({"delta": 0}, "delta is 0, but Gaussian noise needs a delta greater than 0 and less than 1"),
+        ({"delta": 1e-40}, "small errors of the noise use up"),
+        ({"epsilon": 100.0}, "small errors of the noise use up"),
+        ({"epsilon": 1e-30, "delta": 1e-30}, "the noise that they need is larger than any"),
         ({"section": "private_auxiliary = true"}, "the auxiliary samples themselves have none"),
         ({"protocol": "vote", "section": ""}, "noisy counts for 2 classes can be tied"),
         ({"protocol": "vote", "section": "", "K": 5, "classes": 2}, "noisy counts for 2 classes can be tied"),

@@ -219,8 +219,8 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
         ('weights = "uniform"', {}, "most of the noise in a plain average would be that"),
         ("smallest_part = 0.1", {}, "smallest_part is 0.1, but this study's noise does not depend"),
         ("learning_rate = 8.0", {}, "diverge"),
-        ("rounds = 3", {"delta": 0.0}, "delta is 0, but no Gaussian noise"),
-        ("rounds = 3", {"epsilon": 90.0}, "lost to arithmetic"),
+        ("rounds = 3", {"delta": 0.0}, "delta is 0, but Gaussian noise needs a delta"),
+        ("rounds = 3", {"epsilon": 90.0}, "small errors of the noise use up"),
         ("rounds = 3", {"epsilon": 1e-300, "delta": 1e-300}, "delta"),
     ],
 )

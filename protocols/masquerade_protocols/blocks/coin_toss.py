@@ -58,7 +58,7 @@ async def coin_toss(seat: Seat) -> bytes:
     ------
     ProtocolViolation
         A party revealed other coins than it had committed to; the error names it. Or two parties received different
-        commitments; then the echo does not tell who changed them.
+        commitments; then nothing shows who sent different ones.
     """
     coins = await seat.once("coins", lambda rng: rng.bytes(64))
     nonce, salt = coins[:32], coins[32:]
@@ -72,8 +72,8 @@ async def coin_toss(seat: Seat) -> bytes:
     for name, echo in (await seat.gather(Echo)).items():
         if echo.digest != seen:
             msg = (
-                f"{name} saw other commitments in the coin toss than {seat.me}: a party, or Charlie, told the two "
-                "different things; which of them cannot be told"
+                f"{name} saw other commitments in the coin toss than {seat.me}; allowed are the same for all parties. "
+                "A party or Charlie sent different ones, and nothing shows who"
             )
             raise ProtocolViolation(msg)
 
@@ -81,7 +81,10 @@ async def coin_toss(seat: Seat) -> bytes:
     nonces = {seat.me: nonce}
     for name, reveal in (await seat.gather(Reveal)).items():
         if _commit(seat.run, name, reveal.nonce, reveal.salt) != commitments[name]:
-            msg = f"{name} revealed other coins in the coin toss than it had committed to"
+            msg = (
+                f"{name} revealed other coins in the coin toss than it had committed to; allowed are the coins of its "
+                "commitment"
+            )
             raise ProtocolViolation(msg, peer=name)
         nonces[name] = reveal.nonce
     return hashlib.sha256(b"masquerade seed\0" + seat.run + b"".join(nonces[name] for name in seat.names)).digest()

@@ -1,9 +1,9 @@
 """How every descent begins, and the checks that all descents share.
 
 First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from N, so everybody
-refuses an N that cannot be. This matters because Charlie can add any number to the total before the lead opens it. An
-N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of its records. A small N
-would make slots too narrow for one party's sum.
+refuses an N that cannot be right. This matters because Charlie can add any number to the total before the lead opens
+it. An N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of its records. A
+small N would make slots too narrow for one party's sum.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def count_layout(study: Study) -> Packing:
 
 
 def check_count(study: Study, own: int, n: int) -> None:
-    """Refuse a number of all records that cannot be.
+    """Refuse a number of all records that cannot be right.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def check_count(study: Study, own: int, n: int) -> None:
     """
     if not own + study.K - 1 <= n <= study.K * study.max_records:
         raise RunFailed(
-            "the opened number of all records cannot be: it is smaller than one record for each party and one's own "
-            "allow, or larger than all parties may have together",
+            "the opened number of all records cannot be right: it is less than this participant's own records with one "
+            "record of each other party, or more than all parties together may have",
             "start a new run; the sum alone does not show who changed it",
         )
 

@@ -2,7 +2,7 @@
 
 ``weighted-dp`` runs it at every party, the baseline ``central-dp`` on everybody's records. This module has the descent
 itself, the part of ``[protocol]`` that both share, and the two ways to size the noise: the paper's equation (3), or
-the noise that a proof asks for.
+the noise that a proof needs.
 """
 
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The statement and the plain words for a run that opens T noisy sums, where all parties draw the noise in shares.
+"""The statement and the explanation of a run that opens T noisy sums, where each party draws a share of the noise.
 
 ``dp-gd`` is such a run, and so is ``psgd`` with ``calibration = "proven"``. A round opens q + x: q is the sum of all
 records' gradients on the grid, x the sum of the parties' shares of noise. The point of each round follows from the
@@ -21,8 +21,13 @@ _ASSUMPTIONS = (
 )
 
 
-def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tuple[Claim, ...]:
-    """Return the statement of a run that opens T noisy sums of gradients.
+_SOURCE = "docs/privacy/dp-gd.md: exact composition of T Gaussian rounds; Balle and Wang 2018, Theorem 8"
+
+
+def noisy_sums_statement(
+    noise: SharedNoise, *, K: int, min_records: int, public: str = "", source: str = _SOURCE
+) -> tuple[Claim, ...]:
+    """Return the statement of a run that opens noisy sums, by default T sums of gradients.
 
     Parameters
     ----------
@@ -31,11 +36,17 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
         Parties.
     min_records : int
         The fewest records that a party may have, which is public.
+    public : str
+        Which sums are public, as a sentence.
+    source : str
+        Where the proof is.
     """
+    rounds = counted(noise.rounds, "noisy sum is", "noisy sums are")
+    public = public or f"{rounds} public, and so is the classifier of every round."
     rows = SharedNoiseRows(
         noise=noise,
         K=K,
-        source="docs/privacy/dp-gd.md: exact composition of T Gaussian rounds; Balle and Wang 2018, Theorem 8",
+        source=source,
         assumptions=_ASSUMPTIONS,
     )
     honest = noise.honest
@@ -44,8 +55,7 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
         rows.row(
             "released model and all iterates",
             K,
-            f"{counted(noise.rounds, 'noisy sum is', 'noisy sums are')} public, and every classifier on the way. "
-            f"Each sum carries the noise of all {K} parties." + large_delta(noise.delta, K * min_records),
+            f"{public} Each sum carries the noise of all {K} parties." + large_delta(noise.delta, K * min_records),
         ),
         rows.row(
             "Charlie",
@@ -57,7 +67,8 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
         rows.row(
             "one party",
             K - 1,
-            "A party knows its own noise and takes it off; the others' noise stays. The lead opens sums, never a part.",
+            "A party knows its own noise and takes it off; the others' noise stays. The lead opens sums, never "
+            "one party's contribution.",
             "the party colludes with nobody",
         ),
         rows.row(
@@ -82,8 +93,9 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
             rows.row(
                 "everybody, where one honest party adds no noise",
                 honest - 1,
-                f"The privacy target counts on {honest_noise(honest)}. A missing share weakens it like one more party "
-                "on Charlie's side. A share that is too small counts by its variance. Nobody sees either from outside.",
+                f"The privacy target counts on {honest_noise(honest)}. A missing share weakens the proof like one more "
+                "party on Charlie's side. A share that is too small counts by its variance. Nobody sees either from "
+                "outside.",
                 "the party that holds the record draws its own share",
             )
         )
@@ -95,12 +107,14 @@ def noisy_sums_statement(noise: SharedNoise, *, K: int, min_records: int) -> tup
 _LEAVES = """
 Your records stay on your machine.
 
-What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows.{cut} Your share of
-the noise is on it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before
-the first round, the number of your records leaves, encrypted and masked in the same way.
+What leaves, in {rounds}: the sum of your records' gradients, with your share of the noise added. A record's gradient
+tells how that record would change a classifier that everybody knows.{cut} The sum is encrypted, and masked so that not
+even {lead}, the party that holds the key, can read it alone. Before the first round, the number of your records leaves,
+encrypted and masked in the same way.
 
-What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the noisy
-sum over all records, round by round. From these follows the model, and every classifier on the way to it.
+What everybody sees: the number of all records together, and the noisy sum over all records, round by round. If there
+are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
+classifier of every round.
 """
 _COLLUSION = """
 {promise}
@@ -115,13 +129,13 @@ or from another run ends the run. Nobody notices a party that lies about its rec
 """
 _COST = """
 Each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds together. This can fail with a
-probability of delta = {delta:g}. It is proved of the model, and of all that was seen on the way.{careful}
+probability of delta = {delta:g}. This is proved for the model, and for everything that is seen during the run.{careful}
 
 A second run over the same records costs the same again: the costs add up.
 """
 
 
-def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
+def explain_noisy_sums(study: Study, rounds: int, cut: str = "", leaves: str = _LEAVES) -> Explanation:
     """Return the study in plain words: T noisy sums of gradients that meet the privacy target.
 
     Parameters
@@ -131,6 +145,8 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
         T.
     cut : str
         A sentence on what a party does to each gradient before it adds them up.
+    leaves : str
+        What leaves and who sees it, as paragraphs, in place of those on T sums of gradients; "{lead}" is its name.
     """
     privacy, t = study.privacy, study.privacy.colluders
     if t:
@@ -160,4 +176,4 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "") -> Explanation:
         "beyond": beyond,
         "careful": careful,
     }
-    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
+    return Explanation(*(paragraphs(text, words) for text in (leaves, _COLLUSION, _COST)))

@@ -1,7 +1,8 @@
 """The secure sum: Charlie multiplies ciphertexts that he cannot read, and the lead opens only their total.
 
 A protocol sets it up once per run and asks for one sum per round. The *lead* is the party that holds the parties'
-Paillier key xi. Both sides count the rounds for themselves, and have a verb each for the two kinds of sum::
+Paillier key xi, whose modulus is called N here. Parties and Charlie count the rounds for themselves. There are two
+kinds of sum, each with a method on either side::
 
     party            Charlie          what it gives
     open_sum         open_sum         the sum, to everybody
@@ -21,10 +22,10 @@ For K parties, m plaintexts and a key of n bits, in round t of ``open_sum``::
 
 Charlie learns K ciphertexts and one sum, the lead one total and one sum. Every pair of parties masks its two
 plaintexts with a number that cancels in the total and nowhere else. So a single contribution is uniform even to the
-holder of the key. If a contribution is missing, doubled or foreign, the total has no zero bits on top. Then the run
-ends, and nothing of that total leaves the lead. Masks are bound to the run, the round, the participants and
-``bound_to``, a hash of what the contributions depend on. The lead opens one total per round, so nobody can have a
-ciphertext of their choice opened.
+holder of the key. If a contribution is missing, doubled or not this round's, the total's top bits are not zero. Then
+the run ends, and nothing of that total leaves the lead. Masks are bound to the run, the round, the participants and
+``bound_to``, a hash of what the contributions depend on. The lead opens one total per round, so nobody can have another
+ciphertext opened.
 
 In ``contribute`` and ``aggregate`` Charlie blinds the total before he has it opened::
 
@@ -103,7 +104,7 @@ def _unpacked(layout: Packing, sums: bytes, key: PublicKey, parties: int, peer: 
 def _check_round(round_: int, due: int, peer: str, does: str) -> None:
     """Refuse a message of another round than the one that is due; ``does`` is what its sender did."""
     if round_ != due:
-        raise ProtocolViolation(f"{peer} {does} round {round_} where {due} is due", peer=peer)
+        raise ProtocolViolation(f"{peer} {does} round {round_} of the secure sums; allowed is round {due}", peer=peer)
 
 
 # --- The parties ------------------------------------------------------------------
@@ -117,9 +118,9 @@ class PartySums:
     ----------
     seat, study : Seat, Study
     key : PublicKey
-        xi.
+        The public half of xi.
     secret : SecretKey or None
-        At the lead.
+        The secret half of xi at the lead, None at every other party.
     pair_keys : mapping of str to (bool, bytes)
         For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
     """
@@ -145,7 +146,7 @@ class PartySums:
             lambda rng: (self.secret or self.key).short_obfuscators(rng, count),
         )
         if self._pool is not None and len(self._pool):
-            raise LocalProtocolError("a pool that is not empty was to be replaced")
+            raise LocalProtocolError("new obfuscators were to be drawn while others were left, which would be lost")
         self._pool = ShortPool(self.key, entries)
 
     async def open_sum(self, layout: Packing, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
@@ -173,7 +174,11 @@ class PartySums:
         opened = await self.seat.receive(Opened, CHARLIE)
         _check_round(opened.round, self._round, CHARLIE, "opened")
         if own is not None and own != opened:
-            raise ProtocolViolation("charlie passed on another sum or receipt than he had opened", peer=CHARLIE)
+            raise ProtocolViolation(
+                "charlie passed on another sum or receipt than the lead has; allowed are the sum that the lead opened "
+                "and the receipt that came with its total",
+                peer=CHARLIE,
+            )
         self._round += 1
         return _unpacked(layout, opened.sums, self.key, self.study.K, CHARLIE)
 
@@ -206,7 +211,7 @@ class PartySums:
             await self.precompute(layout.count)
         pool = self._pool
         if pool is None:
-            raise LocalProtocolError("a contribution without obfuscators")
+            raise LocalProtocolError("a contribution was to be encrypted without obfuscators")
         masks = self._masks(bound_to, layout.count)
         plain = [v + m + c for v, m, c in zip(layout.pack(vector), masks, layout.mark(), strict=True)]
         terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
@@ -252,7 +257,7 @@ async def set_up(seat: Seat, study: Study) -> PartySums:
     raw = (await seat.receive(SumKey, CHARLIE)).modulus
     key = PublicKey.received(raw, study.crypto.key_bits, CHARLIE)
     if secret is not None and secret.public != key:
-        raise ProtocolViolation("charlie passed on another key than the lead's", peer=CHARLIE)
+        raise ProtocolViolation("charlie passed on another key; allowed is the one that the lead sent", peer=CHARLIE)
     seed = await coin_toss(seat)
     group = hashlib.sha256(seed + key.to_bytes() + "\0".join(study.names).encode()).digest()
     order = {name: i for i, name in enumerate(study.names)}
@@ -271,7 +276,7 @@ class CharlieSums:
     ----------
     seat, study : Seat, Study
     key : PublicKey
-        xi.
+        The public half of xi.
     """
 
     seat: Seat

@@ -1,1 +1,1 @@
-"""dp-gd, this program's own: gradient descent on clipped sums, under noise that every party draws a share of."""
+"""dp-gd, this program's own protocol: descent on sums of clipped gradients; every party draws a share of the noise."""

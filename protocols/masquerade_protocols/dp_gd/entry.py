@@ -1,4 +1,4 @@
-"""``dp-gd``, for those who choose it."""
+"""The entry of ``dp-gd``: what commands know of it."""
 
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
@@ -26,7 +26,7 @@ def _explain(study: Study) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run with the fewest records that there may be."""
+    """Return the cost of a run with the fewest records that the study allows."""
     noise = schedule.noise_of(study)
     slots = schedule.layout(study, noise, study.K * study.study.min_records)
     return price_of_sums(study, [1] + noise.rounds * [slots.count])

@@ -28,7 +28,7 @@ def clean_descent(study: Study, data: Mapping[str, Dataset]) -> Weights:
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
-    """Judge the noise by how far it moved records' scores: along a direction that no record has, it does no harm."""
+    """Judge the noise by how far it moved the records' scores w.x; where no record points, it does no harm."""
     clean, epsilon = clean_descent(study, data), study.privacy.epsilon
     together, what = pool(study, data), "the same steps on exact sums"
     ratio = float(np.linalg.norm(together.X @ (released - clean)) / np.linalg.norm(together.X @ clean))

@@ -10,17 +10,17 @@ this length. Lambda is the weight of the penalty on the model's weights, and eta
 party that holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
 
     party P_k                                    Charlie                          lead P_L (one of the parties)
+      | 1. draw x_1^k .. x_T^k                    |                                |
       |============ join: everybody's box key of this run, signed =================|
       |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
       |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      |                    1. one secure sum: N = sum of n_k; no n_k is seen       |
-      | 2. draw x_1^k .. x_T^k                    |                                |
+      |                    2. one secure sum: N = sum of n_k; no n_k is seen       |
       |                    3. T secure sums: sum_k (sum_i clip(grad_i(w_t), C) + x_t^k)
       | 4. w_(t+1) = w_t - eta (sum/N + Lambda w_t), by everybody alike            |
 
-1. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
-2. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
+1. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
    that do not side with Charlie. The shares of any h parties are enough noise.
+2. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
 3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is
    integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
 4. The point of the next gradients follows from the sums alone, and the masks are bound to it.
@@ -137,14 +137,14 @@ class Descent:
 
 
 async def party(seat: Seat, study: Study, data: Dataset) -> Model:
-    """Party P_k, the lead included.
+    """Play party P_k, the lead included, and return the model.
 
     Raises
     ------
     ProtocolViolation
         Another participant is at fault; the error names it where that can be known.
     RunFailed
-        A total was not the sum of one contribution of each party.
+        A total was not the sum of one contribution of each party, or the opened N cannot be right.
     """
     # Before the join: afterwards, the time that drawing takes would tell of the noise.
     noise = noise_of(study)
@@ -173,14 +173,16 @@ def _gradient(descent: Descent, data: Dataset, _rng: Rng) -> tuple[int, ...]:
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
-    """Charlie: in each round he sees K ciphertexts and one sum, and computes the iterate as everybody does.
+    """Play Charlie and return the model. In each round he sees K encrypted contributions and one sum.
+
+    He computes the iterate as everybody does.
 
     Raises
     ------
     ProtocolViolation
         A party is at fault; the error names it where that can be known.
     RunFailed
-        A total was not the sum of one contribution of each party.
+        A total was not the sum of one contribution of each party, or the opened N cannot be right.
     """
     sums, N = await relay_and_count(seat, study)
     descent, noise = Descent(study, N), noise_of(study)

@@ -17,13 +17,13 @@ from masquerade_protocols.blocks.slots import check_slots
 __all__ = ["FRACTION_BITS", "Parameters", "check", "clip_of", "layout", "noise_of", "parameters_of"]
 
 FRACTION_BITS = 28
-"""F. Gradients and noise are integers in units of 2^-F. Even for the shortest clip C, 2 C is 50,000 of these units."""
+"""F. Gradients and noise are integers in units of 2^-F. Even for the shortest clip C, 2 C is over 50,000 of these."""
 
 
 class Parameters(BaseModel):
     """The study's ``[protocol]`` section.
 
-    We chose the defaults once, on simulated records: in the middle of their bounds, and in a corner. Then we tried them
+    Before we chose the defaults, we tried them on simulated records, in the middle of their bounds and in a corner, and
     on public records. None of them follows from anybody's private records.
     """
 

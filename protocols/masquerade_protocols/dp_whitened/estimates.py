@@ -2,21 +2,24 @@
 
 Everybody computes it, and Charlie's result is the one that counts: each function returns numbers that he rounds to a
 grid and sends (:mod:`masquerade_protocols.dp_whitened.points`). Nothing here looks at records. So all of it may depend
-on the sums as it likes, and on the noise: ``sd`` is the standard deviation of the noise that is there.
+on the sums as it likes, and on the noise: ``noise_sd`` is the standard deviation of the noise that is there.
+
+A classifier has m *outputs*: one for two classes, with labels -1 and +1, and one for each of several classes, where +1
+stands for this class and -1 for every other.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import sqrt
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from masquerade_protocols.dp_whitened.public import Plan
 
-__all__ = ["Centre", "Point", "classifier", "first_centre", "second_centre", "step", "whitened"]
+__all__ = ["Centre", "Labels", "Point", "classifier", "first_centre", "second_centre", "step", "whitened"]
 
 _Floats = NDArray[np.float64]
 
@@ -36,25 +39,38 @@ class Centre:
     m : ndarray, shape (d,)
     R : float
         Greater than 0.
-    yb : float
-        The mean of the labels, shrunk; between -0.9 and 0.9.
+    yb : ndarray, shape (outputs,)
+        The means of the labels, shrunk; each between -0.9 and 0.9.
     centred : bool
-        Whether the classifier has an offset of its own. Otherwise m = 0, R = 1 and yb = 0.
+        Whether the classifier has offsets of its own. Otherwise m = 0, R = 1 and yb = 0.
     """
 
     m: _Floats
     R: float
-    yb: float
+    yb: _Floats
     centred: bool
 
+    @classmethod
+    def none(cls, d: int, outputs: int) -> Self:
+        """Return the centre of data that are not centred."""
+        return cls(np.zeros(d), 1.0, np.zeros(outputs), centred=False)
+
     def numbers(self) -> _Floats:
-        """Return what the others must know: m, R and yb, shape (d + 2,)."""
-        return np.concatenate([self.m, [self.R, self.yb]])
+        """Return what the others must know: m, R and yb, shape (d + 1 + outputs,)."""
+        return np.concatenate([self.m, [self.R], self.yb])
 
     @classmethod
-    def of(cls, numbers: _Floats) -> Self:
+    def of(cls, numbers: _Floats, d: int) -> Self:
         """Read what :meth:`numbers` returns."""
-        return cls(numbers[:-2], float(numbers[-2]), float(numbers[-1]), centred=True)
+        return cls(numbers[:d], float(numbers[d]), numbers[d + 1 :], centred=True)
+
+    @property
+    def h(self) -> float:
+        """The longest Y - yb of any label Y."""
+        if len(self.yb) == 1:
+            return 1 + abs(float(self.yb[0]))
+        each = 2 * np.eye(len(self.yb)) - 1 - self.yb
+        return float(np.sqrt((each * each).sum(axis=1).max()))
 
     def normalized(self, u: _Floats) -> _Floats:
         """Return z = cut(u - m, R)/R for each row u."""
@@ -62,6 +78,26 @@ class Centre:
         norms = np.sqrt((z * z).sum(axis=1))
         rows: _Floats = z / np.maximum(norms, 1.0)[:, None]
         return rows
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A second estimate of the mean of Y u, and the sd of its noise; for data that are not centred.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (d, outputs)
+    sd : float
+    """
+
+    mean: _Floats
+    sd: float
+
+    @classmethod
+    def of(cls, plan: Plan, opened: _Floats) -> Self:
+        """Read the opened sum of labels, in units of 1/N."""
+        m = plan.study.outputs
+        return cls(sqrt(m) * opened.reshape(m, -1).T, sqrt(m) * plan.noise_sd(plan.second_mean))
 
 
 @dataclass(frozen=True)
@@ -74,11 +110,11 @@ class Point:
         Symmetric: x = A z, cut to length L.
     L, K : float
         L is the longest x. sqrt(K) is how much better than other directions the noisy sums tell the classifier's length
-        and its offset.
-    th : ndarray, shape (d,)
-    b0 : float
+        and its offsets.
+    th : ndarray, shape (d, outputs)
+    b0 : ndarray, shape (outputs,)
     centred : bool
-        Whether the offset b0 is learned; otherwise it is 0.
+        Whether the offsets b0 are learned; otherwise they are 0.
     unsure : bool
         Whether another machine may find another point: two eigenvalues that the rule treats differently are nearly
         equal.
@@ -88,32 +124,36 @@ class Point:
     L: float
     K: float
     th: _Floats
-    b0: float
+    b0: _Floats
     centred: bool
     unsure: bool = False
 
     def numbers(self) -> _Floats:
-        """Return what the others must know: A's upper triangle by rows, L, K, th and b0."""
+        """Return what the others must know: A's upper triangle by rows, L, K, and the classifier."""
         return np.concatenate([self.A[np.triu(np.ones_like(self.A, dtype=bool))], [self.L, self.K], self.classifier()])
 
     def classifier(self) -> _Floats:
-        """Return th and b0, shape (d + 1,)."""
+        """Return th, a row for each coordinate, and b0, as one vector of (d + 1) outputs numbers."""
         return np.append(self.th, self.b0)
 
     @classmethod
     def of(cls, numbers: _Floats, d: int, *, centred: bool) -> Self:
         """Read what :meth:`numbers` returns."""
         A, upper = np.zeros((d, d)), np.triu(np.ones((d, d), dtype=bool))
-        A[upper] = numbers[: d * (d + 1) // 2]
+        A[upper], (L, K), rest = np.split(numbers, [d * (d + 1) // 2, d * (d + 1) // 2 + 2])
         A = A + np.triu(A, 1).T
-        (L, K), th = numbers[-d - 3 : -d - 1], numbers[-d - 1 : -1]
-        return cls(A, float(L), float(K), th, float(numbers[-1]), centred)
+        both = rest.reshape(d + 1, -1)
+        return cls(A, float(L), float(K), both[:-1], both[-1], centred)
 
     def at(self, classifier: _Floats) -> Self:
         """Return the same coordinates with another classifier, as :meth:`classifier` returns it."""
-        return replace(self, th=classifier[:-1], b0=float(classifier[-1]))
+        both = classifier.reshape(len(self.A) + 1, -1)
+        return replace(self, th=both[:-1], b0=both[-1])
 
-    sigmoid = staticmethod(expit)
+    def probabilities(self, scores: _Floats) -> _Floats:
+        """Return the chance of +1 for each score, shape (n, outputs)."""
+        chances: _Floats = expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
+        return chances
 
     @property
     def C(self) -> float:  # noqa: N802
@@ -122,27 +162,34 @@ class Point:
 
     @property
     def e(self) -> _Floats:
-        """th/|th|, or 0 where th is 0."""
-        length = float(np.sqrt(self.th @ self.th))
-        return self.th / length if length > 0 else self.th
-
-
-def _clip(x: float, low: float, high: float) -> float:
-    return min(high, max(low, x))
+        """th/|th| for each output, or 0 where th is 0."""
+        lengths = np.sqrt((self.th * self.th).sum(axis=0))
+        directions: _Floats = np.divide(self.th, lengths, out=np.zeros_like(self.th), where=lengths > 0)
+        return directions
 
 
 # --- A. The centre ------------------------------------------------------------------
 
 
+def _label_size(plan: Plan) -> float:
+    """Return what a label +1 is worth in a sum where other labels move it by 1."""
+    return 0.5 if plan.study.outputs == 1 else sqrt(1 / 8)
+
+
+def _shrunk(means: _Floats, sd: float, limit: float) -> _Floats:
+    """Return means of labels, pulled to 0 where noise is as large as they may be."""
+    return np.clip(means * 0.25 / (0.25 + sd**2), -limit, limit)
+
+
 def first_centre(plan: Plan, opened: _Floats) -> Centre:
-    """Step A1: m, yb and R from the noisy sum of (u, y/2), in units of 1/N; ``opened`` has shape (d + 1,)."""
-    t = plan.noise_sd(plan.first_mean)
-    m, yb, D = opened[:-1], 2 * opened[-1], plan.study.d * t * t
+    """Step A1: m, yb and R from the noisy sum of records and labels, in units of 1/N; shape (d + outputs,)."""
+    d, t = plan.study.d, plan.noise_sd(plan.first_mean)
+    m, D = opened[:d], d * t * t
     n = float(m @ m)
     k = max(0.0, 1 - D / n) if n > 0 else 0.0  # James and Stein
     R = min(1.0, sqrt(max(0.0, 1 - max(0.0, n - D)) + k * D))  # the mean of |u - m|^2 is at most 1 - |mean of u|^2
-    yb = _clip(yb * 0.25 / (0.25 + (2 * t) ** 2), -0.9, 0.9)
-    return Centre(k * m, max(R, _LEAST_RADIUS), yb, centred=True)
+    size = _label_size(plan)
+    return Centre(k * m, max(R, _LEAST_RADIUS), _shrunk(opened[d:] / size, t / size, 0.9), centred=True)
 
 
 def second_centre(plan: Plan, first: Centre, opened: _Floats) -> Centre:
@@ -165,84 +212,92 @@ def _cleaned(l0: _Floats, E: float) -> _Floats:
     return cleaned
 
 
-def whitened(plan: Plan, centre: Centre, opened: _Floats) -> Point:
+def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None = None) -> Point:
     """Steps B and C: from the noisy second moments, in units of B^2 and 1/N, to A and a first classifier."""
     d, sd = plan.study.d, plan.noise_sd(plan.moments(centred=centre.centred) ** 2)
     G, b, ym = _parts(plan, centre, opened, sd)
-    sb = sd * (1 + abs(centre.yb))
+    sb = sd * centre.h
+    if labels is not None:
+        ours, theirs = 1 / sb**2, 1 / labels.sd**2
+        b, sb = (ours * b + theirs * labels.mean) / (ours + theirs), 1 / sqrt(ours + theirs)
     E = max(sd * sqrt(2 * d), _LEAST_EDGE)
     l0, V = np.linalg.eigh(G)
     l = _cleaned(l0, E)  # noqa: E741  the note's letter
-    f = 1 / (l + (1 + centre.centred) * (E + sb * sqrt(d)))
+    f = 1 / (l + (2 if centre.centred else 0.5) * (E + sb * sqrt(d)))
     g = V.T @ b
-    c = f * g
-    inner = np.ones(d, dtype=bool)
-    inner[-1] = centre.centred  # without centring, the largest eigenvalue's direction is the mean
-    num = float((c * g - f * sb**2)[inner].sum())
-    den = float((l * c**2)[inner].sum()) + 1e-12
-    al = _clip(num / den, 1, 3)  # undoes the shrinkage
+    c = f[:, None] * g
+    inner = slice(None) if centre.centred else slice(-1)  # else the largest eigenvalue's direction is the mean
+    sure = (c * g - f[:, None] * sb**2)[inner].sum(axis=0)
+    size = sb * np.sqrt((c * c)[inner].sum(axis=0))  # the sd of sure
+    den = (l[:, None] * c**2)[inner].sum(axis=0) + 1e-12
+    al = np.clip((sure - (size if centre.centred else 0)) / den, 1, 3)  # undoes the shrinkage
     c[inner] *= al
     if not centre.centred:
         c[-1] = g[-1] / max(l[-1], E)
-        ym = _clip(c[-1] * sqrt(l[-1]), -0.9, 0.9)
+        ym = np.clip(c[-1] * sqrt(l[-1]), -0.9, 0.9)
     v = 1 - ym**2
-    R2 = _clip(al * (2 * num - al * den) / v, 0, 0.85)
+    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, 0.85)
     c = c / (v / 2 * (1 - R2))  # to the scale of log-odds
-    b0 = 0.0
+    b0 = np.zeros(len(v))
     if centre.centred:
         p = (1 + ym) / 2
-        b0 = log(p / (1 - p)) - (1 - 2 * p) / 2 * R2 / (v / 4 * (1 - R2))  # linear discriminant analysis
+        b0 = np.log(p / (1 - p)) - (1 - 2 * p) / 2 * R2 / (v / 4 * (1 - R2))  # linear discriminant analysis
     root = np.sqrt(l + 0.75 * E)
     r = float((l / root**2).sum())
     unsure = not centre.centred and d > 1 and bool(l0[-1] - l0[-2] <= _LEAST_GAP * abs(l0[-1]))
-    return Point((V / root) @ V.T, 1.4 * sqrt(r), max(1.0, r / 8), V @ (root * c), b0, centre.centred, unsure)
+    A, th = (V / root) @ V.T, V @ (root[:, None] * c)
+    return Point(A, 1.4 * sqrt(r), max(1.0, r / 8), th, b0, centre.centred, unsure)
 
 
-def _parts(plan: Plan, centre: Centre, opened: _Floats, sd: float) -> tuple[_Floats, _Floats, float]:
+def _parts(plan: Plan, centre: Centre, opened: _Floats, sd: float) -> tuple[_Floats, _Floats, _Floats]:
     """Return G, b and ym of the opened numbers."""
-    d = plan.study.d
+    d, m = plan.study.d, plan.study.outputs
     pairs = d * (d - 1) // 2
+    products, squares, vectors, last = np.split(opened, np.cumsum([pairs, d, d * m]))
     G = np.zeros((d, d))
-    G[np.triu(np.ones((d, d), dtype=bool), 1)] = opened[:pairs]
-    G += G.T + np.diag(opened[pairs : pairs + d])
-    b = opened[pairs + d : pairs + 2 * d] * (1 + abs(centre.yb))
-    if not centre.centred:
-        return G, b, 0.0
-    sy = sd * sqrt(8)
-    return G, b, _clip(opened[-1] * sqrt(8) * 0.25 / (0.25 + sy**2), -0.95, 0.95)
+    G[np.triu(np.ones((d, d), dtype=bool), 1)] = products
+    G += G.T + np.diag(squares)
+    b = vectors.reshape(m, d).T * centre.h
+    size = _label_size(plan) / sqrt(2)
+    return G, b, _shrunk(last / size, sd / size, 0.95) if centre.centred else np.zeros(m)
 
 
 # --- D. Steps -----------------------------------------------------------------------
 
 
 def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
-    """Step D: from the noisy sum of gradients, in units of C and 1/N, to the next classifier, shape (d + 1,)."""
-    d, T = plan.study.d, plan.rounds
+    """Step D: from the noisy sum of gradients, in units of C and 1/N, to the next classifier, as one vector."""
+    d, m, T, K = plan.study.d, plan.study.outputs, plan.rounds, point.K
     E = max(plan.noise_sd(plan.moments(centred=point.centred) ** 2) * sqrt(2 * d), _LEAST_EDGE)
     A2 = point.A @ point.A
     r = max(0.0, d - 0.75 * E * float(np.trace(A2)))
-    spread = sqrt(max(0.0, float(point.th @ point.th - 0.75 * E * (point.th @ A2 @ point.th))))
-    p = expit(point.b0 + spread * _NODES)
-    w = max(_LEAST_CURVATURE, float(_WEIGHTS @ (p * (1 - p)) / _WEIGHTS.sum()))
-    nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / (T / 2)
-    V0 = 0.5 / max(1.0, r)
-    gain, gain1 = V0 / (V0 + nu), 1 / (1 + nu / point.K)
-    e, sums = point.e, point.C * opened
-    gx, h = sums[:d], sums[d] / sqrt(point.K)
-    along = float(e @ gx)
-    both = (point.K * h + along) / (point.K + 1)
+    spread = np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * (A2 @ point.th))).sum(axis=0)))
+    p = expit(point.b0 + np.outer(_NODES, spread))
+    w = np.maximum(_LEAST_CURVATURE, _WEIGHTS @ (p * (1 - p)) / _WEIGHTS.sum())
+    nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T
+    gain, gain1 = _gain(0.5 / max(1.0, r), nu, T), _gain(0.2, nu / K, T)
+    vectors, h, hb = np.split(point.C * opened, [d * m, d * m + m])
+    gx, e = vectors.reshape(m, d).T, point.e
+    along = (e * gx).sum(axis=0)
+    both = (sqrt(K) * h + along) / (K + 1)
     th = point.th - (gain * (gx - along * e) + gain1 * both * e) / w
     b0 = point.b0
     if point.centred:
-        b0 = _clip(b0 - gain1 * sums[d + 1] / sqrt(point.K) / w, -6, 6)
+        b0 = np.clip(b0 - gain1 * hb / sqrt(K) / w, -6, 6)
     return np.append(th, b0)
 
 
+def _gain(V0: float, nu: _Floats, T: int) -> _Floats:
+    """Return the part of a step that is worth its noise: most of T such steps together go as far as one that is."""
+    gain: _Floats = 1 - (1 - V0 / (V0 + nu)) ** (1 / (0.75 * T))
+    return gain
+
+
 def classifier(centre: Centre, point: Point, iterates: Sequence[_Floats]) -> _Floats:
-    """Return the released classifier, shape (d + 1,): the weights on u, and the offset.
+    """Return the released classifier, (d + 1) outputs numbers: for each output the weights on u; then the offsets.
 
     It is the mean of the last T/2 iterates, or the first classifier where there are no gradients.
     """
-    last = np.mean(iterates[-(len(iterates) // 2) :], axis=0) if iterates else point.classifier()
-    w = point.A @ last[:-1] / centre.R
-    return np.append(w, last[-1] - centre.m @ w)
+    last = point.at(np.mean(iterates[-(len(iterates) // 2) :], axis=0)) if iterates else point
+    w = point.A @ last.th / centre.R
+    return np.append(w.T, last.b0 - centre.m @ w)

@@ -116,18 +116,18 @@ class Plan:
     @property
     def rounds(self) -> int:
         """T, the number of noisy gradients."""
-        s = self.strength
-        return 0 if s < 20 else 4 if s < 200 else 8  # noqa: PLR2004
+        return 4 if self.strength < 200 else MOST_ROUNDS  # noqa: PLR2004
 
     @property
-    def parts(self) -> tuple[Fraction, Fraction, Fraction]:
-        """f1, f2, f3: the parts of mu^2 for the two means, for the second moments, and for all gradients together."""
+    def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+        """The parts of mu^2: of the first mean, of the sum after it, of the second moments, and of all gradients.
+
+        They grow with s from where such sums begin to pay; the first two shrink again where they need little.
+        """
         s = self.strength
-        f3 = Fraction(55, 100) if self.rounds else Fraction(0)
-        f1 = Fraction(0)
-        if s > 20:  # noqa: PLR2004
-            f1 = min(Fraction(15, 100), max(Fraction(2, 100), 500 / s**2))
-        return f1, 1 - f1 - f3, f3
+        means = min(Fraction(1, 5), max(Fraction(0), (s - 10) / 40), max(Fraction(1, 50), 500 / s**2 if s else s))
+        gradients = min(Fraction(2, 5), Fraction(36, 1000) * s)
+        return means / 3, 2 * means / 3, 1 - means - gradients, gradients
 
     def _longest(self, part: Fraction, squared: Fraction) -> int:
         """Return the largest B with ``squared`` B^2 <= ``part`` of the budget."""
@@ -135,31 +135,36 @@ class Plan:
 
     @property
     def first_mean(self) -> int:
-        """B of the first mean: one (u, y/2) in place of another moves the sum by at most sqrt(5) B."""
-        return self._longest(self.parts[0] / 2, Fraction(5))
+        """B of the first mean: one record in place of another moves the sum by at most sqrt(5) B."""
+        return self._longest(self.parts[0], Fraction(5))
 
     @property
     def second_mean(self) -> int:
-        """B of the second mean."""
-        return self._longest(self.parts[0] / 2, Fraction(4))
+        """B of the sum after it: the second mean, or labels."""
+        return self._longest(self.parts[1], Fraction(4))
 
     @property
     def gradient(self) -> int:
         """B of a gradient."""
-        return self._longest(self.parts[2] / max(1, self.rounds), Fraction(4))
+        return self._longest(self.parts[3] / self.rounds, Fraction(4))
 
     def moments(self, *, centred: bool) -> int:
         """Return B of the second moments, whose contributions are products: a replaced record moves them by 5 B^4."""
         squared = Fraction(5) if centred else Fraction(9, 2)
-        return min(_LONGEST_FACTOR, isqrt(isqrt(int(self.parts[1] * _budget(self.study) / squared))))
+        return min(_LONGEST_FACTOR, isqrt(isqrt(int(self.parts[2] * _budget(self.study) / squared))))
 
     def noise_sd(self, unit: int) -> float:
         """Return the sd of the noise that is there, that of K shares, on a mean over N records in units of ``unit``."""
         return SIGMA * sqrt(self.study.K) / (self.N * unit)
 
+    @property
+    def looks_for_centre(self) -> bool:
+        """Whether there is a first mean, and a sum after it."""
+        return self.parts[0] > 0
+
     def centres(self, R: float) -> bool:
-        """Return whether the data are centred from here on: where R shows that it helps, or s that it cannot harm."""
-        return self.strength > 40 or R < 0.5  # noqa: PLR2004
+        """Return whether data are centred from the first mean on: where its R shows that it helps, or s allows it."""
+        return self.strength > 40 or R < 0.85  # noqa: PLR2004
 
     def pieces(self, length: int, largest: int) -> Iterator[tuple[Packing, slice]]:
         """Cut a sum of ``length`` numbers into pieces that fit into a message; yields each one's layout and place."""
@@ -172,28 +177,34 @@ class Plan:
 
         Where the first sums decide whether data are centred, it is taken that they are.
         """
-        d, centred = self.study.d, self.parts[0] > 0
-        sums = [(d + 1, self.first_mean), (d, self.second_mean)] if centred else []
-        sums.append((moments_length(d, centred=centred), self.moments(centred=centred) ** 2))
-        sums += [(d + 1 + centred, self.gradient)] * self.rounds
+        d, m, centred = self.study.d, self.study.outputs, self.looks_for_centre
+        sums = [(d + m, self.first_mean), (d, self.second_mean)] if centred else []
+        sums.append((moments_length(d, m, centred=centred), self.moments(centred=centred) ** 2))
+        sums += [(gradient_length(d, m, centred=centred), self.gradient)] * self.rounds
         yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
 
     def layout(self, length: int, largest: int) -> Packing:
         """Lay out a sum of ``length`` numbers, of which a record contributes at most ``largest`` to each."""
         study = self.study
-        drawn = study.K * most_numbers(study.d)
+        drawn = study.K * most_numbers(study.d, study.outputs)
         bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
         return Packing(length, bound, study.crypto.key_bits)
 
 
-def most_numbers(d: int) -> int:
+def moments_length(d: int, m: int, *, centred: bool) -> int:
+    """Return the length of the sum of second moments: products, squares, d numbers for each output, and labels."""
+    return d * (d + 1) // 2 + d * m + m * centred
+
+
+def gradient_length(d: int, m: int, *, centred: bool) -> int:
+    """Return the length of a sum of gradients: for each of m outputs d numbers, its length, and its offset."""
+    return d * m + m + m * centred
+
+
+def most_numbers(d: int, m: int) -> int:
     """Return how many numbers all sums of a run have together, at most: so much noise is drawn."""
-    return (d + 1) + d + moments_length(d, centred=True) + MOST_ROUNDS * (d + 2)
-
-
-def moments_length(d: int, *, centred: bool) -> int:
-    """Return the length of the sum of second moments: d squares, d(d-1)/2 products, d numbers of labels, and one."""
-    return d * (d + 1) // 2 + d + centred
+    moments, gradient = moments_length(d, m, centred=True), gradient_length(d, m, centred=True)
+    return (d + m) + d * m + moments + MOST_ROUNDS * gradient
 
 
 def check(study: Study) -> None:

@@ -53,6 +53,7 @@ from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.dp_whitened.estimates import (
     Centre,
+    Labels,
     Point,
     classifier,
     first_centre,
@@ -62,15 +63,16 @@ from masquerade_protocols.dp_whitened.estimates import (
 )
 from masquerade_protocols.dp_whitened.points import Agreement
 from masquerade_protocols.dp_whitened.public import (
-    MOST_ROUNDS,
     OFF_DIAGONAL,
     SIGMA,
     Parameters,
     Plan,
     check,
+    gradient_length,
     moments_length,
+    most_numbers,
 )
-from masquerade_protocols.dp_whitened.vectors import gradient_sum, mean_sum, moments_sum, shift_sum
+from masquerade_protocols.dp_whitened.vectors import gradient_sum, labels_sum, mean_sum, moments_sum, shift_sum
 
 __all__ = ["Parameters", "Side", "charlie", "check", "draw_noise", "learn", "party"]
 
@@ -104,37 +106,38 @@ class Side(Interface):
 
 async def learn(side: Side, plan: Plan) -> Model:
     """Steps 2 to 4. A party contributes to each sum; all else is the same for everybody."""
-    d = plan.study.d
+    d, m = plan.study.d, plan.study.outputs
     await side.stage("moments")
-    # 2. The centre.
-    centre = Centre(np.zeros(d), 1.0, 0.0, centred=False)
-    if plan.parts[0]:
+    # 2. The centre, or a second look at the labels.
+    centre, labels = Centre.none(d, m), None
+    if plan.looks_for_centre:
         B = plan.first_mean
-        opened = await side.total("first mean", d + 1, B, partial(mean_sum, B=B))
-        first = Centre.of(await side.agree(first_centre(plan, opened).numbers()))
+        opened = await side.total("first mean", d + m, B, partial(mean_sum, B=B))
+        first = Centre.of(await side.agree(first_centre(plan, opened).numbers()), d)
         B = plan.second_mean
-        opened = await side.total("second mean", d, B, partial(shift_sum, centre=first, B=B))
-        second = Centre.of(await side.agree(second_centre(plan, first, opened).numbers()))
-        centre = second if plan.centres(second.R) else centre
+        if plan.centres(first.R):
+            opened = await side.total("second mean", d, B, partial(shift_sum, centre=first, B=B))
+            centre = Centre.of(await side.agree(second_centre(plan, first, opened).numbers()), d)
+        else:
+            labels = Labels.of(plan, await side.total("labels", d * m, B, partial(labels_sum, B=B)))
     # 3. Second moments, and what is whitened by them.
-    B, length = plan.moments(centred=centre.centred), moments_length(d, centred=centre.centred)
-    opened = await side.total(
-        "second moments", length, B**2, partial(moments_sum, centre=centre, B=B), d * (d - 1) // 2
-    )
-    own = whitened(plan, centre, opened)
+    B, length = plan.moments(centred=centre.centred), moments_length(d, m, centred=centre.centred)
+    moments = partial(moments_sum, centre=centre, B=B)
+    opened = await side.total("second moments", length, B**2, moments, products=d * (d - 1) // 2)
+    own = whitened(plan, centre, opened, labels)
     point = Point.of(await side.agree(own.numbers(), unsure=own.unsure), d, centred=centre.centred)
     # 4. Gradients.
     await side.stage("rounds")
     iterates: list[_Floats] = []
     for t in range(plan.rounds):
-        B, length = plan.gradient, d + 1 + centre.centred
+        B, length = plan.gradient, gradient_length(d, m, centred=centre.centred)
         gradient = partial(gradient_sum, centre=centre, point=point, B=B)
         opened = await side.total(f"gradient {t}", length, B, gradient)
         iterates.append(await side.agree(step(plan, point, opened)))
         point = point.at(iterates[-1])
         await side.progress(t + 1, plan.rounds)
-    released = await side.agree(classifier(centre, point, iterates))
-    return Model(tuple(released[:-1].tolist()), None, offset=(float(released[-1]),))
+    released = (await side.agree(classifier(centre, point, iterates))).tolist()
+    return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]))
 
 
 class _Seated:
@@ -163,18 +166,17 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     """
     # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
     await seat.stage("noise")
-    noise = await seat.once("noise", partial(draw_noise, d=study.d))
+    noise = await seat.once("noise", partial(draw_noise, d=study.d, outputs=study.outputs))
     sums, N = await join_and_count(seat, study, data)  # 1.
     await seat.release("all noisy sums", study.privacy.epsilon, study.privacy.delta)
     plan = Plan(study, N)
     return await learn(_PartySide(seat, plan, sums, data, noise), plan)
 
 
-def draw_noise(rng: Rng, d: int) -> bytes:
+def draw_noise(rng: Rng, d: int, outputs: int = 1) -> bytes:
     """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates."""
     pairs = d * (d - 1) // 2
-    others = (d + 1) + d + (2 * d + 1) + MOST_ROUNDS * (d + 2)
-    sizes = ((OFF_DIAGONAL, pairs), (SIGMA, others))
+    sizes = ((OFF_DIAGONAL, pairs), (SIGMA, most_numbers(d, outputs) - pairs))
     drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
     return b"".join(part.tobytes() for part in drawn)
 
@@ -222,8 +224,9 @@ class _CharlieSide(_Seated):
         super().__init__(seat, plan)
         self._sums = sums
 
-    async def total(self, _label: str, length: int, unit: int, _own: object, _products: int = 0) -> _Floats:
+    async def total(self, label: str, length: int, unit: int, own: object, products: int = 0) -> _Floats:
         """Have the total opened."""
+        del label, own, products
         opened: list[int] = []
         for layout, _ in self._plan.pieces(length, unit):
             opened += await self._sums.open_sum(layout)

@@ -80,7 +80,7 @@ def check(study: Study) -> None:
     chosen, Lambda = parameters_of(study), study.model.regularization
     if chosen.noise == "gaussian" and study.privacy.delta == 0:
         raise BadInput(
-            "[privacy] delta is 0, but Gaussian noise gives no epsilon without a delta",
+            "[privacy] delta is 0, but Gaussian noise needs a delta greater than 0",
             'choose a delta such as 1e-6, or noise = "l2"',
         )
     if (alpha := alpha_of(study)) < _LEAST_ALPHA:

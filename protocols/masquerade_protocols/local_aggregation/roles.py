@@ -311,7 +311,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.stage("stage 1: smallest data set")
     a = permuted.a.read(xi, K, lead)
     if len(permuted.sealed_b) != K * _SEALED_BYTES:
-        msg = f"{lead} sent {len(permuted.sealed_b)} bytes of sealed shares, where the study has {K * _SEALED_BYTES}"
+        msg = f"{lead} sent {len(permuted.sealed_b)} bytes of sealed shares, where {K * _SEALED_BYTES} are due"
         raise ProtocolViolation(msg, peer=lead)
     boxes = [permuted.sealed_b[i * _SEALED_BYTES : (i + 1) * _SEALED_BYTES] for i in range(K)]
     b = [int.from_bytes(seat.unseal(box, length=_SHARE_BYTES), "big") for box in boxes]

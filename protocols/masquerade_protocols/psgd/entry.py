@@ -1,4 +1,4 @@
-"""The three protocols of Rajkumar and Agarwal, for those who choose one. They differ in their noise alone."""
+"""The entries of Rajkumar and Agarwal's three protocols, which differ in their noise alone."""
 
 from functools import partial
 
@@ -17,12 +17,14 @@ __all__ = ["DECAYING_BUDGET", "NOISY_GRADIENT", "PSGD"]
 _LEAVES = """
 Your records stay on your machine.
 
-What leaves, in {rounds}: the sum of your records' gradients at a classifier that everybody knows. Your own noise is on
-it. It is encrypted, and masked so that not even {lead}, who holds the key, can read it alone. Before the first round,
-the number of your records leaves, encrypted and masked in the same way.
+What leaves, in {rounds}: the sum of your records' gradients, with your own noise added. A record's gradient tells how
+that record would change a classifier that everybody knows. The sum is encrypted, and masked so that not even {lead},
+the party that holds the key, can read it alone. Before the first round, the number of your records leaves, encrypted
+and masked in the same way.
 
-What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the sum of
-all noisy gradients, round by round. From these follows the model, and every classifier on the way to it.
+What everybody sees: the number of all records together, and the sum of all noisy gradients, round by round. If there
+are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
+classifier of every round.
 """
 _COLLUSION = """
 Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
@@ -34,7 +36,8 @@ Everybody is assumed to follow the protocol. A contribution that is dropped, dou
 Nobody notices a party that lies about its records.
 """
 _COST = """
-{claim} Over the whole run, epsilon = {total:.4g} is proved. The privacy statement says against whom.
+{claim} Over the whole run, epsilon = {total:.4g} and delta = {lost:.1e} are proved. The privacy statement says against
+whom.
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -48,17 +51,19 @@ def _explain(study: Study, name: str, variant: schedule.Variant, claim: str) -> 
     rounds = schedule.parameters_of(study).rounds
     if study.proven:
         return explain_noisy_sums(study, rounds)
+    proved = variant_statement(name, variant, study)[0]
     words = {
         "lead": study.lead,
         "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
         "claim": claim.format(epsilon=study.privacy.epsilon),
-        "total": variant_statement(name, variant, study)[0].epsilon,
+        "total": proved.epsilon,
+        "lost": proved.delta,
     }
     return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
 
 
 def _cost(study: Study, variant: schedule.Variant) -> Cost:
-    """Price a run with the fewest records that there may be."""
+    """Return the cost of a run with the fewest records that the study allows."""
     N, rounds = study.K * study.study.min_records, schedule.parameters_of(study).rounds
     return price_of_sums(study, [1, *(slots.count for slots in schedule.layouts(study, variant(study, N), N, rounds))])
 

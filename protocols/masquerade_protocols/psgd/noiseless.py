@@ -22,7 +22,7 @@ __all__ = ["first_drowned_round", "noise_ratio", "noiseless", "with_epsilon", "w
 def noiseless(
     study: Study, data: Mapping[str, Dataset], _released: Weights, *, variant: Variant, name: str, **_unused: Any
 ) -> Noiseless:
-    """Judge the noise by how large it is in records' scores; ``name`` is the protocol's."""
+    """Judge the noise by how large it is in the records' scores w.x; ``name`` is the protocol's."""
     together = pool(study, data)
     clean = without_noise(study, together, variant)
 
@@ -36,8 +36,8 @@ def noiseless(
     if name == "decaying-budget" and drowned is not None:
         advice = (
             f"Every further round has half the epsilon, and so twice the noise: from round {drowned} of {rounds} on, "
-            f"it is longer than the gradients of all {len(together.y):,} records together. So the released classifier "
-            "is noise. The paper rejects this protocol for that reason; it is kept for comparisons."
+            f"the noise is longer than the sum of all {len(together.y):,} records' gradients can be. So the released "
+            "classifier is noise. The paper rejects this protocol for that reason; it is kept for comparisons."
         )
     elif name == "noisy-gradient":
         advice = (

@@ -5,8 +5,10 @@ AISTATS 2012: Algorithm 1 (the third party), Procedure 2 (computeSlack) and Proc
 that Theorem 4.2 asks for. ``noisy-gradient`` and ``decaying-budget`` are two other protocols of its section 3.2, which
 the paper rejects. They are kept for comparisons.
 
-N is the number of all records, lambda the weight of the penalty on the model's weights. The *lead* is the party that
-holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
+N is the number of all records, lambda the weight of the penalty on the model's weights. eta^k and rho_t^k are party k's
+noise: eta^k is the same in all rounds, rho_t^k new in each. z_t is the length of a step, and Delta the extra curvature
+that computeSlack chooses. The *lead* is the party that holds the parties' Paillier key. For K parties, T rounds, d
+coordinates in m plaintexts, and keys of n bits::
 
     party P_k                                    Charlie                          lead P_L (one of the parties)
       |============ join: everybody's box key of this run, signed =================|
@@ -120,20 +122,21 @@ class Descent:
 
 
 async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd) -> Model:
-    """Party P_k (Procedure 3), the lead included.
+    """Play party P_k (Procedure 3), the lead included, and return the model.
 
     Raises
     ------
     RefusedLocally
-        With ``calibration = "proven"``: the noise does not cover the rounding of so many records.
+        With ``calibration = "proven"``: the noise does not cover the rounding errors of so many records.
     ProtocolViolation
         Another participant is at fault; the error names it where that can be known.
     RunFailed
-        A total was not the sum of one contribution of each party, or the opened N cannot be.
+        A total was not the sum of one contribution of each party, or the opened N cannot be right.
     """
     if study.proven and len(data.y) > MOST_ROUNDED_RECORDS:
         raise RefusedLocally(
-            f"there are more records than the {MOST_ROUNDED_RECORDS:,} whose rounding the noise covers",
+            f"this party has more than {MOST_ROUNDED_RECORDS:,} records, the most for which the noise covers rounding "
+            "errors",
             "take part with fewer records",
         )
     sums, N = await join_and_count(seat, study, data)
@@ -187,16 +190,16 @@ async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
 
 
 async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
-    """Charlie, Algorithm 1's third party: in each round he sees K ciphertexts and one sum.
+    """Play Charlie, Algorithm 1's third party, and return the model.
 
-    He computes the iterate as everybody does.
+    In each round he sees K encrypted contributions and one sum. He computes the iterate as everybody does.
 
     Raises
     ------
     ProtocolViolation
         A party is at fault; the error names it where that can be known.
     RunFailed
-        A total was not the sum of one contribution of each party.
+        A total was not the sum of one contribution of each party, or the opened N cannot be right.
     """
     sums, N = await relay_and_count(seat, study)
     descent = Descent(study, N, variant)

@@ -1,4 +1,4 @@
-"""What follows from the study and N alone: the noise of psgd and of the two rejected protocols, grids and slots."""
+"""What follows from the study and from N, the number of all records: noise, grids and slots of the three protocols."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Parameters(BaseModel):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The noise of one run, once N is known: all that the three protocols differ in.
+    """The noise of one run, which depends on N. The three protocols differ in nothing else.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def noisy(study: Study, _N: int) -> Schedule:
 
 
 def decaying(study: Study, _N: int) -> Schedule:
-    """Section 3.2: rho_t^k with epsilon/2^t, t = 1, 2, ... All rounds cost epsilon, and gradients drown in noise."""
+    """Section 3.2: rho_t^k with epsilon/2^t, t = 1, 2, ... All rounds cost epsilon together; late ones are noise."""
     beta = _beta(study, as_fraction(study.privacy.epsilon))
     return Schedule(Fraction(0), lambda t: beta / 2 ** (t + 1), Fraction(0))
 
@@ -144,7 +144,7 @@ def parameters_of(study: Study) -> Parameters:
 
 
 def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
-    """Return F of the grid 2^-F: the finest grid, up to ``FRACTION_BITS``, that needs no more plaintexts than it must.
+    """Return F of the grid 2^-F: the finest, up to ``FRACTION_BITS``, for as few plaintexts as accuracy allows.
 
     Each party rounds its part of the mean gradient. A coordinate of the mean may be off by 2^-26 at most, so the grid
     must be so fine that K 2^-(F+1) <= N 2^-26. If the plaintexts for that grid have room left, F grows to fill them.
@@ -160,10 +160,10 @@ def fraction_bits(study: Study, schedule: Schedule, N: int) -> int:
 
 
 def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
-    """Return a lower bound of :func:`fraction_bits` for every N that there may be; a statement is made without N.
+    """Return a lower bound of :func:`fraction_bits` for every N that the study allows; a statement is made without N.
 
-    A layout takes at least as many plaintexts as one for K 2^25, which is less than N 2^F. It takes at most as many as
-    one for K max_records.
+    A layout takes at least as many plaintexts as one for numbers up to K 2^25, because K 2^25 <= N 2^F. It takes at
+    most as many as one for N = K max_records.
     """
     fewest, most = study.K * study.study.min_records, study.K * study.max_records
     schedule = variant(study, fewest)  # it has the most noise
@@ -197,8 +197,8 @@ def _largest(study: Study, schedule: Schedule, t: int, F: int) -> int:
 def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
     """Lay out the sum of round t.
 
-    A slot holds N gradients of length L at most, and the noise of K parties. Each draw goes beyond it with a chance of
-    2^-60 at most. With ``calibration = "proven"`` the chance is 2^-128 for all draws of a run together.
+    A slot holds N gradients of length L at most, and the noise of K parties. Each draw exceeds its part of the slot
+    with a chance of 2^-60 at most. With ``calibration = "proven"`` it is 2^-128 for all draws of a run together.
 
     Raises
     ------

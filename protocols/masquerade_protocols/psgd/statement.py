@@ -1,7 +1,7 @@
 """Who sees what of a descent along noisy gradients: what Rajkumar and Agarwal claim, and what is proved.
 
-Every view is a view of the whole transcript. The iterates are public, so whoever sees the run's outcome may have seen
-all T opened sums. What is proved is the composition of the T rounds: ``docs/privacy/psgd.md`` derives it.
+Every view sees the whole transcript, which is all T opened sums. The iterates are public, so whoever sees the model may
+have seen all sums. What is proved is the composition of the T rounds: ``docs/privacy/psgd.md`` derives it.
 """
 
 import math
@@ -133,8 +133,8 @@ def gradient_statement(
         ),
         row(
             "one party",
-            "A party knows its own records and its own noise; the others' noise stays. The lead opens sums, never a "
-            "part.",
+            "A party knows its own records and its own noise; the others' noise stays. The lead opens sums, never "
+            "one party's contribution.",
             "the party colludes with nobody",
             claimed=claimed,
         ),

@@ -7,6 +7,7 @@ from functools import cache
 from masquerade.audit.audit import CONFIDENT, ERROR, Audit, Finding, Gate
 from masquerade.audit.claims import claims
 from masquerade.audit.known_bugs import known_bugs
+from masquerade.audit.moments import moments
 from masquerade.audit.proofs import proofs
 from masquerade_core.errors import BadInput
 
@@ -25,7 +26,7 @@ def audits(protocol: str | None = None) -> tuple[Audit, ...]:
     BadInput
         No audit is of that protocol.
     """
-    everything = (*claims(), *known_bugs(), *proofs())
+    everything = (*claims(), *known_bugs(), *proofs(), *moments())
     found = tuple(a for a in everything if protocol in {None, a.protocol})
     if not found:
         known = ", ".join(dict.fromkeys(a.protocol for a in everything))

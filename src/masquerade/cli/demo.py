@@ -2,13 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console, RenderableType
 
     from masquerade.datasets import Cohort
@@ -42,12 +44,34 @@ def demo(
             show_default=False,
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Your own records instead (CSV).", show_default=False)] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Your own records instead (CSV or Parquet).", show_default=False)
+    ] = None,
     by: Annotated[
-        str | None, typer.Option(help="With --data: a column. Each of its values is a party.", show_default=False)
+        str | None,
+        typer.Option(
+            help="With --data: a column. Each of its values is a party. If not given, the records are dealt out at "
+            "random.",
+            show_default=False,
+        ),
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="With --data: COLUMN:POSITIVE, the column to predict.", show_default=False)
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --data: a column that is not learned from, such as a number of the patient. Give it once for "
+            "each column.",
+            show_default=False,
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --data: a file with the test set. If not given, a fifth of the records is held out.",
+            show_default=False,
+        ),
     ] = None,
     study: Annotated[
         Path | None, typer.Option(help="With --data: a study with the columns and public bounds.", show_default=False)
@@ -76,7 +100,11 @@ def demo(
     protocol = protocol or DEFAULT_PROTOCOL
     console = literal_console()
     template = _study(study)
-    cohort = _cohort(entry_named(protocol), dataset, data, by, label, template, parties)
+    own = {"--by": by, "--label": label, "--ignore": ignore, "--test": test, "--study": template}
+    if data is None:
+        cohort = _cohort(entry_named(protocol), dataset, parties, own)
+    else:
+        cohort = _own_cohort(data, dataset, parties, own)
     target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
     plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds)
@@ -97,6 +125,7 @@ def demo(
                 "directory": str(plan.directory),
                 "seconds": round(played.seconds, 3),
                 "records": cohort.origin,
+                "notes": list(cohort.notes),
                 "private_figures": played.comparison.to_json(),
             },
         },
@@ -111,44 +140,54 @@ def _study(path: Path | None) -> "Study | None":
     return None if path is None else Study.parse(read_study_text(path), str(path), in_memory=True)
 
 
-def _cohort(
-    protocol: "Protocol",
-    dataset: Source | None,
-    data: Path | None,
-    by: str | None,
-    label: str | None,
-    study: "Study | None",
-    parties: int | None,
-) -> "Cohort":
+def _cohort(protocol: "Protocol", dataset: Source | None, parties: int | None, own: "Mapping[str, Any]") -> "Cohort":
     from masquerade import datasets
-    from masquerade.columns import parse_label
-    from masquerade.demo.own import own_cohort
     from masquerade_core.errors import BadInput
 
-    if data is None:
-        for option, value in (("--by", by), ("--label", label), ("--study", study)):
-            if value is not None:
-                raise BadInput(f"{option} is for your own records, but no --data FILE was given", "add --data FILE")
-        K = 5 if parties is None else parties
-        if not 2 <= K <= _MOST_PARTIES:  # noqa: PLR2004
-            raise BadInput(
-                f"--parties is {K}, but a demonstration has 2 to {_MOST_PARTIES} parties",
-                f"give --parties a number from 2 to {_MOST_PARTIES}",
-            )
-        if dataset is None:
-            return datasets.suited(protocol, K)
-        return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
-    if by is None:
+    for option, value in own.items():
+        if value is not None:
+            raise BadInput(f"{option} is for your own records, but no --data FILE was given", "add --data FILE")
+    K = 5 if parties is None else parties
+    _check_parties(K)
+    if dataset is None:
+        return datasets.suited(protocol, K)
+    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
+
+
+def _own_cohort(data: Path, dataset: Source | None, parties: int | None, own: "Mapping[str, Any]") -> "Cohort":
+    from masquerade.columns import parse_label
+    from masquerade.demo.own import Dealing, own_cohort
+    from masquerade_core.errors import BadInput
+
+    if dataset is not None:
         raise BadInput(
-            "--data was given without --by: nothing says which record is whose",
-            "name the column whose values are the parties, for example --by hospital",
+            "--dataset and --data were both given, but a demonstration has one set of records", "leave one out"
+        )
+    if parties is not None and own["--by"] is not None:
+        raise BadInput(
+            "--parties and --by were both given, but with --by the parties are the values of that column",
+            "leave one of them out",
         )
     if parties is not None:
+        _check_parties(parties)
+    return own_cohort(
+        data,
+        Dealing(own["--by"], parties),
+        label=parse_label(own["--label"]) if own["--label"] else None,
+        study=own["--study"],
+        ignore=own["--ignore"] or (),
+        test=own["--test"],
+    )
+
+
+def _check_parties(K: int) -> None:
+    from masquerade_core.errors import BadInput
+
+    if not 2 <= K <= _MOST_PARTIES:  # noqa: PLR2004
         raise BadInput(
-            "--parties and --data were both given, but with --data the parties are the values of the column --by",
-            "leave --parties out",
+            f"--parties is {K}, but a demonstration has 2 to {_MOST_PARTIES} parties",
+            f"give --parties a number from 2 to {_MOST_PARTIES}",
         )
-    return own_cohort(data, by, label=parse_label(label) if label else None, study=study)
 
 
 def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
@@ -169,11 +208,14 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
             Text.assemble(
                 "\n  ",
                 ("demo only:", "bold yellow"),
-                " bounds and levels were read off these records and are no secret any more.\n"
+                " bounds and levels were read off these records and are no secret any more. Bounds are rounded.\n"
                 "  A real study states them beforehand; give one with --study.",
             ),
             soft_wrap=True,
         )
+    notes = "".join(f"\n  - {note}" for note in plan.cohort.notes)
+    if notes:
+        console.print(Text(notes.removeprefix("\n")), soft_wrap=True)
 
 
 def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":

@@ -8,8 +8,6 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
-    from masquerade.draft import Draft
-    from masquerade_core.identity import PublicKeys
     from masquerade_core.study import Study
 
 __all__ = ["app"]
@@ -34,7 +32,34 @@ def new(
         int | None,
         typer.Option(help="How many rounds, for a protocol with rounds. Its default if not given.", show_default=False),
     ] = None,
-    name: Annotated[str, typer.Option(help="The study's name.")] = "my-study",
+    clip: Annotated[
+        float | None,
+        typer.Option(
+            help="The longest gradient that a record may contribute, for a protocol with a clip. Its default if not "
+            "given.",
+            show_default=False,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="KEY=VALUE: any setting that the protocol's section may have, such as learning_rate=2.5. Give it "
+            "once for each.",
+            show_default=False,
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="Another study. The new one has its columns, label, parties' names and settings, but for the options "
+            "given here, and a nonce and keys of its own.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The study's name. 'my-study' if not given.", show_default=False)
+    ] = None,
     party: Annotated[
         list[str] | None,
         typer.Option("--party", help="NAME, or NAME=PUBLICKEY. Give it once for each party.", show_default=False),
@@ -42,15 +67,45 @@ def new(
     curator_key: Annotated[
         str | None, typer.Option(help="The public key of Charlie, the curator.", show_default=False)
     ] = None,
-    address: Annotated[str, typer.Option(help="The address at which the parties reach Charlie.")] = (
-        "tcp://127.0.0.1:5555"
-    ),
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The address at which the parties reach Charlie. tcp://127.0.0.1:5555 if not given.",
+            show_default=False,
+        ),
+    ] = None,
     feature: Annotated[
         list[str] | None,
         typer.Option(
             "--feature",
             help="A column and its public range: NAME:MIN:MAX, NAME:LEVEL,LEVEL,... or NAME:edges:EDGE,EDGE,... "
-            "Give it once for each column. Write \\: or \\, for a colon or a comma inside a name or a level.",
+            "Give it once for each column. Write \\: or \\, for a colon or a comma inside a name or a level: "
+            "'job:a\\,b,c' has the levels 'a,b' and 'c'. The level ? is for missing values, and empty cells count as "
+            "it.",
+            show_default=False,
+        ),
+    ] = None,
+    features_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file that names the columns: a codebook (CSV with the columns name, min, max, levels), "
+            "feature blocks (TOML), or a table of records (CSV or Parquet). Of a table the names alone are read, and "
+            "--feature says the ranges.",
+            show_default=False,
+        ),
+    ] = None,
+    from_public_sample: Annotated[
+        bool,
+        typer.Option(
+            "--from-public-sample",
+            help="The records in the file of --features-from are public: read bounds and levels off them. Never do "
+            "that with private records.",
+        ),
+    ] = False,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of the file of --features-from, or of --like, to leave out. Give it once for each.",
             show_default=False,
         ),
     ] = None,
@@ -68,8 +123,16 @@ def new(
             show_default=False,
         ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="The privacy target: the privacy that a record may lose.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="The probability that epsilon does not hold.")] = 1e-6,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="The privacy target: the privacy that a record may lose. 1 if not given.", show_default=False
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The probability that epsilon does not hold. 1e-6 if not given.", show_default=False),
+    ] = None,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -78,86 +141,86 @@ def new(
             show_default=False,
         ),
     ] = None,
-    colluders: Annotated[int, typer.Option(help="How many parties may side with Charlie.", min=0)] = 0,
-    min_records: Annotated[int, typer.Option(help="The fewest records that a party may have.")] = 100,
+    colluders: Annotated[
+        int | None,
+        typer.Option(help="How many parties may side with Charlie. None if not given.", min=0, show_default=False),
+    ] = None,
+    min_records: Annotated[
+        int | None,
+        typer.Option(help="The fewest records that a party may have. 100 if not given.", show_default=False),
+    ] = None,
     lead: Annotated[
         str | None,
         typer.Option(
-            help="The party that holds the secret key under which all encrypt. The first if not given.",
+            help="The party that holds the secret half of the parties' encryption key, if the protocol has one. The "
+            "first party if not given.",
             show_default=False,
         ),
     ] = None,
     regularization: Annotated[
-        float, typer.Option(help="Lambda, the weight of the penalty on the model's weights.")
-    ] = 0.02,
-    deadline: Annotated[float, typer.Option(help="How many seconds of silence end the run.")] = 600.0,
-    key_bits: Annotated[int, typer.Option(help="2048 or 3072. Smaller keys serve simulations only.")] = 2048,
+        float | None,
+        typer.Option(
+            help="Lambda, the weight of the penalty on the model's weights. 0.02 if not given.", show_default=False
+        ),
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(help="How many seconds of silence end the run. 600 if not given.", show_default=False),
+    ] = None,
+    key_bits: Annotated[
+        int | None,
+        typer.Option(help="2048 or 3072. Smaller keys serve simulations only. 2048 if not given.", show_default=False),
+    ] = None,
     throwaway_keys: Annotated[
         bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write the draft of a study: a commented file, with placeholders for keys that are not given."""
-    from masquerade.columns import parse_feature, parse_label
-    from masquerade.draft import Draft, auxiliary_file, throwaway_key
+    from masquerade.drafting import ColumnOptions, draft_of, left_open, parse_setting, placed
     from masquerade_core.identity import PublicKeys
-    from masquerade_protocols import DEFAULT_PROTOCOL
 
     del output_format
-    missing = throwaway_key if throwaway_keys else lambda: None
-    extra: dict[str, Any] = {}
-    if feature:
-        extra["features"] = [parse_feature(text) for text in feature]
-    if label:
-        extra["label"] = parse_label(label)
-    if auxiliary is not None:
-        extra["auxiliary"] = auxiliary_file(auxiliary, extra.get("features", Draft.features))
-    draft = Draft(
-        parties=[(who, key or missing()) for who, key in map(_party, party or ["site-a", "site-b", "site-c"])],
-        curator_key=PublicKeys.parse(curator_key) if curator_key else missing(),
-        name=name,
-        protocol=protocol or DEFAULT_PROTOCOL,
-        rounds=rounds,
-        address=address,
-        epsilon=epsilon,
-        delta=delta,
-        calibration=calibration,
-        colluders=colluders,
-        min_records=min_records,
-        lead=lead,
-        regularization=regularization,
-        deadline_seconds=deadline,
-        key_bits=key_bits,
-        **extra,
+    draft, notes = draft_of(
+        {
+            "protocol": protocol,
+            "rounds": rounds,
+            "parameters": dict(map(parse_setting, setting or ())) | ({} if clip is None else {"clip": clip}),
+            "name": name,
+            "parties": [placed(text) for text in party or ()],
+            "curator_key": PublicKeys.parse(curator_key) if curator_key else None,
+            "address": address,
+            "epsilon": epsilon,
+            "delta": delta,
+            "calibration": calibration,
+            "colluders": colluders,
+            "min_records": min_records,
+            "lead": lead,
+            "regularization": regularization,
+            "deadline_seconds": deadline,
+            "key_bits": key_bits,
+        },
+        ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
+        like=like,
+        auxiliary=auxiliary,
+        throwaway_keys=throwaway_keys,
     )
     draft.write(output)
-    examples = [*draft.examples, *(() if party else ("party",))]
+    examples = [*draft.examples, *(() if party or like is not None else ("party",))]
     return Outcome(
-        f"{output} is a study of {len(draft.parties)} parties"
-        + ("" if draft.complete else ", with places left for keys")
-        + _examples(draft, examples),
+        f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
+        + "".join(f". {note}" for note in notes),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],
             "complete": draft.complete,
             "examples": examples,
+            "unranged": list(draft.unranged),
         },
         hint=("replace the examples, " if examples else "")
+        + ("fill in the ranges, " if draft.unranged else "")
         + f"read the file through, then run: masquerade study check {output}",
     )
-
-
-def _examples(draft: "Draft", examples: list[str]) -> str:
-    """Say which parts of a draft nobody asked for."""
-    if not examples:
-        return ""
-    shown = {
-        "feature": f"the columns {' and '.join(f.name for f in draft.features)}",
-        "label": f"the label {draft.label.name}",
-        "party": f"the parties {', '.join(who for who, _ in draft.parties)}",
-    }
-    options = " and ".join(f"no --{what}" for what in examples)
-    return f". It holds examples, since {options} was given: " + "; ".join(shown[what] for what in examples)
 
 
 @app.command()
@@ -209,21 +272,8 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
             "cost": list(explanation.cost),
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=explained(loaded, explanation),
+        shown=explained(loaded, explanation, entry.cost(loaded)),
     )
-
-
-def _party(text: str) -> "tuple[str, PublicKeys | None]":
-    from masquerade_core.errors import BadInput
-    from masquerade_core.identity import PublicKeys
-
-    name, given, key = text.partition("=")
-    if not given:
-        return name, None
-    try:
-        return name, PublicKeys.parse(key)
-    except BadInput as error:
-        raise BadInput(f"the key after --party {name}= {error.message}", error.hint) from error
 
 
 def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:

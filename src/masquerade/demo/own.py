@@ -1,156 +1,238 @@
-"""The user's own table as a demonstration: split by a column, one fifth held out as a public test set."""
+"""The user's own table as a demonstration: dealt out to parties, with a part held out as a public test set."""
 
-import csv
-import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from masquerade.datasets import Cohort, Records, shuffled
+from masquerade.datasets import Cohort, Records, party_names, shuffled
+from masquerade.guessing import Limits, guess
+from masquerade.own_table import check_names, column_of, read_own
+from masquerade_core.data.schema import Encoder
+from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
-from masquerade_core.words import counted
+from masquerade_core.words import counted, listed
 
-__all__ = ["own_cohort"]
+__all__ = ["Dealing", "own_cohort"]
 
-_MOST_LEVELS = 30
+_LIMITS = Limits(levels=30, rare=10)
 _MOST_PARTIES = 64
+_PARTIES = 5
+_FEWEST = 20
+_HELD_OUT = 5
 _LONGEST_NAME = 32
-_PARQUET = (".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """Whose each record is.
+
+    Parameters
+    ----------
+    by : str or None
+        The column whose values are the parties. If None, the records are dealt out at random.
+    parties : int or None
+        To how many parties, where ``by`` is None; by default the study's number, or 5.
+    """
+
+    by: str | None = None
+    parties: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class _Everything:
+    """The records of both files: those to deal out, then those of the test set, if it has a file of its own."""
+
+    dealt: TextTable
+    tests: TextTable | None
+
+    @property
+    def count(self) -> int:
+        """How many records are to be dealt out, or to be held out of them."""
+        return len(self.dealt.numbers)
+
+    def column(self, name: str) -> Sequence[str]:
+        """A column of both."""
+        first = column_of(self.dealt, name)
+        return first if self.tests is None else (*first, *column_of(self.tests, name))
+
+    def at(self, row: int) -> str:
+        """The file and the line of a record."""
+        if self.tests is None or row < self.count:
+            return self.dealt.at(row)
+        return self.tests.at(row - self.count)
 
 
 def own_cohort(
-    path: Path, by: str, *, label: Label | None = None, study: Study | None = None, min_records: int | None = None
+    path: Path,
+    dealing: Dealing,
+    *,
+    label: Label | None = None,
+    study: Study | None = None,
+    ignore: Collection[str] = (),
+    test: Path | None = None,
 ) -> Cohort:
-    """Read a CSV file that holds everybody's records.
+    """Read a file that holds everybody's records.
 
     Parameters
     ----------
     path : Path
-        UTF-8, commas, one line of column names.
-    by : str
-        The column whose values are the parties.
+        CSV in UTF-8, with the columns' names in its first line, or Parquet.
+    dealing : Dealing
+        Whose each record is.
     label : Label, optional
         Needed if no study is given.
     study : Study, optional
         It gives the features with public bounds, the label, the regularization and ``min_records``. Without it, bounds
         and levels come from the data, which only a demonstration may do.
-    min_records : int, optional
-        By default the study's, or 20.
+    ignore : collection of str
+        Columns that are not learned from, where no study is given.
+    test : Path, optional
+        A file with the public test set. Without it, one fifth of the records is held out.
 
     Raises
     ------
     BadInput
         The file cannot be used as it is.
     """
-    header, rows = _read(path)
-    _need(header, by, path)
     label = study.label if study is not None else label
     if label is None:
         raise BadInput(
             "--label was not given: nothing says which column is to be predicted",
             "add --label COLUMN:POSITIVE, for example outcome:yes",
         )
-    _need(header, label.name, path)
-    if study is not None:
-        features = study.features
-        for feature in features:
-            _need(header, feature.name, path)
+    check_names(path, ignore, "--ignore")
+    dealt = read_own(path, ignore=tuple(ignore))
+    tests = None if test is None else read_own(test, heading=tuple(dealt.columns), ignore=tuple(ignore))
+    both = _Everything(dealt, tests)
+    labels, notes = _labels(both, label)
+    if study is None:
+        features, cells, said = _guessed(both, label, dealing.by, ignore)
     else:
-        wanted = [name for name in header if name not in {by, label.name}]
-        cells = dict(zip(header, zip(*rows, strict=True), strict=True))
-        features = tuple(_feature(name, cells[name]) for name in wanted)
-        if not features:
-            raise BadInput(
-                f"{path.name} has no column besides {by!r} and {label.name!r}, so there is nothing to learn from",
-                "add a column, for example the patients' age",
-            )
+        features, cells, said = study.features, _checked(both, study), ()
+    rows = list(zip(*(cells[f.name] for f in features), labels, strict=True))
+    order = shuffled(both.count)
+    held_out = order[::_HELD_OUT] if tests is None else []
+    dealt_out = [row for place, row in enumerate(order) if tests is not None or place % _HELD_OUT]
+    parties, how = _dealt_out(both, dealing, study, dealt_out)
+    if tests is None:
+        how += (f"{counted(len(held_out), 'record')}, drawn at random, were held out as the test set",)
     columns = (*(f.name for f in features), label.name)
-    places = [header.index(name) for name in columns]
-    test, groups = _split(rows, header.index(by), places)
-    names = _names(list(groups))
     return Cohort(
-        parties={names[value]: Records(columns, group) for value, group in groups.items()},
-        test=Records(columns, test),
+        parties={name: Records(columns, [rows[i] for i in group]) for name, group in parties.items()},
+        test=Records(columns, [*(rows[i] for i in held_out), *rows[both.count :]]),
         features=tuple(features),
         label=label,
-        min_records=min_records or (study.study.min_records if study is not None else 20),
+        min_records=study.study.min_records if study is not None else _FEWEST,
         regularization=study.model.regularization if study is not None else 0.05,
         intercept=study.model.intercept if study is not None else True,
-        origin=f"{len(rows):,} records of {path.name}",
+        origin=f"{both.count:,} records of {path.name}",
+        notes=(*how, *notes, *said),
     )
 
 
-def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    if path.suffix.lower() in _PARQUET:
-        raise BadInput(f"{path.name} is a Parquet file, but the demonstration reads CSV", "save it as CSV in UTF-8")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [row for row in csv.reader(file, strict=True) if row]
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}", "check the path after --data") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path.name} cannot be read as CSV in UTF-8", "save it anew as CSV in UTF-8") from error
-    if len(rows) < 2:  # noqa: PLR2004
-        raise BadInput(
-            f"{path.name} has column names and no records" if rows else f"{path.name} is empty",
-            "the first line names the columns, each further line is a record",
-        )
-    header = rows[0]
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
+def _labels(both: _Everything, label: Label) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return the labels, and what was done to them. A full stop after the labels of the test file alone is dropped."""
+    cells = both.column(label.name)
+    notes: tuple[str, ...] = ()
+    if "" in cells:
+        raise BadInput(f"{both.at(cells.index(''))}: the label {label.name!r} is empty", "leave such records out")
+    first, second = cells[: both.count], cells[both.count :]
+    known, more = set(first), set(second)
+    if more - known and {value.removesuffix(".") for value in more} <= known:
+        cells = (*first, *(cell.removesuffix(".") for cell in second))
+        notes = ("the labels of the test set end with a full stop, which was left out",)
+    _check_labels(both, label, cells)
+    return cells, notes
+
+
+def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None:
+    source, values = both.dealt.source, set(cells)
+    if label.classes is not None:
+        if more := values - set(label.classes):
+            row = next(row for row, cell in enumerate(cells) if cell in more)
             raise BadInput(
-                f"{path.name}, record {number - 1} has {len(row)} columns, but the first line has {len(header)}",
-                "correct that record",
+                f"{both.at(row)}: the label {label.name!r} is none of the classes",
+                f"the classes are {', '.join(map(repr, label.classes))}; capitals count",
             )
-    if len(set(header)) != len(header):
-        raise BadInput(f"{path.name} has two columns with the same name", "rename or remove one of them")
-    return header, rows[1:]
-
-
-def _need(header: Sequence[str], name: str, path: Path) -> None:
-    if name not in header:
-        raise BadInput(f"{path.name} has no column {name!r}", f"its columns are {', '.join(header)}")
-
-
-def _feature(name: str, cells: Sequence[str]) -> Feature:
-    """Take bounds, rounded outwards, or levels from a column. Only a demonstration may do that."""
-    try:
-        values = [float(cell) for cell in cells]
-    except ValueError:
-        levels = sorted(set(cells))
-        if not 2 <= len(levels) <= _MOST_LEVELS or "" in levels:  # noqa: PLR2004
-            raise BadInput(
-                f"column {name!r} holds neither only numbers nor 2 to {_MOST_LEVELS} values that are not empty",
-                "remove the column, or describe it in a study and give that with --study",
-            ) from None
-        return Feature(name=name, levels=tuple(levels))
-    low, high = min(values), max(values)
-    if not math.isfinite(high - low):
-        raise BadInput(f"column {name!r} holds a value that is not finite", "leave records without a finite number out")
-    unit = 10.0 ** math.floor(math.log10(high - low or abs(high) or 1.0))
-    low, high = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
-    return Feature(name=name, min=float(f"{low:.6g}"), max=float(f"{high if high > low else low + unit:.6g}"))
-
-
-def _split(
-    rows: Sequence[Sequence[str]], by: int, places: Sequence[int]
-) -> tuple[list[list[str]], dict[str, list[list[str]]]]:
-    """Hold out every fifth record, in an order that does not depend on the file's."""
-    test: list[list[str]] = []
-    groups: dict[str, list[list[str]]] = {row[by]: [] for row in rows}
-    if not 2 <= len(groups) <= _MOST_PARTIES:  # noqa: PLR2004
+    elif label.positive not in values:
+        near = next((value for value in values if value.casefold() == str(label.positive).casefold()), None)
         raise BadInput(
-            f"the column named by --by has {counted(len(groups), 'different value')}, one for each party, but a "
-            f"demonstration has 2 to {_MOST_PARTIES} parties",
-            "choose another column with --by",
+            f"{source}: the label {label.name!r} is never {label.positive!r}",
+            "name one of its two values" + (f": did you mean {near!r}?" if near else "; capitals count"),
         )
-    for number, place in enumerate(shuffled(len(rows))):
-        row = rows[place]
-        kept = [row[i] for i in places]
-        (test if number % 5 == 0 else groups[row[by]]).append(kept)
-    return test, groups
+    elif len(values) != 2:  # noqa: PLR2004
+        raise BadInput(
+            f"{source}: the label {label.name!r} has {counted(len(values), 'different value')}, where 2 are needed",
+            f"write one and the same value wherever it is not {label.positive!r}"
+            if len(values) > 1
+            else "a classifier is learned from records of both kinds",
+        )
+
+
+_Columns = dict[str, Sequence[str]]
+
+
+def _guessed(
+    both: _Everything, label: Label, by: str | None, ignore: Collection[str]
+) -> tuple[tuple[Feature, ...], _Columns, tuple[str, ...]]:
+    """Read bounds and levels off the records."""
+    apart = {label.name, by, *ignore}
+    guesses = {
+        name: guess(name, both.column(name), both.at, _LIMITS, f"leave the column out with --ignore {name}")
+        for name in both.dealt.columns
+        if name not in apart
+    }
+    features = tuple(found.feature for found in guesses.values() if found.feature is not None)
+    if not features:
+        raise BadInput(
+            f"{both.dealt.source} has no column to learn from besides {listed(sorted(map(repr, apart - {None})))}",
+            "add a column, for example the patients' age",
+        )
+    notes = tuple(note for found in guesses.values() for note in found.notes)
+    if ignore:
+        notes = (f"left out as --ignore says: {', '.join(ignore)}", *notes)
+    return features, {name: found.cells for name, found in guesses.items()}, notes
+
+
+def _checked(both: _Everything, study: Study) -> _Columns:
+    """Check records against a study's bounds and levels, so that an error names the line of the user's own file."""
+    columns = {feature.name: both.column(feature.name) for feature in study.features}
+    Encoder(study.features, intercept=False).encode(columns, at=both.at)
+    return columns
+
+
+def _dealt_out(
+    both: _Everything, dealing: Dealing, study: Study | None, rows: Sequence[int]
+) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+    """Return each party's records by their numbers, and how they came to it; ``rows`` are in random order."""
+    if dealing.by is not None:
+        values = column_of(both.dealt, dealing.by)
+        different = list(dict.fromkeys(values))
+        if not 2 <= len(different) <= _MOST_PARTIES:  # noqa: PLR2004
+            raise BadInput(
+                f"the column {dealing.by!r}, which --by names, has {counted(len(different), 'different value')}, one "
+                f"for each party, but a demonstration has 2 to {_MOST_PARTIES} parties",
+                "choose another column with --by, or leave --by out: then the records are dealt out at random",
+            )
+        names = _names(different)
+        groups: dict[str, list[int]] = {name: [] for name in names.values()}
+        for row in rows:
+            groups[names[values[row]]].append(row)
+        return groups, ()
+    K = dealing.parties or (study.K if study is not None else _PARTIES)
+    fewest = study.study.min_records if study is not None else _FEWEST
+    if len(rows) < K * fewest:
+        raise BadInput(
+            f"{both.dealt.source} has {counted(len(rows), 'record')} to deal out, too few for {K} parties with "
+            f"{fewest} or more each",
+            "ask for fewer with --parties, or add records",
+        )
+    known = study.names if study is not None and study.K == K else party_names(K, "site")
+    said = f"no --by was given, so the records were dealt out to {K} parties at random"
+    return {name: list(rows[j::K]) for j, name in enumerate(known)}, (said,)
 
 
 def _names(values: Sequence[str]) -> dict[str, str]:

@@ -173,7 +173,9 @@ def _make(directory: Path) -> bool:
         ours = not directory.exists()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(directory.iterdir()):
-            raise BadInput(f"{directory} is not empty", "choose another directory with --out, or empty it")
+            raise BadInput(
+                f"the directory {directory} is not empty", "choose another directory with --out, or empty it"
+            )
         directory.chmod(0o700)
     except OSError as error:
         raise BadInput(

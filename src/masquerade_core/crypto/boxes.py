@@ -82,7 +82,7 @@ class BoxKey(Secret):
         try:
             self._box(peer_key)
         except (CryptoError, ValueError, TypeError) as error:
-            msg = f"{peer} joined with a box key that is not a usable X25519 public key"
+            msg = f"{peer} joined with a key for sealed boxes that is not a usable X25519 public key"
             raise ProtocolViolation(msg, peer=peer) from error
 
     def seal(self, peer_key: bytes, plain: bytes, nonce: bytes) -> bytes:
@@ -156,7 +156,10 @@ def open_anonymous(key: BoxKey, sealed: bytes) -> bytes:
     try:
         return key.decrypt_anonymous(sealed)
     except (CryptoError, ValueError, TypeError) as error:
-        msg = "an anonymous box does not open: it was not sealed for this participant in this run"
+        msg = (
+            "an anonymous box does not open: it was not sealed for this participant in this run. "
+            "It bears no name, so nobody can tell who made it"
+        )
         raise ProtocolViolation(msg) from error
 
 

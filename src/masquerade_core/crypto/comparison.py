@@ -63,7 +63,7 @@ _ONE = _base((1).to_bytes(32, "little"))
 def check_point(point: bytes, peer: str) -> None:
     """Accept a point of the prime-order subgroup other than the identity. Anything else is the peer's fault."""
     if len(point) != POINT_BYTES or not crypto_core_ed25519_is_valid_point(point):
-        msg = f"{peer} sent bytes that are not a point of the group of order {_ORDER}"
+        msg = f"{peer} sent a key for comparisons that is not a valid point of the curve ed25519"
         raise ProtocolViolation(msg, peer=peer)
 
 
@@ -115,10 +115,10 @@ class DeciderKey(Secret):
             for a, b in _read(items, BITS + 1):
                 zeros += _times(self._scalar, a) == b
         except (CryptoError, ValueError, TypeError) as error:
-            msg = f"{peer} sent comparison items that are not points of the group"
+            msg = f"{peer} sent items of a comparison that are not all valid points of the curve ed25519"
             raise ProtocolViolation(msg, peer=peer) from error
         if zeros > 1:
-            msg = f"{peer} sent comparison items of which {zeros} are zero; at most one can be"
+            msg = f"{peer} sent items of a comparison of which {zeros} are zero; at most one may be"
             raise ProtocolViolation(msg, peer=peer)
         return zeros
 
@@ -156,7 +156,7 @@ def evaluate(rng: Rng, public: bytes, bits: bytes, x: int, peer: str) -> tuple[b
         plain = _items(y, [x >> i & 1 for i in reversed(range(BITS))], delta)
         items = [_blind(rng, public, item) for item in plain]
     except (CryptoError, ValueError, TypeError) as error:
-        msg = f"{peer} sent encrypted bits that are not points of the group"
+        msg = f"{peer} sent encrypted bits for a comparison that are not all valid points of the curve ed25519"
         raise ProtocolViolation(msg, peer=peer) from error
     return b"".join(items[i] for i in random_permutation(rng, len(items))), (x >> BITS & 1) ^ delta
 

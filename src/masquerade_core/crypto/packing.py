@@ -71,7 +71,9 @@ class Packing:
 
     def _chunks(self, vector: Sequence[int]) -> list[Sequence[int]]:
         if len(vector) != self.length or max(map(abs, vector), default=0) > self.bound:
-            msg = f"a vector must have {self.length} coordinates, each within the public bound; one has not"
+            msg = (
+                f"a vector to pack must have {self.length} coordinates, each within the public bound; this one has not"
+            )
             raise LocalProtocolError(msg)
         return [vector[i : i + self.per_plaintext] for i in range(0, self.length, self.per_plaintext)]
 

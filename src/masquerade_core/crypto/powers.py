@@ -34,8 +34,8 @@ class FixedBase:
     """Powers of one base by Lim and Lee's comb: h rows of a bits, read by columns, in v blocks that share squarings.
 
     With h = 9 and v = 6, an exponent of 1,024 bits takes 114 multiplications and 19 squarings from a table of 6 x 511
-    entries (1.6 MB at 2,048 bits), where a row of window tables would take 128 multiplications and 17 MB; and the table
-    pays for itself after a dozen powers.
+    entries (1.6 MB at 2,048 bits). A row of window tables would take 128 multiplications and 17 MB. The table pays for
+    itself after a dozen powers.
 
     References
     ----------

@@ -66,7 +66,7 @@ class PublicKey:
             and not gmpy2.is_power(n)
         )
         if not sound:
-            msg = f"{peer} sent a Paillier key that is not a product of two large primes with {bits} bits"
+            msg = f"{peer} sent a Paillier key that is not of {bits} bits, or is not the product of two large primes"
             raise ProtocolViolation(msg, peer=peer)
         return cls(n)
 
@@ -79,7 +79,9 @@ class PublicKey:
             ``peer``'s fault: the value lies outside Z*_{N^2}.
         """
         if not 0 < value < self.mod_n2 or gmpy2.gcd(value, self.mod_n) != 1:
-            msg = f"{peer} sent a number that is not a ciphertext under this key"
+            msg = (
+                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1 without a factor of the key N"
+            )
             raise ProtocolViolation(msg, peer=peer)
         return Ciphertext(self, mpz(value))
 

@@ -12,6 +12,7 @@ from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder, check_unit_ball
 from masquerade_core.errors import BadInput
 from masquerade_core.study import AuxiliaryFile, Study, check_section
+from masquerade_core.words import counted
 
 __all__ = ["Auxiliary", "check_auxiliary", "load_study", "read_study_text"]
 
@@ -76,8 +77,8 @@ def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
     wanted = AuxiliaryFile.model_validate(named)
     if auxiliary is None:
         raise BadInput(
-            f"the study's auxiliary records are not here: [protocol.auxiliary] names {wanted.records}, "
-            f"from the file {wanted.file}",
+            f"the study's auxiliary records were not given: [protocol.auxiliary] names the file {wanted.file}, with "
+            f"{counted(wanted.records, 'record')}",
             "load the study with masquerade.load_study, which reads the file beside it, and pass on both that it "
             "returns",
         )
@@ -88,8 +89,8 @@ def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
         )
     if auxiliary.X.shape != (wanted.records, study.d):
         raise BadInput(
-            f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study has "
-            f"{wanted.records} of {study.d}",
+            f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study names "
+            f"{wanted.records} records of {study.d} coordinates",
             "correct the number of records in [protocol.auxiliary]",
         )
 

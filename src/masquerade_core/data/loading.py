@@ -125,7 +125,8 @@ def check_size(dataset: Dataset, study: Study, source: str) -> None:
         )
     if n > study.max_records:
         raise BadInput(
-            f"{source} has more records than a study of {study.K} parties can count, {study.max_records}",
+            f"{source} has more than {study.max_records:,} records, the most that a party may have in a study of "
+            f"{study.K} parties",
             "take part with fewer records",
         )
 

@@ -7,6 +7,7 @@ import numpy as np
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
+from masquerade_core.words import listed
 
 __all__ = ["pool"]
 
@@ -20,7 +21,7 @@ def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
         A party of the roster has no records here.
     """
     if absent := [name for name in study.names if name not in data]:
-        raise BadInput(f"there are no records of {', '.join(absent)}", "give records for every party of the study")
+        raise BadInput(f"there are no records of {listed(absent)}", "give records for every party of the study")
     parts = [data[name] for name in study.names]
     X, y = (np.concatenate(columns) for columns in zip(*((part.X, part.y) for part in parts), strict=True))
     return Dataset(X, y, study.classes)

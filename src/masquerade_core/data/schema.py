@@ -19,10 +19,13 @@ from masquerade_core.data.tables import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, Study
 
-__all__ = ["Column", "Dataset", "Encoder", "check_unit_ball"]
+__all__ = ["MISSING_LEVEL", "Column", "Dataset", "Encoder", "check_unit_ball"]
 
 Column = Sequence[Any] | NDArray[Any]
 """A column's cells: text, numbers or truth values."""
+
+MISSING_LEVEL = "?"
+"""The level of missing values: where a category has it, an empty cell counts as it."""
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NORM_SLACK = 1e-12
@@ -38,7 +41,7 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
         It is not, so it did not come from the encoder.
     """
     if X.ndim != 2 or not np.isfinite(X).all():  # noqa: PLR2004
-        raise LocalProtocolError("records are no matrix of finite numbers")
+        raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
     if (np.linalg.norm(X, axis=1) > 1 + _NORM_SLACK).any():
         raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
 
@@ -72,7 +75,9 @@ class Dataset:
         check_unit_ball(X)
         fit = np.abs(y) == 1 if self.classes is None else np.isin(y, np.arange(self.classes))
         if y.shape != X.shape[:1] or not fit.all():
-            raise LocalProtocolError("a data set has not one label of the study for each record")
+            raise LocalProtocolError(
+                "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"
+            )
         X.setflags(write=False)
         y.setflags(write=False)
 
@@ -143,9 +148,9 @@ class Encoder:
             features = tuple(Feature.model_validate(f) for f in data["features"])
             intercept = data["intercept"]
         except (KeyError, TypeError, ValidationError) as error:
-            raise BadInput("the model file holds no encoder in this program's form", _GET_MODEL) from error
+            raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL) from error
         if not features or not isinstance(intercept, bool):
-            raise BadInput("the model file holds no encoder in this program's form", _GET_MODEL)
+            raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL)
         return cls(features, intercept)
 
     def encode(self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory) -> NDArray[np.float64]:
@@ -168,7 +173,7 @@ class Encoder:
         Raises
         ------
         BadInput
-            A column is missing, is no list of cells, or is shorter than another. Or a cell is no number, outside its
+            A column is missing, is not a list of cells, or is shorter than another. Or a cell is no number, outside its
             public bounds or no public level; the column and the place are named, and the cell is never shown.
         """
         n = _length(columns, self.columns)
@@ -188,7 +193,7 @@ def _length(columns: Mapping[str, Column], names: Sequence[str]) -> int:
         cells = columns[name]
         if isinstance(cells, str | bytes) or not hasattr(cells, "__len__") or getattr(cells, "ndim", 1) != 1:
             raise BadInput(
-                f"column {name!r} is no list of cells",
+                f"column {name!r} is not a list of cells",
                 "give a list or a one-dimensional array, one cell for each record",
             )
     n = len(columns[names[0]])
@@ -202,6 +207,8 @@ def _length(columns: Mapping[str, Column], names: Sequence[str]) -> int:
 def _encode_column(f: Feature, cells: Column, at: Callable[[int], str]) -> NDArray[np.float64]:
     if f.levels is not None:
         index = {level: i for i, level in enumerate(f.levels)}
+        if MISSING_LEVEL in index:
+            index[""] = index[MISSING_LEVEL]
         texts = _texts(f.name, cells, at)
         places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
         if (unknown := places < 0).any():
@@ -260,7 +267,7 @@ def _numbers(name: str, column: Column, at: Callable[[int], str]) -> NDArray[np.
     # Raised outside the handler: the original error shows the cell, and must not become this one's context.
     raise BadInput(
         f"{at(row)}: column {name!r} {reason}",
-        "every record needs a finite number there, with a decimal point; leave incomplete records out",
+        "every record needs a finite number there, with a point before decimals; leave incomplete records out",
     )
 
 

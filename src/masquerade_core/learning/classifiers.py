@@ -185,10 +185,10 @@ def classifier_of(given: object, default: Classifier) -> Classifier:
         return named(given)
     missing = [method for method in ("fit", "predict") if not callable(getattr(given, method, None))]
     if missing or isinstance(given, type):
-        seen = "is a class, not an object" if isinstance(given, type) else f"has no method {missing[0]}"
-        raise BadInput(
-            f"the classifier {_name(given)} {seen}", "give an object with the methods fit(X, y) and predict(X)"
-        )
+        seen = f"{_name(given)} is a class, not an object"
+        if not isinstance(given, type):
+            seen = f"is an object of type {_name(given)}, which has no method {missing[0]}"
+        raise BadInput(f"the classifier {seen}", "give an object with the methods fit(X, y) and predict(X)")
     found: Classifier = given  # type: ignore[assignment]  # the two methods are there
     return found
 

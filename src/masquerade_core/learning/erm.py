@@ -104,7 +104,8 @@ def fit(
             step /= 2
         w, value = w + step * direction, new
     raise RunFailed(
-        f"the gradient norm at the classifier did not fall to {TOLERANCE:g}, which the privacy bounds need",
+        "the classifier cannot be computed precisely enough: the gradient norm there did not fall to "
+        f"{TOLERANCE:g}, which the privacy bounds need",
         f"the study's regularization, {Lambda:g}, is too small for floating point: choose a larger one",
     )
 

@@ -128,7 +128,8 @@ def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | N
         W = _newton(X, T, Lambda)
     if not np.linalg.norm(softmax_gradient(W, X, T, Lambda)) <= TOLERANCE:
         raise RunFailed(
-            f"the gradient norm at the classifier did not fall to {TOLERANCE:g}, which the privacy bounds need",
+            "the classifier cannot be computed precisely enough: the gradient norm there did not fall to "
+            f"{TOLERANCE:g}, which the privacy bounds need",
             f"the study's regularization, {Lambda:g}, is too small for floating point: choose a larger one",
         )
     return W

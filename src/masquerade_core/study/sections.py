@@ -44,7 +44,7 @@ class StudySection(Section):
     name: _Name
     protocol: _Name
     min_parties: int = Field(ge=1, description="the fewest parties a run may have")
-    lead: _Name = Field(description="the party that holds the key under which all encrypt")
+    lead: _Name = Field(description="the party that holds the secret half of the parties' encryption key")
     min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
     deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="the seconds of silence that end a run")
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
@@ -108,9 +108,9 @@ class Label(Section):
     @model_validator(mode="after")
     def _two_or_several(self) -> Self:
         if (self.positive is None) == (self.classes is None):
-            seen = "neither" if self.classes is None else "both"
+            seen = "neither positive nor classes" if self.classes is None else "both positive and classes"
             raise ValueError(
-                f"[label] has {seen} of positive and classes; set positive for two classes, or classes for named ones"
+                f"[label] has {seen}; set positive where the label has two values, or classes to name every class"
             )
         if self.classes is not None and len(set(self.classes)) != len(self.classes):
             raise ValueError("[label] has a class twice; classes must differ")

@@ -212,7 +212,7 @@ class Study(Section):
 
     @property
     def lead(self) -> str:
-        """The lead: the party that holds the secret Paillier key under which all parties encrypt."""
+        """The lead: the party that holds the secret half of the parties' Paillier key, where the protocol has one."""
         return self.study.lead
 
     @property

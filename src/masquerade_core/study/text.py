@@ -96,12 +96,13 @@ def _place(path: Sequence[int | str]) -> str:
     if isinstance(rest[0], int):
         table = f"[[{head}]] number {rest[0] + 1}"
         rest = rest[1:]
-        return f"{table}, {'.'.join(_step(s) for s in rest)}" if rest else table
-    return f"[{head}] {'.'.join(_step(s) for s in rest)}"
+        return f"{table}, {_steps(rest)}" if rest else table
+    return f"[{head}] {_steps(rest)}"
 
 
-def _step(step: int | str) -> str:
-    return step if isinstance(step, str) else f"item {step + 1}"
+def _steps(path: Sequence[int | str]) -> str:
+    """Name a place below a section: ``auxiliary.file``, ``levels, item 2``."""
+    return "".join(f".{s}" if isinstance(s, str) else f", item {s + 1}" for s in path).lstrip("., ")
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.words import listed
 
 __all__ = [
     "MAX_BODY",
@@ -57,12 +58,14 @@ def decode(cls: type[M], body: bytes, peer: str) -> M:
     """
     fields = unpack_strict(body, peer)
     if not isinstance(fields, dict) or list(fields) != list(cls.model_fields):
-        _violation(f"a {cls.__name__} with wrong fields; allowed are {', '.join(cls.model_fields) or 'none'}", peer)
+        allowed = ", ".join(cls.model_fields) or "none"
+        _violation(f"a message {cls.__name__!r} with wrong fields; allowed are {allowed}, in this order", peer)
     try:
         return cls.model_validate(fields)
     except ValidationError as error:
-        where = ", ".join(sorted({str(e["loc"][0]) for e in error.errors(include_input=False) if e["loc"]}))
-        _violation(f"a {cls.__name__} whose {where or 'content'} is out of bounds", peer)
+        wrong = sorted({str(e["loc"][0]) for e in error.errors(include_input=False) if e["loc"]})
+        where, verb = listed(wrong or ["content"]), "are" if len(wrong) > 1 else "is"
+        _violation(f"a message {cls.__name__!r} whose {where} {verb} out of bounds or of the wrong type", peer)
 
 
 def _violation(what: str, peer: str) -> NoReturn:
@@ -97,9 +100,9 @@ def unpack_strict(data: bytes, peer: str) -> Any:
             max_ext_len=0,
         )
     except (ValueError, msgpack.UnpackException, RecursionError, MemoryError):
-        _violation("bytes that are not msgpack within its bounds", peer)
+        _violation("bytes that are not msgpack, or exceed the bounds of a message", peer)
     if not _shallow(value, _MAX_DEPTH) or msgpack.packb(value) != data:
-        _violation("msgpack that is too deep, not in canonical form, or holds floats", peer)
+        _violation("msgpack that is nested too deeply, is not in canonical form, or contains floats", peer)
     return value
 
 
@@ -183,7 +186,7 @@ def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) 
     if not plain.startswith(turn):
         msg = (
             f"a box that came as {peer}'s was made for another turn: either {peer} sealed it so, or Charlie, who "
-            "relayed it, exchanged it; which of the two cannot be told"
+            "relayed it, replaced it; which of the two cannot be told"
         )
         raise ProtocolViolation(msg, suspects=(peer, CHARLIE))
     return plain[len(turn) :]

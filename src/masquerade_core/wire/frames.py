@@ -117,7 +117,9 @@ class Endpoint:
         )
         signed = bytes(msgpack.packb(dict(zip(_HEADER_FIELDS, fields, strict=True))))
         if len(signed) > MAX_BODY:
-            msg = f"a {type or kind} of {len(signed)} bytes is too long for a frame; allowed are {MAX_BODY} bytes"
+            msg = (
+                f"a {type or kind} of {len(signed)} bytes is too long for a frame; allowed are at most {MAX_BODY} bytes"
+            )
             raise LocalProtocolError(msg)
         if kind != "hello":
             self._next_out[hop] += 1
@@ -149,7 +151,7 @@ class Endpoint:
             raise ProtocolViolation(msg, peer=hop)
         wire = self._parse(hop, signed)
         if not any_run and (wire.v, wire.run) != (WIRE_VERSION, self._run):
-            msg = f"{hop} sent a frame of another run or version; allowed are frames of this run"
+            msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
         due = 0 if wire.kind == "hello" else self._next_in[hop]
@@ -167,7 +169,7 @@ class Endpoint:
                 return _Wire.model_validate(fields)
             except ValidationError:
                 pass
-        msg = f"{hop} sent a frame whose header does not have the form of this wire"
+        msg = f"{hop} sent a frame whose header does not have the form that this program writes"
         raise ProtocolViolation(msg, peer=hop) from None
 
     def _check_direction(self, hop: str, wire: _Wire) -> None:
@@ -178,5 +180,5 @@ class Endpoint:
         else:
             sound = wire.src == hop and wire.dst not in (hop, self._me)
         if not sound:
-            msg = f"{hop} sent a {wire.kind} in another participant's name, or one that is not for {self._me}"
+            msg = f"{hop} sent a frame ({wire.kind}) in another participant's name, or one that is not for {self._me}"
             raise ProtocolViolation(msg, peer=hop)

@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.words import counted
 
 __all__ = ["PARTIES", "Ciphertexts", "Message", "Name", "SealedMessage"]
 
@@ -99,7 +100,10 @@ class Ciphertexts:
             This process would send ciphertexts that are not fresh, or send them to another recipient.
         """
         if self._recipient != recipient:
-            msg = f"ciphertexts that are not fresh for {recipient} cannot be sent to {recipient}"
+            msg = (
+                f"ciphertexts that are not fresh for {recipient} cannot be sent to {recipient}: each is made for one "
+                "recipient and one send"
+            )
             raise LocalProtocolError(msg)
         self._recipient = None
         return self._raw
@@ -124,11 +128,14 @@ class Ciphertexts:
         """
         width = key.ciphertext_bytes
         if len(self._raw) != count * width:
-            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts; allowed are {count} of {width} bytes each"
+            due = f"{width} for each of {counted(count, 'ciphertext')}"
+            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts; allowed are {count * width}: {due}"
             raise ProtocolViolation(msg, peer=peer)
         values = tuple(mpz.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
         if not (min(values) > 0 and max(values) < key.mod_n2):
-            msg = f"{peer} sent a number that is not a ciphertext under this key; allowed are 1 to N^2 - 1"
+            msg = (
+                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1 without a factor of the key N"
+            )
             raise ProtocolViolation(msg, peer=peer)
         return values
 

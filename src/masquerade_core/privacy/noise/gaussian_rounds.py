@@ -3,9 +3,10 @@
 A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
 parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
 of h shares is a normal variable that was rounded in a way that commutes with q, up to a total variation distance of
-less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). So T rounds, where each may
-depend on those before, are as private as one number from N(0, 1) is hard to tell from one of N(mu, 1), mu =
-Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the derivation.
+less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). Each of the T rounds may
+depend on those before. From all rounds together, two neighbouring data sets are at least as hard to tell apart as one
+number drawn from N(0, 1) and one drawn from N(mu, 1), with mu = Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the
+derivation.
 
 Every participant computes the noise for itself, and the layout of its messages follows from it. So
 :func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
@@ -78,7 +79,7 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
     Raises
     ------
     BadInput
-        There is no such noise; the message says what would make it possible.
+        No noise meets the target; the message says what would make it possible.
     """
     if not epsilon > 0:
         raise BadInput(
@@ -86,7 +87,7 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
         )
     if not 0 < delta < 1:
         raise BadInput(
-            f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon with certainty",
+            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta greater than 0 and less than 1",
             "set delta to more than 0, and to less than 1 divided by the number of all records",
         )
     left = as_fraction(delta) - lost_delta(epsilon)
@@ -102,7 +103,8 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
         multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST * grid)
     if multiple is None:
         raise BadInput(
-            f"[privacy] epsilon is {epsilon:g} and delta is {delta:g}, but no plaintext holds the noise that they need",
+            f"[privacy] epsilon is {epsilon:g} and delta is {delta:g}, but the noise that they need is larger than any "
+            "encrypted number",
             "choose a larger epsilon or a larger delta",
         )
     return root_up(Delta**2 * rounds * Fraction(multiple, grid) ** 2, _SIGMA_BITS)
@@ -115,12 +117,12 @@ def _all_lost(epsilon: float, delta: float) -> BadInput:
     if most > 0:
         return BadInput(
             f"[privacy] epsilon is {epsilon:g}, but with delta = {delta:g} it can be at most {most:g}: beyond that, "
-            "all of delta is lost to arithmetic",
+            "small errors of the noise use up all of delta",
             f"choose an epsilon of {most:g} or less",
         )
     return BadInput(
-        f"[privacy] delta is {delta:g}, but a delta of {float(lost_delta(0)):.2g} or less is lost to arithmetic, "
-        "whatever epsilon is",
+        f"[privacy] delta is {delta:g}, but small errors of the noise use up a delta of {float(lost_delta(0)):.2g} or "
+        "less, whatever epsilon is",
         "choose a larger delta, which is still less than 1 divided by the number of all records",
     )
 
@@ -216,7 +218,7 @@ def rounds_noise(
     if honest < 1:
         raise BadInput(
             "no party is left whose noise counts: all are taken to side with Charlie",
-            "set colluders to less than the number of parties",
+            "set [privacy] colluders to less than the number of parties",
         )
     Delta = sensitivity(clip, d, fraction_bits)
     sigma = rounds_sigma(Delta, rounds, epsilon, delta)

@@ -118,7 +118,7 @@ class JointNoise:
         return gaussian_share_sigma(self.sigma(self.min_records, generic=generic), self.honest)
 
     def scale(self, n: int, *, generic: bool = False) -> int:
-        """Return b, the least integer for which b ``UNIT`` is enough as a share's sigma: "selected", n records."""
+        """Return b of a party with n records, for "selected": the least for which b ``UNIT`` is enough."""
         return math.ceil(gaussian_share_sigma(self.sigma(n, generic=generic), self.honest) / UNIT)
 
     @cached_property
@@ -158,14 +158,16 @@ class JointNoise:
     # --- What it is worth -----------------------------------------------------------------
 
     def mu(self, shares: int) -> float:
-        """Return mu of the release against somebody who does not know ``shares`` >= 1 of the parties' shares.
+        """Return mu of the release against somebody who does not know ``shares`` >= 1 of the parties' shares of noise.
 
         For m such shares of sigma s it is Delta/sqrt(m s^2 - 9). With "selected", m shares have the variance
         m b^2 UNIT^2 + m fine^2. The second term exceeds 9, and the first is at least (m/h) sigma^2. So mu_h sqrt(h/m)
         bounds mu whatever the smallest size is, mu_h being the mu of the privacy target.
         """
         if shares < 1:
-            raise LocalProtocolError("the privacy of no share of noise was asked for; it takes one share or more")
+            raise LocalProtocolError(
+                "a privacy bound needs at least one share of noise that the adversary does not know"
+            )
         if self.scale_rule == "selected":
             large = Fraction(1 << 64)
             at_h = float(large / rounds_sigma(large, 1, self.epsilon, self.delta))
@@ -174,7 +176,7 @@ class JointNoise:
         return math.sqrt(self.sensitivity(self.min_records) ** 2 / variance) * _ROUNDED
 
     def proved(self, shares: int) -> tuple[float, float] | None:
-        """Return (epsilon, delta) against somebody who lacks ``shares`` of the shares; None where none holds."""
+        """Return (epsilon, delta) against somebody who lacks ``shares`` of the shares; None where nothing is proved."""
         if shares < 1:
             return None
         paid = 2.0**-LOST_BITS

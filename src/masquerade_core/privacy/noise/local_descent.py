@@ -96,7 +96,8 @@ def descent_sigma(c: float, G: Fraction, rounds: int, epsilon: float, delta: flo
         )
     if as_fraction(epsilon) < _SMALLEST_EPSILON:
         raise BadInput(
-            f"[privacy] epsilon is {epsilon:g}, too small for any noise to be drawn", "ask for at least 1e-12"
+            f"[privacy] epsilon is {epsilon:g}, but noise can be computed only for 1e-12 or more",
+            "choose a larger epsilon",
         )
     with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
         exact = as_fraction(delta)

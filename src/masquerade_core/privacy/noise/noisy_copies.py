@@ -95,16 +95,17 @@ def proven_alpha(*, law: str, epsilon: float, epsilon_y: float, delta: float, se
     """
     if not 0 < epsilon_y < epsilon:
         raise BadInput(
-            f"[protocol] epsilon_y is {epsilon_y:g} and [privacy] epsilon {epsilon:g}: nothing of epsilon is left "
-            "for a record's features",
+            f"[protocol] epsilon_y is {epsilon_y:g} and [privacy] epsilon is {epsilon:g}, so nothing of epsilon is "
+            "left for a record's features",
             "choose an epsilon_y less than epsilon, such as a third of it",
         )
-    left = delta - copies_delta(law=law, copies=1, epsilon=epsilon)
+    lost = copies_delta(law=law, copies=1, epsilon=epsilon)
+    left = delta - lost
     if left < 0 or (law == "gaussian" and left == 0):
         raise BadInput(
-            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} the arithmetic of drawing noise alone takes "
-            f"{delta - left:.2g} of it",
-            "choose a larger delta" if epsilon < 1 else "choose a larger delta, or a smaller epsilon",
+            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} small errors of the noise alone use up a "
+            f"delta of {lost:.2g}",
+            "choose a larger delta" if epsilon < 1 else "choose a smaller epsilon, or a larger delta",
         )
     features = epsilon - epsilon_y
     alpha = 2 * features / sensitivity if law == "l2" else mu_of(features, left) / sensitivity

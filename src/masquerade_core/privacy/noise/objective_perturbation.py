@@ -55,8 +55,8 @@ class Slack:
 def compute_slack(epsilon: float | Fraction, Lambda: float | Fraction, N: int, c: Fraction) -> Slack:
     """Return Delta and eps~: Procedure 2, computeSlack.
 
-    eps~ = eps - 2 log(1 + c/(N Lambda)) and Delta = 0 if that is positive; otherwise Delta = c/(N (exp(eps/4) - 1)) -
-    Lambda, which is positive then and makes 2 log(1 + c/(N (Lambda + Delta))) = eps/2, and eps~ = eps/2.
+    If eps - 2 log(1 + c/(N Lambda)) is positive, it is eps~, and Delta = 0. Otherwise eps~ = eps/2, and Delta =
+    c/(N (exp(eps/4) - 1)) - Lambda. This Delta is then positive, and makes 2 log(1 + c/(N (Lambda + Delta))) = eps/2.
 
     Parameters
     ----------
@@ -86,8 +86,9 @@ def compute_slack(epsilon: float | Fraction, Lambda: float | Fraction, N: int, c
     """
     if not all(x > 0 and math.isfinite(x) for x in (epsilon, Lambda)):
         raise BadInput(
-            f"epsilon is {epsilon} and regularization {Lambda}, but objective perturbation needs both finite and "
-            "greater than 0"
+            f"epsilon is {epsilon} and regularization is {Lambda}, but objective perturbation needs both finite and "
+            "greater than 0",
+            "correct [privacy] epsilon or [model] regularization",
         )
     eps, lam = _exactly(epsilon), _exactly(Lambda)
     if N < 1 or c <= 0:
@@ -102,7 +103,7 @@ def compute_slack(epsilon: float | Fraction, Lambda: float | Fraction, N: int, c
         Delta = Fraction(int(gmpy2.ceil((total - _mpfr(lam)) * grid)), grid)
         half = Fraction(math.floor(eps / 2 * grid), grid)
     if half <= 0:
-        raise BadInput(f"epsilon is {epsilon}, which is too small to compute with", "choose a larger epsilon")
+        raise BadInput(f"[privacy] epsilon is {epsilon}, which is too small to compute with", "choose a larger epsilon")
     return Slack(max(Delta, Fraction(0)), half)
 
 
@@ -164,8 +165,8 @@ def _noise_sigma(d: int, epsilon: Fraction, delta: Fraction) -> Fraction:
         multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST_SIGMA * grid)
     if multiple is None:
         raise BadInput(
-            f"{float(epsilon):g} of epsilon is left for the noise, and with delta = {float(delta):g} that asks for "
-            "more noise than any plaintext holds",
+            f"{float(epsilon):g} of epsilon is left for the noise, and with delta = {float(delta):g} the noise would "
+            "be larger than any encrypted number",
             "choose a larger epsilon or delta",
         )
     return Fraction(multiple, grid)
@@ -211,11 +212,13 @@ def _check_target(d: int, epsilon: float | Fraction, delta: float | Fraction) ->
     if d < 1:
         raise LocalProtocolError("noise was asked for a vector without coordinates")
     if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise BadInput(f"epsilon is {epsilon}, but noise needs a finite epsilon greater than 0")
+        raise BadInput(
+            f"epsilon is {epsilon}, but noise needs a finite epsilon greater than 0", "correct [privacy] epsilon"
+        )
     if not 0 < delta < 1:
         raise BadInput(
             f"[privacy] delta is {delta}, but Gaussian noise needs a delta greater than 0 and less than 1",
-            "no Gaussian noise keeps epsilon with certainty; set delta to less than one over the number of records",
+            "set delta to more than 0, and to less than 1 divided by the number of all records",
         )
 
 

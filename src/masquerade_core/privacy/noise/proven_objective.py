@@ -114,16 +114,16 @@ def perturbation(
     """
     if not delta > 0:
         raise BadInput(
-            f"[privacy] delta is {delta:g}, but no Gaussian noise keeps epsilon with certainty",
-            "set delta to more than 0, and to less than one over the number of records",
+            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta greater than 0",
+            "set delta to more than 0, and to less than 1 divided by the number of all records",
         )
     lost = 2 * math.exp(min(epsilon, 700)) * 2.0 ** (1 - GAUSSIAN_TV_BITS)
     left = delta - lost
     if not left > 0:
         raise BadInput(
-            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} the arithmetic of drawing noise alone takes "
-            f"{min(lost, 1.0):.2g} of it",
-            "choose a larger delta" if epsilon < 1 else "choose a larger delta, or a smaller epsilon",
+            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} small errors of the noise alone use up a "
+            f"delta of {min(lost, 1.0):.2g}",
+            "choose a larger delta" if epsilon < 1 else "choose a smaller epsilon, or a larger delta",
         )
     whole, left = epsilon * (1 - _OUTPUT_PART), left * (1 - 2.0**-40)
     most = _SLACK_PART * whole

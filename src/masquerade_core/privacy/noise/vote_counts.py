@@ -62,7 +62,7 @@ def count_noise(*, N: int, classes: int, epsilon: float, delta: float, honest: i
     Raises
     ------
     BadInput
-        There is no such noise; the sentence says what would make it possible.
+        No noise meets the target; the message says what would make it possible.
     """
     Delta = counts_sensitivity(N, classes)
     sigma = rounds_sigma(Delta, 1, epsilon, delta)

@@ -54,5 +54,5 @@ def smallest_bound(
         near = int(guess(float(limit))) if limit > _LEAST_LIMIT else otherwise
         bound = smallest(lambda B: enough(B, limit), near, least=least, most=most)
     if bound is None:
-        raise LocalProtocolError(f"no bound on the noise was found that fails with a chance of at most 2^-{bits}")
+        raise LocalProtocolError(f"no bound was found that the noise exceeds with a chance of at most 2^-{bits}")
     return bound

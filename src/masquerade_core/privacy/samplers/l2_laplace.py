@@ -57,14 +57,14 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
       than 18 2^(1-u), so, with 4/pi tries a pair, less than m 2^(4-u) < 2^-66;
     * for odd d, what remains of the unit vector is shorter than 2^-66: at most 2^-66, which is the chance for d = 1.
 
-    Otherwise the logarithms are off by d 2^(67+D-u), which is R 2^(61+D-u) grid units, for d r <= R/64; the root of a
-    spacing by 2^-u/sqrt(S) <= 2^(32+D-u); the unit vector along (a, b) by twice the distance of the two points over
-    the radius, < 2^(35+D-u); so the vector of all pairs by 2^(36+3D/2-u); and once its remainder is normalised by 2
-    2^66 times that, which is R 2^(103+3D/2-u) grid units. Arithmetic adds less than R 2^(5+D-u), as nothing cancels. In
-    all a coordinate is off by less than R 2^(104+2D-u) < e = 2^-(67+D). The integers then differ only where a
-    coordinate lies within e of a half-integer. Its density f is unimodal and symmetric, hence f(x) <= 1/(2 abs(x)), and
-    the sum of f over the half-integers (each moved by e towards 0) is at most 1 + 2 f(1/2 - e) < 4: a chance of 8 e for
-    each, of 2^-64 for all.
+    Otherwise the logarithms are off by d 2^(67+D-u), which is R 2^(61+D-u) grid units, for d r <= R/64. The root of a
+    spacing is off by 2^-u/sqrt(S) <= 2^(32+D-u). The unit vector along (a, b) is off by twice the distance of the two
+    points over the radius, < 2^(35+D-u). So the vector of all pairs is off by 2^(36+3D/2-u). Once its remainder is
+    normalised, it is off by 2 2^66 times that, which is R 2^(103+3D/2-u) grid units. Arithmetic adds less than R
+    2^(5+D-u), as nothing cancels. In all a coordinate is off by less than R 2^(104+2D-u) < e = 2^-(67+D). The integers
+    then differ only where a coordinate lies within e of a half-integer. Its density f is unimodal and symmetric, hence
+    f(x) <= 1/(2 abs(x)), and the sum of f over the half-integers (each moved by e towards 0) is at most 1 + 2 f(1/2 -
+    e) < 4: a chance of 8 e for each, of 2^-64 for all.
 
     References
     ----------

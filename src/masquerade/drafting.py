@@ -1,0 +1,264 @@
+"""What ``study new`` was told, put together: options, a file with columns, and the settings of another study."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from masquerade.codebook import Columns, Unranged, columns_from
+from masquerade.columns import parse_feature, parse_label
+from masquerade.draft import PLACEHOLDER, Draft, auxiliary_file, throwaway_key
+from masquerade_core.data.auxiliary import read_study_text
+from masquerade_core.errors import BadInput
+from masquerade_core.identity import PublicKeys
+from masquerade_core.study import AuxiliaryFile, Feature, Study
+from masquerade_core.words import listed
+
+__all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "settings_of"]
+
+_OWN = {
+    "study": {"name", "protocol", "min_parties", "lead", "min_records", "deadline_seconds", "nonce"},
+    "privacy": {"epsilon", "delta", "calibration", "colluders"},
+    "model": {"loss", "regularization", "intercept"},
+    "crypto": {"key_bits"},
+}
+"""The keys that a draft has fields for."""
+
+_EXAMPLE_PARTIES = ("site-a", "site-b", "site-c")
+
+_APART = {"protocol", "label", "feature", "curator", "party"}
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The options of ``study new`` that say what the columns are.
+
+    Parameters
+    ----------
+    features : sequence of str
+        Each ``--feature``.
+    label : str or None
+    file : path or None
+        ``--features-from``.
+    public_sample : bool
+    ignore : sequence of str
+    """
+
+    features: Sequence[str] = ()
+    label: str | None = None
+    file: Path | None = None
+    public_sample: bool = False
+    ignore: Sequence[str] = ()
+
+
+def _columns_of(options: ColumnOptions, like: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a draft's ``features`` and ``label``, as far as anybody gave them, and what is to be known of them.
+
+    Parameters
+    ----------
+    options : ColumnOptions
+    like : mapping
+        Another study's, as :func:`settings_of` returns them; empty if there is none.
+
+    Raises
+    ------
+    BadInput
+        An option or a file cannot be used, or the options contradict each other.
+    """
+    given = tuple(parse_feature(text) for text in options.features)
+    label = parse_label(options.label) if options.label else None
+    if options.file is None and options.public_sample:
+        raise BadInput(
+            "--from-public-sample was given, but no --features-from FILE, whose records it is about",
+            "add --features-from FILE",
+        )
+    if options.file is not None:
+        source = options.file.name
+        known = columns_from(
+            options.file,
+            public_sample=options.public_sample,
+            ignore=options.ignore,
+            label=None if label is None else label.name,
+        )
+        ignored = () if options.public_sample else options.ignore
+    elif like:
+        known, source = Columns(tuple(like["features"]), like["label"]), "the study of --like"
+        ignored = options.ignore
+    elif options.ignore:
+        raise BadInput("--ignore was given, but no file of columns that it could leave out", "add --features-from FILE")
+    else:
+        return _given({"features": given, "label": label}), ()
+    label = label or known.label
+    if label is not None:
+        known = Columns(tuple(f for f in known.features if f.name != label.name), known.label, known.notes)
+    known = known.without(ignored, source).with_ranges(given, source)
+    if not known.features:
+        raise BadInput(f"{source} has no column that a study could learn from", "name a file with more columns")
+    return _given({"features": known.features, "label": label}), known.notes
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
+
+
+def draft_of(
+    given: Mapping[str, Any],
+    columns: ColumnOptions,
+    *,
+    like: Path | None = None,
+    auxiliary: Path | None = None,
+    throwaway_keys: bool = False,
+) -> tuple[Draft, tuple[str, ...]]:
+    """Return the draft of a new study, and what is to be known of its columns.
+
+    Parameters
+    ----------
+    given : mapping
+        A draft's fields as far as options gave them; None and an empty value stand for what nobody gave.
+    columns : ColumnOptions
+    like : path, optional
+        The study from which all comes that nobody gave.
+    auxiliary : path, optional
+        Public records without labels.
+    throwaway_keys : bool
+        Whether keys that nobody holds stand where none were given.
+
+    Raises
+    ------
+    BadInput
+        An option or a file cannot be used, or the options contradict each other.
+    """
+    known = {} if like is None else settings_of(like, given["protocol"])
+    chosen, notes = _columns_of(columns, known)
+    values = known | chosen | {key: value for key, value in given.items() if value is not None and value != []}
+    values["parameters"] = {**known.get("parameters", {}), **given["parameters"]}
+    if given["parties"]:
+        values |= {"min_parties": None, "lead": given["lead"]}
+    elif not known:
+        values["parties"] = [(name, None) for name in _EXAMPLE_PARTIES]
+    missing = throwaway_key if throwaway_keys else lambda: None
+    values["parties"] = [(name, key or missing()) for name, key in values["parties"]]
+    values.setdefault("curator_key", missing())
+    if auxiliary is not None:
+        values["auxiliary"] = auxiliary_file(auxiliary, _ranged(values.get("features", Draft.features)))
+    return Draft(**values), notes
+
+
+def placed(text: str) -> tuple[str, PublicKeys | None]:
+    """Read ``NAME`` or ``NAME=PUBLICKEY``.
+
+    Raises
+    ------
+    BadInput
+        The key is none.
+    """
+    name, given, key = text.partition("=")
+    try:
+        return name, PublicKeys.parse(key) if given else None
+    except BadInput as error:
+        raise BadInput(f"the key after --party {name}= {error.message}", error.hint) from error
+
+
+def left_open(draft: Draft, examples: Sequence[str]) -> str:
+    """Say what of a draft has to be filled in, and which parts of it nobody asked for."""
+    places = [] if draft.has_keys else ["keys"]
+    if draft.unranged:
+        places.append(f"the public range{'s' * (len(draft.unranged) > 1)} of {listed(draft.unranged)}")
+    said = f", with places left for {listed(places)}" if places else ""
+    if not examples:
+        return said
+    shown = {
+        "feature": f"the columns {' and '.join(f.name for f in draft.features)}",
+        "label": f"the label {draft.label.name}",
+        "party": f"the parties {', '.join(who for who, _ in draft.parties)}",
+    }
+    options = " and ".join(f"no --{what}" for what in examples)
+    return f"{said}. It holds examples, since {options} was given: " + "; ".join(shown[what] for what in examples)
+
+
+def _ranged(features: Sequence[Feature | Unranged]) -> list[Feature]:
+    """Return features that all have a range, as public records need to be read; BadInput if one has none."""
+    ranged = [feature for feature in features if isinstance(feature, Feature)]
+    if len(ranged) < len(features):
+        raise BadInput(
+            "the file of --auxiliary cannot be read, since columns have no range yet",
+            "give their ranges with --feature, or leave --auxiliary out",
+        )
+    return ranged
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Read ``KEY=VALUE``, with the value as in TOML; a word without quotes is text.
+
+    Raises
+    ------
+    BadInput
+        It is not of that form.
+    """
+    key, given, value = (part.strip() for part in text.partition("="))
+    if not (key and given and value):
+        raise BadInput(f"--set {text!r} is not KEY=VALUE", "write for example --set learning_rate=2.5")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
+    """Return another study's columns, label and settings, as the fields of a draft.
+
+    Its nonce and its keys are left out, for each study has its own. Keys that have not been filled in do no harm.
+
+    Parameters
+    ----------
+    path : Path
+    protocol : str or None
+        The new study's protocol, if it is another one. Then the other's section and calibration do not fit it.
+
+    Raises
+    ------
+    BadInput
+        It is no study.
+    """
+    text = read_study_text(path)
+    while PLACEHOLDER in text:
+        text = text.replace(PLACEHOLDER, str(throwaway_key()), 1)
+    study = Study.parse(text, str(path), in_memory=True)
+    rules, privacy, model = study.study, study.privacy, study.model
+    settings: dict[str, Any] = {
+        "parties": [(name, None) for name in study.names],
+        "name": rules.name,
+        "min_parties": rules.min_parties,
+        "lead": rules.lead,
+        "min_records": rules.min_records,
+        "deadline_seconds": rules.deadline_seconds,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "colluders": privacy.colluders,
+        "loss": model.loss,
+        "regularization": model.regularization,
+        "intercept": model.intercept,
+        "key_bits": study.crypto.key_bits,
+        "address": study.address,
+        "features": study.features,
+        "label": study.label,
+        "more": _more(study),
+    }
+    if protocol in {None, rules.protocol}:
+        section = dict(study.protocol)
+        auxiliary = section.pop("auxiliary", None)
+        settings |= {"protocol": rules.protocol, "parameters": section, "calibration": privacy.calibration}
+        settings |= {"auxiliary": AuxiliaryFile.model_validate(auxiliary)} if auxiliary is not None else {}
+    return settings
+
+
+def _more(study: Study) -> dict[str, dict[str, Any]]:
+    """Return the sections and keys for which a draft has no fields."""
+    found = study.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+    more = {
+        section: {key: value for key, value in values.items() if key not in _OWN.get(section, ())}
+        for section, values in found.items()
+        if section not in _APART
+    }
+    return {section: values for section, values in more.items() if values}

@@ -1,0 +1,174 @@
+"""Bounds and levels read off records: for a demonstration, and for a sample that is public.
+
+Of private records this would be a release of its own, which no proof here covers. So no other command does it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from masquerade_core.data.schema import MISSING_LEVEL
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Feature
+from masquerade_core.words import counted
+
+__all__ = ["OTHER", "Guess", "Limits", "guess"]
+
+OTHER = "other"
+"""The level in which rare ones are pooled."""
+
+_MARKS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many levels a category may have.
+
+    Parameters
+    ----------
+    levels : int
+        The most levels.
+    rare : int
+        A level in fewer records is pooled with others; 0 where nothing is pooled.
+    numbers : int
+        The most levels of a column of numbers of which some are missing.
+    """
+
+    levels: int
+    rare: int = 0
+    numbers: int = 20
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a column's cells say of it.
+
+    Parameters
+    ----------
+    feature : Feature or None
+        None where the column tells no two records apart.
+    cells : sequence of str
+        The cells, with pooled and missing levels in their places.
+    notes : tuple of str
+        What was done to them, in sentences without a full stop.
+    """
+
+    feature: Feature | None
+    cells: Sequence[str]
+    notes: tuple[str, ...] = ()
+
+
+def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Limits, leave_out: str) -> Guess:
+    """Take bounds, rounded outwards, or levels from a column.
+
+    Parameters
+    ----------
+    name : str
+    cells : sequence of str
+    at : callable
+        Returns the place of a record, by its number from 0.
+    limits : Limits
+    leave_out : str
+        How the column is left out, for an error's hint.
+
+    Raises
+    ------
+    BadInput
+        The column has more levels than may be; or a number is missing, and its place is named.
+    """
+    counts = Counter(cells)
+    present = [value for value in counts if value.lower() not in _MARKS]
+    numbers = [number for value in present if (number := _number(value)) is not None]
+    notes: tuple[str, ...] = ()
+    if present and len(numbers) == len(present):
+        if len(present) == len(counts):
+            return Guess(_bounded(name, numbers), cells)
+        if len(counts) > min(limits.numbers, limits.levels):
+            raise _lacking(name, cells, at, leave_out)
+        notes = (f"{name}: some numbers are missing, so each of its values is a level",)
+    if "" in counts:
+        place = at(cells.index(""))
+        notes += (f"{name}: {counted(counts[''], 'empty cell')} became {MISSING_LEVEL!r}, the first in {place}",)
+        counts[MISSING_LEVEL] += counts.pop("")
+        cells = [cell or MISSING_LEVEL for cell in cells]
+    kept, pooled = _split(counts, limits)
+    if pooled and not limits.rare:
+        raise BadInput(
+            f"column {name!r} of {at(0).partition(',')[0]} has {len(counts):,} levels, where {limits.levels} are "
+            "allowed",
+            leave_out,
+        )
+    if pooled:
+        notes += (f"{name}: {_pooled(counts, pooled, limits)}",)
+        known = set(kept)
+        cells = [cell if cell in known else OTHER for cell in cells]
+        kept = [*(level for level in kept if level != OTHER), OTHER]
+    if len(kept) < 2:  # noqa: PLR2004
+        return Guess(None, cells, (f"{name}: left out, for no two records would differ in it",))
+    return Guess(_feature(name, levels=tuple(kept)), cells, notes)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in text else None
+
+
+def _lacking(name: str, cells: Sequence[str], at: Callable[[int], str], leave_out: str) -> BadInput:
+    places = [row for row, cell in enumerate(cells) if cell.lower() in _MARKS]
+    more = f", as it is in {counted(len(places) - 1, 'further record')}" if len(places) > 1 else ""
+    return BadInput(
+        f"{at(places[0])}: column {name!r} holds numbers, but there it is empty or missing{more}",
+        f"leave such records out, or {leave_out}",
+    )
+
+
+def _bounded(name: str, values: Sequence[float]) -> Feature:
+    low, high = min(values), max(values)
+    if not math.isfinite(high - low):
+        raise BadInput(f"column {name!r} holds numbers too far apart for floating point", "leave the largest out")
+    unit = 10.0 ** math.floor(math.log10(high - low or abs(high) or 1.0))
+    low, high = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
+    return _feature(name, min=float(f"{low:.6g}"), max=float(f"{high if high > low else low + unit:.6g}"))
+
+
+def _split(counts: Counter[str], limits: Limits) -> tuple[list[str], list[str]]:
+    """Return the levels to keep, in the order of the alphabet with the missing one last, and those to pool."""
+    ordered = [level for level, _ in counts.most_common()]
+    kept = [level for level in ordered if counts[level] >= limits.rare and _fit(level)]
+    room = limits.levels - (OTHER not in kept)
+    if len(kept) > limits.levels or (len(kept) < len(ordered) and len(kept) > room):
+        kept = kept[:room]
+    known = set(kept)
+    return sorted(kept, key=lambda level: (level == MISSING_LEVEL, level)), [x for x in ordered if x not in known]
+
+
+def _fit(level: str) -> bool:
+    """Whether a study can name a level."""
+    return level.isprintable() and 1 <= len(level) <= 128  # noqa: PLR2004
+
+
+def _pooled(counts: Counter[str], pooled: list[str], limits: Limits) -> str:
+    records = sum(counts[level] for level in pooled)
+    if len(pooled) == 1:
+        return f"1 level became {OTHER!r}, for only {counted(records, 'record has', 'records have')} it"
+    if all(counts[level] < limits.rare for level in pooled):
+        why = f"each of them in fewer than {limits.rare}"
+    else:
+        why = f"the rarest, for a column has {limits.levels} levels at most"
+    return f"{len(pooled)} levels of {counted(records, 'record')} became {OTHER!r}, {why}"
+
+
+def _feature(name: str, **values: Any) -> Feature:
+    try:
+        return Feature(name=name, **values)
+    except ValidationError as error:
+        raise BadInput(
+            f"the column name {name!r} does not fit into a study", "give the column 1 to 128 printable characters"
+        ) from error

@@ -1,0 +1,282 @@
+"""``demo --data`` takes a table as people keep it, and says what it does to the records."""
+
+import csv
+import datetime as dt
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from masquerade.datasets import Cohort, Records
+from masquerade.demo import prepare
+from masquerade.demo.own import Dealing, own_cohort
+from masquerade.guessing import Limits, guess
+from masquerade.own_table import read_names, read_own
+from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.loading import load_csv
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Feature, Label
+from masquerade_protocols import DEFAULT_PROTOCOL
+from tests.adult_helpers import COLUMNS, rows, write_adult
+from tests.face_helpers import Shell
+
+INCOME = Label(name="income", positive=">50K")
+RANDOM = Dealing()
+
+
+@pytest.fixture
+def adult(tmp_path: Path) -> Path:
+    return write_adult(tmp_path / "adult.csv", rows(600))
+
+
+def everybody(cohort: Cohort) -> list[tuple[str, ...]]:
+    return [tuple(row) for records in (*cohort.parties.values(), cohort.test) for row in records.rows]
+
+
+def feature(cohort: Cohort, name: str) -> Feature:
+    return next(f for f in cohort.features if f.name == name)
+
+
+def said(cohort: Cohort) -> str:
+    return "\n".join(cohort.notes)
+
+
+# --- As it is --------------------------------------------------------------------
+
+
+def test_adult_as_it_is_becomes_five_parties_and_a_test_set_that_each_process_can_read(
+    tmp_path: Path, adult: Path
+) -> None:
+    cohort = own_cohort(adult, RANDOM, label=INCOME, ignore=["fnlwgt"])
+    assert list(cohort.parties) == [f"site-{letter}" for letter in "abcde"]
+    assert [len(records.rows) for records in cohort.parties.values()] == [96] * 5
+    assert len(cohort.test.rows) == 120
+    assert [f.name for f in cohort.features] == [name for name in COLUMNS if name not in {"fnlwgt", "income"}]
+    plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
+    read = [load_csv(plan.data_file(name), plan.study) for name in plan.study.names]
+    assert sum(len(data.y) for data in read) == 480
+    assert len(load_csv(plan.test_file, plan.study, need_label=False).y) == 120
+    assert "dealt out to 5 parties at random" in said(cohort)
+    assert "120 records, drawn at random, were held out as the test set" in said(cohort)
+    assert "left out as --ignore says: fnlwgt" in said(cohort)
+
+
+def test_no_record_is_lost_or_dealt_out_twice(tmp_path: Path) -> None:
+    made = rows(200)
+    file = write_adult(tmp_path / "adult.csv", made)
+    cohort = own_cohort(file, Dealing(parties=3), label=INCOME, ignore=["country", "fnlwgt"])
+    kept = [tuple(cell for cell, name in zip(row, COLUMNS, strict=True) if name not in {"country", "fnlwgt"})
+            for row in made]  # fmt: skip
+    assert Counter(everybody(cohort)) == Counter(kept)
+    labels = [Counter(row[-1] for row in records.rows) for records in cohort.parties.values()]
+    assert all(count[">50K"] > 5 and count["<=50K"] > 5 for count in labels)  # in random order, not the file's
+
+
+def test_bounds_are_round_numbers_around_the_records(adult: Path) -> None:
+    cohort = own_cohort(adult, RANDOM, label=INCOME)
+    assert feature(cohort, "age") == Feature(name="age", min=10.0, max=90.0)
+    assert feature(cohort, "capital-gain") == Feature(name="capital-gain", min=0.0, max=100_000.0)
+    assert feature(cohort, "hours-per-week") == Feature(name="hours-per-week", min=10.0, max=70.0)
+
+
+def test_a_missing_category_is_a_level_and_rare_levels_are_pooled(adult: Path) -> None:
+    cohort = own_cohort(adult, RANDOM, label=INCOME)
+    assert feature(cohort, "workclass").levels == ("Local-gov", "Private", "Self-emp-not-inc", "?")
+    levels = feature(cohort, "country").levels
+    assert levels is not None
+    assert levels[0] == "Country-0"
+    assert levels[-1] == "other"
+    place = cohort.test.columns.index("country")
+    counts = Counter(row[place] for row in everybody(cohort))
+    assert set(counts) == set(levels)
+    assert min(counts.values()) >= 10
+    assert f"{45 - len(levels) + 1} levels of {counts['other']} records became 'other'" in said(cohort)
+
+
+def test_the_official_test_file_is_read_without_names_and_without_its_full_stops(tmp_path: Path, adult: Path) -> None:
+    official = write_adult(tmp_path / "adult.test", rows(150, seed=1), heading=False, stop=".")
+    cohort = own_cohort(adult, RANDOM, label=INCOME, test=official)
+    assert len(cohort.test.rows) == 150
+    assert sum(len(records.rows) for records in cohort.parties.values()) == 600
+    assert {row[-1] for row in cohort.test.rows} == {"<=50K", ">50K"}
+    assert "end with a full stop, which was left out" in said(cohort)
+    assert "held out" not in said(cohort)
+
+
+def test_a_test_file_with_names_may_have_its_columns_in_another_order(tmp_path: Path, adult: Path) -> None:
+    lines = [",".join(reversed(COLUMNS)), *(",".join(reversed(row)) for row in rows(30, seed=2))]
+    other = tmp_path / "other.csv"
+    other.write_text("\n".join(lines))
+    cohort = own_cohort(adult, RANDOM, label=INCOME, test=other)
+    assert {row[-1] for row in cohort.test.rows} == {"<=50K", ">50K"}
+    assert {row[0] for row in cohort.test.rows} <= {str(age) for age in range(17, 91)}
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+# --- A study, and other files ------------------------------------------------------
+
+
+def study_words(path: Path, *features: str) -> list[object]:
+    words = [word for text in features for word in ("--feature", text)]
+    return ["study", "new", "--output", path, "--throwaway-keys", "--label", "income:>50K", "--min-records", 20, *words]
+
+
+def test_with_a_study_its_parties_and_bounds_hold(shell: Shell, tmp_path: Path, adult: Path) -> None:
+    path = tmp_path / "s.toml"
+    made = shell(*study_words(path, "age:0:120", "workclass:Private,Self-emp-not-inc,Local-gov,?"))
+    assert made.code == 0, made.err
+    cohort = own_cohort(adult, RANDOM, study=load_study(path)[0])
+    assert list(cohort.parties) == ["site-a", "site-b", "site-c"]
+    assert cohort.test.columns == ("age", "workclass", "income")
+    assert {row[1] for row in everybody(cohort)} == {"Private", "Self-emp-not-inc", "Local-gov", "?"}
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (["age:0:20"], r"adult\.csv, line \d+: column 'age' has a value outside its public bounds"),
+        (["workclass:Private,?"], r"adult\.csv, line \d+: column 'workclass' has a value that is none of"),
+        (["wage:0:20"], r"adult\.csv has no column 'wage'"),
+    ],
+)
+def test_records_that_a_study_does_not_allow_are_named_by_the_line_of_the_user_s_file(
+    shell: Shell, tmp_path: Path, adult: Path, features: list[str], message: str
+) -> None:
+    path = tmp_path / "s.toml"
+    assert shell(*study_words(path, *features)).code == 0
+    with pytest.raises(BadInput, match=message):
+        own_cohort(adult, RANDOM, study=load_study(path)[0])
+
+
+def test_semicolons_tabs_and_parquet_are_read_like_commas(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made = rows(300)
+    cohorts = []
+    for name, mark in (("a.csv", ","), ("b.csv", ";"), ("c.csv", "\t")):
+        file = tmp_path / name
+        file.write_text("\n".join(mark.join(row) for row in (COLUMNS, *made)))
+        cohorts.append(own_cohort(file, RANDOM, label=INCOME))
+    columns = dict(zip(COLUMNS, zip(*made, strict=True), strict=True))
+    parquet.write_table(pyarrow.table(columns), tmp_path / "d.parquet")
+    cohorts.append(own_cohort(tmp_path / "d.parquet", RANDOM, label=INCOME))
+    assert len({str(everybody(cohort)) for cohort in cohorts}) == 1
+    assert cohorts[0].features == cohorts[3].features
+
+
+def test_an_ignored_column_of_a_parquet_file_may_hold_what_is_not_read(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "age": list(range(120)),
+        "ill": ["yes", "no"] * 60,
+        "day": [dt.date(2020, 1, 1)] * 120,
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "d.parquet")
+    label = Label(name="ill", positive="yes")
+    cohort = own_cohort(tmp_path / "d.parquet", Dealing(parties=2), label=label, ignore=["day"])
+    assert cohort.features == (Feature(name="age", min=0.0, max=200.0),)
+    with pytest.raises(BadInput, match="'day' holds neither numbers, text nor truth values"):
+        own_cohort(tmp_path / "d.parquet", Dealing(parties=2), label=label)
+
+
+def test_cells_with_commas_quotes_and_line_breaks_reach_the_parties_whole() -> None:
+    made = [["x,y", '"z"'], ["1\n2", ""]]
+    text = Records(("a", "b"), made).to_csv()
+    assert list(csv.reader(io.StringIO(text, newline=""), strict=True)) == [["a", "b"], *made]
+
+
+# --- What cannot be used -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "hint"),
+    [
+        ("\n30,", "\n,", "line 3: column 'age' holds numbers, but there it is empty or missing", "--ignore age"),
+        ("\n30,", "\n?,", "line 3: column 'age' holds numbers, but there it is empty or missing", "--ignore age"),
+        ("yes\n30", "\n30", "line 2: the label 'ill' is empty", "leave such records out"),
+        ("\n30,", "\n30,30,", "line 3 has 4 columns, but the first line has 3", "one cell"),
+        ("\n30,", '\n"30,', "is not CSV", "quote"),
+        ("age,", "ill,", "has the column 'ill' twice", "rename"),
+        ("age,", ",", "column 1 has no name", "name every column"),
+    ],
+)
+def test_what_cannot_be_used_is_named_by_its_line(tmp_path: Path, old: str, new: str, message: str, hint: str) -> None:
+    lines = ["age,sex,ill", *(f"{29 + i},{'fm'[i % 2]},{('yes', 'no')[i // 2 % 2]}" for i in range(120))]
+    text = "\n".join(lines) + "\n"
+    assert old in text
+    file = tmp_path / "all.csv"
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(BadInput) as caught:
+        own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> None:
+    file = tmp_path / "adult.data"
+    file.write_text("\n".join(", ".join(row) for row in rows(200)))
+    with pytest.raises(BadInput) as caught:
+        own_cohort(file, RANDOM, label=INCOME)
+    assert caught.value.hint == "put a line with the columns' names before the first record"
+    assert not any(cell in caught.value.message for cell in rows(200)[0])
+
+
+# --- Guesses -----------------------------------------------------------------------
+
+
+def guessed(cells: list[str], levels: int = 5, rare: int = 2) -> tuple[Feature | None, list[str], str]:
+    made = guess("x", cells, lambda row: f"f.csv, line {row + 2}", Limits(levels, rare), "leave it out")
+    return made.feature, list(made.cells), "; ".join(made.notes)
+
+
+def test_empty_cells_of_a_category_become_the_level_of_missing_ones() -> None:
+    made, cells, note = guessed(["a", "", "b", "?", "a", "b", ""])
+    assert made == Feature(name="x", levels=("a", "b", "?"))
+    assert cells == ["a", "?", "b", "?", "a", "b", "?"]
+    assert note == "x: 2 empty cells became '?', the first in f.csv, line 3"
+
+
+def test_few_numbers_with_missing_ones_are_levels() -> None:
+    made, _, note = guessed(["1", "2", "?", "1", "2", "?"])
+    assert made == Feature(name="x", levels=("1", "2", "?"))
+    assert "some numbers are missing, so each of its values is a level" in note
+
+
+def test_the_rarest_of_too_many_levels_are_pooled() -> None:
+    cells = ["a"] * 9 + ["b"] * 8 + ["c"] * 7 + ["d"] * 6 + ["e"] * 5 + ["f"] * 4
+    made, pooled, note = guessed(cells)
+    assert made == Feature(name="x", levels=("a", "b", "c", "d", "other"))
+    assert Counter(pooled)["other"] == 9
+    assert note == "x: 2 levels of 9 records became 'other', the rarest, for a column has 5 levels at most"
+
+
+def test_rare_levels_join_an_other_that_is_there() -> None:
+    made, cells, note = guessed(["other", "other", "a", "a", "z"])
+    assert made == Feature(name="x", levels=("a", "other"))
+    assert cells[-1] == "other"
+    assert note == "x: 1 level became 'other', for only 1 record has it"
+
+
+@pytest.mark.parametrize("cells", [["a"] * 4, ["a", "b", "c", "d"], ["\x07"] * 3 + ["y" * 200] * 3])
+def test_a_column_that_tells_no_two_records_apart_is_left_out(cells: list[str]) -> None:
+    made, _, note = guessed(cells)
+    assert made is None
+    assert note == "x: left out, for no two records would differ in it"
+
+
+def test_a_number_that_never_changes_still_has_bounds() -> None:
+    assert guessed(["7", "7"])[0] == Feature(name="x", min=7.0, max=8.0)
+
+
+def test_names_are_read_without_the_records(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_bytes(b'\xef\xbb\xbfage; "a;b"\n' + b"\xff" * 10)
+    assert [heading.name for heading in read_names(file)] == ["age", "a;b"]
+    with pytest.raises(BadInput, match="not UTF-8"):
+        read_own(file)

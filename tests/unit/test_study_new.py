@@ -1,0 +1,278 @@
+"""``study new`` takes columns from a file, settings from another study, and whatever a protocol's section has."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from masquerade.codebook import split_levels
+from masquerade.draft import Draft
+from masquerade_core.data.auxiliary import load_study, read_study_text
+from masquerade_core.data.schema import Encoder
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Feature, Label, Study
+from masquerade_protocols import entry_of
+from tests.adult_helpers import COLUMNS, WORK, rows, write_adult
+from tests.face_helpers import Answer, Shell, small_study
+
+CODEBOOK = """\
+name,use,min,max,levels,edges,positive,note
+age,,0,120,,,,"years, at the census"
+workclass,,,,Private | Self-emp-not-inc | Local-gov | ?,,,
+fnlwgt,ignore,,,,,,a weight
+capital-gain,,,,,1 | 5000 | 10000,,
+"size, in m",feature,0,3,,,,
+income,label,,,,,>50K,
+"""
+
+AGES = "".join(f"{age},yes\n" for age in range(40, 70))
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def new(shell: Shell, path: Path, *words: object) -> Answer:
+    return shell.json("study", "new", "--output", path, "--throwaway-keys", *words)
+
+
+def made(shell: Shell, path: Path, *words: object) -> Study:
+    answer = new(shell, path, *words)
+    assert answer.code == 0, answer.json["message"]
+    study = load_study(path, in_memory=True)[0]
+    entry_of(study)
+    return study
+
+
+# --- Columns from a file -----------------------------------------------------------
+
+
+def test_of_a_table_the_names_alone_are_read_and_the_ranges_are_left_open(shell: Shell, tmp_path: Path) -> None:
+    table, file = write_adult(tmp_path / "adult.csv", rows(50)), tmp_path / "s.toml"
+    words = ["--features-from", table, "--ignore", "fnlwgt", "--label", "income:>50K", "--feature", "age:0:120"]
+    answer = new(shell, file, *words, "--feature", "sex:Female,Male")
+    open_ones = ["workclass", "education", "capital-gain", "hours-per-week", "country"]
+    assert answer.data["unranged"] == open_ones
+    assert answer.data["complete"] is False
+    assert "places left for the public ranges of workclass, education" in answer.json["message"]
+    assert "fill in the ranges" in answer.json["hint"]
+    text = file.read_text()
+    assert text.count("# FILL IN min = ... and max = ..., or levels = [...], or edges = [...].") == 5
+    assert not any(cell in text for cell in ("Private", "Bachelors", "99999", "Country-0"))  # these are records'
+    order = [line.split('"')[1] for line in text.split("[curator]")[0].splitlines() if line.startswith("name = ")][1:]
+    assert order == ["income", *(name for name in COLUMNS if name not in {"fnlwgt", "income"})]
+    check = shell.json("study", "check", file)
+    assert check.code == 4
+    assert "5 problems" in check.json["message"]
+    assert "feature 'workclass' has no range" in check.json["message"]
+
+
+def test_bounds_are_not_read_off_records_even_if_the_records_cannot_be_read_at_all(
+    shell: Shell, tmp_path: Path
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_bytes(b"age,ill\n\xff\xfe")
+    assert new(shell, tmp_path / "s.toml", "--features-from", table, "--label", "ill:yes").data["unranged"] == ["age"]
+
+
+def test_the_types_of_a_parquet_file_are_public(shell: Shell, tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table, file = tmp_path / "t.parquet", tmp_path / "s.toml"
+    parquet.write_table(pyarrow.table({"age": [41.5], "ward": ["north"], "smokes": [True], "ill": ["yes"]}), table)
+    assert new(shell, file, "--features-from", table, "--label", "ill:yes").data["unranged"] == ["age", "ward"]
+    text = file.read_text()
+    assert 'name = "age"\n# FILL IN min = ... and max = ..., or edges = [...].' in text
+    assert 'name = "ward"\n# FILL IN levels = [...].' in text
+    assert 'name = "smokes"\nlevels = ["false", "true"]' in text
+    assert "41.5" not in text
+    assert "north" not in text
+
+
+def test_a_codebook_says_ranges_and_the_label(shell: Shell, tmp_path: Path) -> None:
+    book = tmp_path / "codebook.csv"
+    book.write_text(CODEBOOK)
+    study = made(shell, tmp_path / "s.toml", "--features-from", book)
+    assert study.features == (
+        Feature(name="age", min=0.0, max=120.0),
+        Feature(name="workclass", levels=WORK),
+        Feature(name="capital-gain", edges=(1.0, 5000.0, 10000.0)),
+        Feature(name="size, in m", min=0.0, max=3.0),
+    )
+    assert study.label == Label(name="income", positive=">50K")
+    other = made(shell, tmp_path / "t.toml", "--features-from", book, "--ignore", "age", "--label", "size, in m:2",
+                 "--feature", "workclass:a,b")  # fmt: skip
+    assert [f.name for f in other.features] == ["workclass", "capital-gain"]
+    assert other.features[0].levels == ("a", "b")
+    assert other.label == Label(name="size, in m", positive="2")
+
+
+def test_a_codebook_s_label_may_have_classes_and_a_level_may_have_a_bar() -> None:
+    assert split_levels(r"a\|b | c,d|?") == ("a|b", "c,d", "?")
+
+
+def test_feature_blocks_are_read_from_toml(shell: Shell, tmp_path: Path) -> None:
+    blocks = tmp_path / "blocks.toml"
+    blocks.write_text('[[feature]]\nname = "age"\nmin = 0.0\nmax = 90\n[[feature]]\nname = "b"\nlevels = ["x", "?"]\n'
+                      '[label]\nname = "ill"\npositive = "yes"\n')  # fmt: skip
+    study = made(shell, tmp_path / "s.toml", "--features-from", blocks)
+    assert study.features == (Feature(name="age", min=0.0, max=90.0), Feature(name="b", levels=("x", "?")))
+    assert study.label.name == "ill"
+
+
+def test_a_public_sample_gives_bounds_and_levels(shell: Shell, tmp_path: Path) -> None:
+    table = write_adult(tmp_path / "adult.csv", rows(300))
+    words = ["--features-from", table, "--from-public-sample", "--label", "income:>50K", "--ignore", "fnlwgt"]
+    study = made(shell, tmp_path / "s.toml", *words)
+    known = {f.name: f for f in study.features}
+    assert list(known) == [name for name in COLUMNS if name not in {"fnlwgt", "income"}]
+    assert known["age"] == Feature(name="age", min=10.0, max=90.0)
+    assert known["workclass"].levels == ("Local-gov", "Private", "Self-emp-not-inc", "?")
+    levels = known["country"].levels
+    assert levels is not None
+    assert len(levels) == len(
+        {row[7] for row in rows(300)}
+    )  # nothing is pooled: nobody could pool the parties' records
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "message"),
+    [
+        ("t.csv", "age,ill\n", ["--ignore", "wage"], "--ignore: t.csv has no column 'wage'"),
+        ("t.csv", "age,ill\n", ["--feature", "wage:0:1"], "--feature: t.csv has no column 'wage'"),
+        ("t.csv", "age,ill\n", ["--ignore", "age"], "has no column that a study could learn from"),
+        ("t.csv", "", [], "t.csv is empty"),
+        ("t.csv", "age,age\n", [], "has the column 'age' twice"),
+        ("t.csv", "41,41\n", [], "names no columns"),
+        ("t.csv", "age,ill\n" + AGES + ",no\n", ["--from-public-sample"], "line 32: column 'age' holds numbers, but"),
+        ("t.csv", "age,ill\n41,yes\n", ["--from-public-sample", "--ignore", "x"], "no column 'x'"),
+        ("t.csv", "id,ill\n" + "".join(f"a{i},yes\n" for i in range(300)), ["--from-public-sample"], "300 levels"),
+        ("b.csv", "name,min,max,levels\nage,low,9,\n", [], "b.csv, line 2: min, max and edges must be numbers"),
+        ("b.csv", "name,min,max,levels\nage,9,0,\n", [], "b.csv, line 2: feature 'age' has min 9.0 and max 0.0"),
+        ("b.csv", "name,min,max,levels\nage,9,,\n", [], "has only one of min and max"),
+        ("b.csv", "name,min,max,levels\na,0,1,\na,0,1,\n", [], "'a' is described twice"),
+        ("b.csv", "name,min,max,levels,use\na,0,1,,lable\n", [], "the column 'use' has a word that is none of"),
+        ("b.csv", "name,min,max,levels,use\na,,,x|y,label\nb,,,x|y,label\n", [], "there is a second label, 'b'"),
+        ("b.csv", "name,min,max,levels\na,0,1,\n", ["--from-public-sample"], "b.csv has a codebook"),
+        ("b.toml", "[[feature]]\nname = 'a'\n", [], "b.toml: feature 'a' has no range"),
+        ("b.toml", "[[feature]\n", [], "b.toml is not TOML"),
+        ("b.toml", "x = 1\n", [], "[feature] is missing"),
+        ("gone.csv", None, [], "there is no file"),
+    ],
+)  # fmt: skip
+def test_a_file_that_names_no_columns_is_refused_in_a_sentence(
+    shell: Shell, tmp_path: Path, name: str, text: str | None, words: list[str], message: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    answer = new(shell, tmp_path / "s.toml", "--features-from", tmp_path / name, "--label", "ill:yes", *words)
+    assert (answer.code, answer.json["error_code"]) == (4, "bad_input")
+    assert message in answer.json["message"]
+    assert answer.json["hint"] or name == "b.toml"
+    assert not (tmp_path / "s.toml").exists()
+
+
+@pytest.mark.parametrize("words", [["--ignore", "age"], ["--from-public-sample"]])
+def test_options_about_a_file_need_the_file(shell: Shell, tmp_path: Path, words: list[str]) -> None:
+    answer = new(shell, tmp_path / "s.toml", *words)
+    assert answer.code == 4
+    assert words[0] in answer.json["message"]
+
+
+# --- Missing values ------------------------------------------------------------------
+
+
+def test_an_empty_cell_counts_as_the_level_of_missing_values_and_only_as_that() -> None:
+    with_level = Encoder((Feature(name="x", levels=("a", "?")),), intercept=False)
+    assert np.array_equal(with_level.encode({"x": ["a", "?", "", None]}), [[1, 0], [0, 1], [0, 1], [0, 1]])
+    without = Encoder((Feature(name="x", levels=("a", "b")),), intercept=False)
+    with pytest.raises(BadInput, match="none of the study's levels"):
+        without.encode({"x": ["a", ""]})
+
+
+# --- Another study -----------------------------------------------------------------
+
+
+def test_like_takes_columns_label_and_settings_but_neither_nonce_nor_keys(shell: Shell, tmp_path: Path) -> None:
+    old = made(
+        shell, tmp_path / "old.toml", "--protocol", "psgd", "--rounds", 7, "--epsilon", 0.3, "--delta", 1e-5,
+        "--min-records", 50, "--regularization", 0.5, "--deadline", 9, "--key-bits", 512, "--colluders", 1,
+        "--party", "a", "--party", "b", "--lead", "b", "--feature", "job:x\\,y,z,?", "--label", "ill:yes",
+        "--address", "tcp://charlie.example.org:7777", "--name", "first",
+    )  # fmt: skip
+    again = made(shell, tmp_path / "new.toml", "--like", tmp_path / "old.toml")
+    different = {name for name, value in old.canonical().items() if again.canonical()[name] != value}
+    assert different == {"study.nonce", "curator.key", "party.0.key", "party.1.key"}
+    changed = made(shell, tmp_path / "c.toml", "--like", tmp_path / "old.toml", "--epsilon", 2, "--rounds", 9,
+                   "--party", "c", "--party", "d", "--party", "e", "--feature", "job:1:2")  # fmt: skip
+    assert (changed.privacy.epsilon, changed.privacy.delta) == (2.0, 1e-5)
+    assert changed.protocol == {"rounds": 9}
+    assert (changed.names, changed.lead, changed.study.min_parties) == (("c", "d", "e"), "c", 3)
+    assert changed.features == (Feature(name="job", min=1.0, max=2.0),)
+
+
+def test_a_study_without_its_keys_may_be_liked(shell: Shell, tmp_path: Path) -> None:
+    assert shell("study", "new", "--output", tmp_path / "old.toml", "--feature", "a:0:1", "--label", "b:c").code == 0
+    assert made(shell, tmp_path / "new.toml", "--like", tmp_path / "old.toml").features[0].name == "a"
+
+
+def test_another_protocol_takes_its_own_settings(shell: Shell, tmp_path: Path) -> None:
+    words = ["--protocol", "psgd", "--rounds", 7, "--feature", "a:0:1", "--label", "b:c"]
+    made(shell, tmp_path / "old.toml", *words)
+    study = made(shell, tmp_path / "new.toml", "--like", tmp_path / "old.toml", "--protocol", "dp-gd")
+    assert study.protocol["rounds"] == 20
+    assert study.privacy.calibration == "proven"
+
+
+def test_like_keeps_what_a_draft_does_not_show(shell: Shell, tmp_path: Path) -> None:
+    """The loss, the way of adding up, and a setting that the protocol's section does not list."""
+    old = small_study(shell, tmp_path / "old.toml", protocol="psgd")
+    text = old.read_text().replace('loss = "logistic"', 'loss = "smoothed-hinge"')
+    old.write_text(text.replace("[crypto]\n", '[crypto]\naggregation = "paillier"\n'))
+    made(shell, tmp_path / "new.toml", "--like", old)
+    text = (tmp_path / "new.toml").read_text()
+    assert 'loss = "smoothed-hinge"' in text
+    assert 'aggregation = "paillier"' in text
+
+
+def test_sections_that_a_draft_does_not_know_are_kept() -> None:
+    more: dict[str, dict[str, Any]] = {
+        "evaluation": {"share": 0.2, "bins": [1, 2]},
+        "study": {"expected_records": 500, "min_parties": 2},
+    }
+    text = Draft(parties=[("a", None), ("b", None)], more=more)._text(str, [Feature(name="x", min=0.0, max=1.0)])
+    assert text.count("expected_records = 500") == 1
+    assert text.index("[study]") < text.index("expected_records = 500") < text.index("[privacy]")
+    assert text.count("min_parties = 2") == 1
+    assert "[evaluation]\nshare = 0.2\nbins = [1, 2]\n" in text
+
+
+# --- Settings of the protocol ------------------------------------------------------
+
+
+def test_a_protocol_s_settings_are_options(shell: Shell, tmp_path: Path) -> None:
+    words = ["--protocol", "dp-gd", "--rounds", 9, "--clip", 0.25, "--set", "learning_rate=2.5"]
+    study = made(shell, tmp_path / "s.toml", *words)
+    assert study.protocol == {"rounds": 9, "clip": 0.25, "learning_rate": 2.5}
+    text = read_study_text(tmp_path / "s.toml")
+    assert "# The length of a step.\nlearning_rate = 2.5\n" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--protocol", "dp-gd", "--set", "learning_rat=2"], "(did you mean 'learning_rate'?)"),
+        (["--protocol", "psgd", "--clip", "1"], "psgd has no clip to choose"),
+        (["--protocol", "dp-gd", "--clip", "7"], "clip is 7.0, but must be at most 1"),
+        (["--protocol", "dp-gd", "--set", "clip=wide"], 'clip is "wide", but must be a number'),
+        (["--protocol", "dp-gd", "--set", "clip"], "--set 'clip' is not KEY=VALUE"),
+        (["--protocol", "pooled", "--set", "clip=1"], "pooled has no clip to choose"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_the_protocol_does_not_have_is_refused(
+    shell: Shell, tmp_path: Path, words: list[str], message: str
+) -> None:
+    answer = new(shell, tmp_path / "s.toml", *words)
+    assert answer.code == 4
+    assert message in answer.json["message"]
