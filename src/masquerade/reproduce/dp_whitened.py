@@ -35,6 +35,7 @@ __all__ = ["figure_1"]
 _PROMISED = 40  # the s from which a threshold is promised
 _MAJORITY_SLACK, _CENTRAL_SLACK = 0.01, 0.003
 _SAME = 1e-6
+_MU_BAND = (0.96, 1.04)
 
 _BANDS: dict[str, dict[float, tuple[float | None, float | None]]] = {
     "Adult": {0.1: (0.170, 0.872), 0.2: (0.164, 0.882), 0.5: (0.159, 0.890), 1.0: (0.157, 0.894), 3.0: (0.155, 0.898)},
@@ -64,6 +65,7 @@ _TWO_SIDED = {"Adult": {0.1: 0.163}}
 """The least mean error, where a smaller one would mean too little noise."""
 
 _ROLES = f"Through the real roles, eps = {ROLES_EPSILON}: how far the classifier is from that in the clear"
+_MU = "The noise itself: the mu that it keeps, measured over all sums, beside that of epsilon and delta"
 _BROKEN = "Broken variants must miss"
 
 _CLEAR = (
@@ -129,7 +131,8 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     ]
     rows = [row for one in found for row in (*_own_rows(one), *_beside_rows(one), *_promised_rows(one))]
     settings = {"draws": draws, "K": PARTIES, "seed": seed, "data_sets": len(there)}
-    return Report("dp-whitened", "1", notes, settings, [*rows, *_role_rows(found), *_broken_rows(found)])
+    last = (*_mu_rows(found), *_role_rows(found), *_broken_rows(found))
+    return Report("dp-whitened", "1", notes, settings, [*rows, *last])
 
 
 def _heading(found: Found) -> str:
@@ -181,18 +184,32 @@ def _promised_rows(found: Found) -> list[Row]:
     return rows
 
 
+def _mu_rows(found: Sequence[Found]) -> list[Row]:
+    """Show the epsilon at which the noise of a data set's runs is farthest from what it must be."""
+    rows = []
+    for one in found:
+        kept = {epsilon: one.mu_kept(OURS, epsilon) for epsilon in EPSILONS}
+        worst = max(kept, key=lambda epsilon: abs(kept[epsilon] - 1))
+        rows.append(Row(_MU, one.benchmark.title, kept[worst], None, *_MU_BAND, note=f"eps = {worst}"))
+    return rows
+
+
 def _role_rows(found: Sequence[Found]) -> list[Row]:
     return [Row(_ROLES, one.benchmark.title, one.apart, high=_SAME) for one in found]
 
 
 def _broken_rows(found: Sequence[Found]) -> list[Row]:
-    """Half the noise makes errors smaller, so only a band that has a lower end shows it."""
+    """Half the noise makes errors smaller, so only the noise itself shows it, and a band that has a lower end."""
     rows = []
     for one in found:
         title, delta = one.benchmark.title, one.benchmark.delta
         for epsilon, low in _TWO_SIDED.get(title, {}).items():
-            note = f"its epsilon is {halved_epsilon(epsilon, delta):.2f}"
-            for variant in (HALVED, THINNED):
-                values, high = one.error(variant, epsilon), _BANDS[title][epsilon][0]
-                rows.append(Row(_BROKEN, f"{title}, eps = {epsilon}, {variant}", *values, low, high, True, note))
+            note, high = f"its epsilon is {halved_epsilon(epsilon, delta):.2f}", _BANDS[title][epsilon][0]
+            name = f"{title}, eps = {epsilon}, {{}}: {{}}".format
+            rows.append(Row(_BROKEN, name(HALVED, "error"), *one.error(HALVED, epsilon), low, high, True, note))
+            rows.append(Row(_BROKEN, name(THINNED, "error"), *one.error(THINNED, epsilon), note="an error cannot tell"))
+            rows += [
+                Row(_BROKEN, name(variant, "mu"), one.mu_kept(variant, epsilon), None, *_MU_BAND, True, note)
+                for variant in (HALVED, THINNED)
+            ]
     return rows
