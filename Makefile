@@ -2,7 +2,7 @@
 .PHONY: help demo test test-system audit compose check bench wheel lock clean
 
 PARTIES ?= 5
-PROTOCOL ?= dp-gd
+PROTOCOL ?= dp-whitened
 VENV := .venv
 BIN := $(VENV)/bin
 # Two stamps of one environment: what the program needs, and the developers' tools on top.
@@ -26,7 +26,7 @@ test-system: $(DEV) ## real processes over real sockets; as root also in network
 audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached
 	$(BIN)/masquerade audit --quick
 
-compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-gd); needs docker
+compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-whitened); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL)
 
 check: $(DEV) ## format, lint, types, import contracts, protocols' names, packaging, spelling

@@ -90,6 +90,7 @@ def run(
         raise BadInput(
             f"{key_path} is the key of {owner}, but this process is Charlie", "give the key of the study's [curator]"
         )
+    protocol.check_test(given=test is not None)
     tests = load_csv(test, study, need_label=False) if test is not None else None
     roster = {party.name: party.key.curve for party in study.parties}
     curve = _Curve(observe, tests, study)
@@ -108,7 +109,7 @@ def run(
         if tests is not None and isinstance(release, Model):
             metrics["test_error"] = error_on(release, tests)
         statement = [claim.to_json() for claim in protocol.statement(study)]
-        result = summarize(session, statement, metrics)
+        result = summarize(session, statement, metrics, release)
         if rounds := objective_trace(session.iterates, tests, study):
             result["rounds"] = rounds
         directory.write({**release.files(study, session.run), RESULT: result})

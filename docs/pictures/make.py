@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 HERE = Path(__file__).parent
-ROLES = HERE.parents[1] / "protocols" / "masquerade_protocols" / "dp_gd" / "roles.py"
+ROLES = HERE.parents[1] / "protocols" / "masquerade_protocols" / "dp_whitened" / "roles.py"
 WIDTH = 112  # columns: a row of the privacy statement fits into one line
 
 
@@ -42,7 +42,7 @@ def conversation() -> str:
     text = Text("\n".join(lines))
     text.highlight_regex(r"[<|]?[-=~]{2,}[>|]?|<[-=~]+|\|", "cyan")
     text.highlight_regex(r"party P_\w+|Charlie|lead P_L", "bold magenta")
-    return svg(text, "one run of dp-gd, from top to bottom", "conversation")
+    return svg(text, "one run of dp-whitened, from top to bottom", "conversation")
 
 
 def demo() -> str:

@@ -12,20 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from masquerade_core.data.loading import POINTS, Loader
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.model import Model
+from masquerade_core.model import Model, Release, SavedModel
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
 from masquerade_core.study import Study
 
-__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Weights", "paragraphs"]
+__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "Weights", "paragraphs"]
 
-Role = Coroutine[Effect, Any, Model]
+Role = Coroutine[Effect, Any, Release]
 
 Weights = NDArray[np.float64]
 """A classifier, shape (d,); where there are named classes, d weights for each in turn."""
+
+Released = Model | SavedModel
+"""A released model, as a role returns it or as its file holds it."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,14 @@ class Explanation:
         Who must not work together.
     cost : tuple of str
         What the study costs in privacy.
+    needs : tuple of str
+        What the records must have, where that is not what a classifier needs: all columns, within their bounds.
     """
 
     leaves: tuple[str, ...]
     collusion: tuple[str, ...]
     cost: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,8 +88,8 @@ class Noiseless:
 
     Parameters
     ----------
-    weights : ndarray
-        That classifier.
+    model : Model
+        That classifier, with its offset where the protocol's models have one.
     what : str
         How it was computed, in a few words.
     noise_ratio : float
@@ -92,7 +100,7 @@ class Noiseless:
         One or two sentences, where the released model is not what it seems; otherwise empty.
     """
 
-    weights: Weights
+    model: Model
     what: str
     noise_ratio: float
     enough_epsilon: float | None
@@ -131,11 +139,17 @@ class Protocol:
     explain : callable
         (study) -> the study in plain words. A baseline has none, since nobody has to agree to it.
     noiseless : callable
-        (study, everybody's records by name, released weights, ``auxiliary``, ``classifiers``) -> the classifier that
+        (study, everybody's records by name, the released model, ``auxiliary``, ``classifiers``) -> the classifier that
         the run would have released without noise. ``classifiers`` holds the name of a kind for each party. For
         demonstrations alone.
     cost : callable
         (study) -> the cost of a run. A baseline has none.
+    expectation : callable or None
+        (study) -> what can be expected of the model, from public numbers. None where nothing can be said.
+    records : Loader
+        What a party's records are read as. By default they are vectors in the unit ball, with labels.
+    makes_model : bool
+        Whether a run releases a classifier. Otherwise there is none to test, to compare or to predict with.
     section : str
         The ``[protocol]`` section of a new study, as commented TOML; empty where there is nothing to choose.
     proven_section : str
@@ -152,6 +166,8 @@ class Protocol:
         Whether a party may bring a classifier of its own.
     auxiliary : bool
         Whether it learns from public records without labels, which the study names.
+    evaluates : bool
+        Whether a proven run of it holds records back and measures its model, where the study has ``[evaluation]``.
     regularization_note : str
         What a larger Lambda (the weight of the penalty on the model's weights) does to the noise and to the model: a
         clause for the comment in a new study's file.
@@ -170,6 +186,9 @@ class Protocol:
     explain: Callable[[Study], Explanation] = _has_none
     noiseless: Callable[..., Noiseless] = _has_none
     cost: Callable[[Study], Cost] = _has_none
+    expectation: Callable[[Study], Expectation] | None = None
+    records: Loader = POINTS
+    makes_model: bool = True
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
@@ -178,6 +197,7 @@ class Protocol:
     alone: bool = False
     classifiers: bool = False
     auxiliary: bool = False
+    evaluates: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
 
@@ -190,6 +210,13 @@ class Protocol:
         """Return the ``[protocol]`` section of a new study with this calibration; the protocol's first if None."""
         proven = (calibration or self.calibrations[0]) == "proven"
         return (proven and self.proven_section) or self.section
+
+    def check_test(self, *, given: bool) -> None:
+        """Refuse, with BadInput, a test set where a run makes no classifier that it could test."""
+        if given and not self.makes_model:
+            raise BadInput(
+                f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
+            )
 
     def check_calibration(self, study: Study) -> None:
         """Refuse, with BadInput, a study whose calibration this protocol does not have."""

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from typing import Protocol as Interface
 
-from masquerade_core.data.schema import Dataset
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Role, Table
 
@@ -40,7 +39,7 @@ def roles_of(
     protocol: Roles,
     table: Table,
     study: Study,
-    data: Mapping[str, Dataset],
+    data: Mapping[str, Any],
     *,
     classifiers: Mapping[str, Any] | None = None,
     instead: Mapping[str, Role] | None = None,
@@ -88,7 +87,7 @@ def roles_of(
 def run_in_memory(
     protocol: Roles,
     study: Study,
-    data: Mapping[str, Dataset],
+    data: Mapping[str, Any],
     *,
     table: Table | None = None,
     classifiers: Mapping[str, Any] | None = None,

@@ -17,6 +17,7 @@ from masquerade_protocols.entry import Protocol
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
 from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
+from masquerade_protocols.summary.entry import SUMMARY
 from masquerade_protocols.voting.entry import SOFT, VOTE
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 
@@ -31,7 +32,7 @@ __all__ = [
     "statement_of",
 ]
 
-DEFAULT_PROTOCOL = DP_GD.name
+DEFAULT_PROTOCOL = DP_WHITENED.name
 """The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
 
 PROTOCOLS: dict[str, Protocol] = {}
@@ -65,6 +66,7 @@ for _entry in (
     WEIGHTED_DP,
     VOTE,
     SOFT,
+    SUMMARY,
     GOP,
     CENTRAL_DP,
     POOLED,
@@ -105,8 +107,21 @@ def entry_of(study: Study) -> Protocol:
     entry.check_calibration(study)
     if not entry.baseline:
         _check_table(entry, study)
+    _check_evaluation(entry, study)
     entry.check(study)
     return entry
+
+
+def _check_evaluation(entry: Protocol, study: Study) -> None:
+    """Refuse a study that holds records back for a protocol which does not."""
+    if study.evaluation is None or (entry.evaluates and study.proven):
+        return
+    which = f'{entry.name} with calibration = "{study.privacy.calibration}"' if entry.evaluates else entry.name
+    raise BadInput(
+        f"the study has [evaluation], but {which} holds no records back",
+        "leave [evaluation] out, and measure the model afterwards with 'masquerade evaluate'; or choose "
+        f'{listed([p.name for p in PROTOCOLS.values() if p.evaluates], "or")} with calibration = "proven"',
+    )
 
 
 def _check_table(entry: Protocol, study: Study) -> None:

@@ -16,13 +16,12 @@ import gmpy2
 
 from masquerade.report import lead_part
 from masquerade_core.data.auxiliary import load_study
-from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
 from masquerade_host.dialer import speaks_curve
 from masquerade_host.keyfiles import load_keys
-from masquerade_protocols import Cost, protocol_of
+from masquerade_protocols import Cost, Protocol, protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]
 
@@ -92,6 +91,8 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
     cost = protocol.cost(study)
     yield _arithmetic(study, cost)
     yield _conversation(cost)
+    if protocol.expectation is not None:
+        yield Check("model", Verdict.NOTE, protocol.expectation(study).text)
     me: str | None = None
     if key is not None:
         try:
@@ -100,7 +101,7 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         except MasqueradeError as error:
             yield _failed("key", error)
     if data is not None:
-        yield _records(data, study)
+        yield _records(data, study, protocol)
     yield _network(study, me)
     yield Check(
         "budget",
@@ -154,11 +155,13 @@ def _conversation(cost: Cost) -> Check:
     return Check("conversation", Verdict.NOTE, message)
 
 
-def _records(path: Path, study: Study) -> Check:
+def _records(path: Path, study: Study, protocol: Protocol) -> Check:
     try:
-        load_csv(path, study)
+        protocol.records.one(path, study)
     except MasqueradeError as error:
         return _failed("data", error)
+    if not protocol.makes_model:
+        return Check("data", Verdict.OK, f"{path} has all columns and enough records")
     return Check(
         "data",
         Verdict.OK,

@@ -27,6 +27,7 @@ __all__ = [
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
+_COUNTED_ON = 20_000  # an example, commented out where nobody said how many records are expected
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
 
 EXAMPLE_FEATURES = (Feature(name="age", min=0.0, max=120.0), Feature(name="sex", levels=("f", "m")))
@@ -77,6 +78,8 @@ class Draft:
         "paper" or "proven"; the protocol's default if None.
     colluders : int
         Parties that may side with Charlie.
+    expected_records : int or None
+        How many records all parties together are expected to have.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     features, label
@@ -100,6 +103,7 @@ class Draft:
     calibration: str | None = None
     colluders: int = 0
     min_records: int = 100
+    expected_records: int | None = None
     min_parties: int | None = None
     lead: str | None = None
     deadline_seconds: float = 600.0
@@ -186,6 +190,7 @@ class Draft:
             "min_parties": self.min_parties if self.min_parties is not None else len(names),
             "lead": self.lead if self.lead is not None else names[0],
             "min_records": self.min_records,
+            "expected_records": self.expected_records if self.expected_records is not None else _COUNTED_ON,
             "deadline_seconds": float(self.deadline_seconds),
             "nonce": self.nonce,
             "epsilon": float(self.epsilon),
@@ -204,6 +209,7 @@ class Draft:
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
         key = "positive" if self.label.classes is None else "classes"
         words |= {"label_key": key, "label_words": _LABEL_WORDS[key]}
+        words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": _EXAMPLE_NOTES[what] if what in self.examples else "" for what in _EXAMPLE_NOTES}
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
@@ -237,6 +243,9 @@ min_parties = {min_parties}
 lead = {lead}
 # The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
 min_records = {min_records}
+# How many records all parties together are expected to have. The number is public, and binds nobody. From it,
+# 'masquerade study check FILE' says what can be expected of the model; without it, from the fewest that there may be.
+{expected}expected_records = {expected_records}
 # Whoever hears nothing for so many seconds gives up, and that ends the run.
 deadline_seconds = {deadline_seconds}
 # Random characters that make this run unlike every other. A new study needs a new nonce.

@@ -113,7 +113,8 @@ def predict(model: Path | str | SavedModel, records: object) -> Prediction:
 
     References
     ----------
-    Pathak, Rane, Raj 2010, section 3.3: -1 where sigma(w.x) <= 1/2, else +1.
+    Pathak, Rane, Raj 2010, section 3.3: -1 where sigma(w.x) <= 1/2, else +1. A model with a threshold of its own has
+    another score in the place of 0, where sigma is 1/2.
     """
     saved = model if isinstance(model, SavedModel) else load_model(model)
     if isinstance(records, Path | str):
@@ -124,7 +125,7 @@ def predict(model: Path | str | SavedModel, records: object) -> Prediction:
         margins = scores_of(saved, X, len(saved.label.classes))
         return Prediction(margins.argmax(axis=1), margins, saved)
     margins = scores_of(saved, X, None)
-    return Prediction(np.where(margins > 0, 1, -1), margins, saved)
+    return Prediction(np.where(margins > saved.threshold, 1, -1), margins, saved)
 
 
 def _columns(records: object, wanted: tuple[str, ...]) -> Mapping[str, Column]:

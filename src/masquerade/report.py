@@ -15,6 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from masquerade.evaluation_view import evaluation_shown
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
 from masquerade_protocols import Cost, Explanation
 
@@ -130,7 +132,9 @@ def lead_part(cost: Cost) -> str:
     return "holds no secret key besides its own, since the parties have no common encryption key"
 
 
-def explained(study: Study, explanation: Explanation, cost: Cost) -> tuple[RenderableType, ...]:
+def explained(
+    study: Study, explanation: Explanation, cost: Cost, expectation: Expectation | None = None
+) -> tuple[RenderableType, ...]:
     """Return a study in plain words."""
     rules, target = study.study, study.privacy
     roster = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
@@ -142,6 +146,11 @@ def explained(study: Study, explanation: Explanation, cost: Cost) -> tuple[Rende
         note = "the lead" if party.name == study.lead else ""
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
+    needs = (
+        f"At least {rules.min_records:,} records, with the columns {columns}.",
+        f"The column to predict is {study.label.name}; {_classes(study.label)}.",
+        "A record outside these public bounds is refused. Correct it, or leave it out.",
+    )
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
@@ -154,14 +163,9 @@ def explained(study: Study, explanation: Explanation, cost: Cost) -> tuple[Rende
         paragraphs(explanation.collusion),
         heading("What it costs"),
         paragraphs(explanation.cost),
+        *((heading("What to expect of the model"), paragraphs((expectation.text,))) if expectation else ()),
         heading("What my data must have"),
-        paragraphs(
-            (
-                f"At least {rules.min_records:,} records, with the columns {columns}.",
-                f"The column to predict is {study.label.name}; {_classes(study.label)}.",
-                "A record outside these public bounds is refused. Correct it, or leave it out.",
-            )
-        ),
+        paragraphs(explanation.needs or needs),
         heading("Who takes part"),
         roster,
         Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2)),
@@ -176,13 +180,14 @@ def _classes(label: Label) -> str:
 
 
 def result_report(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
-    """Return the content of a ``result.json``: cost, error, privacy statement."""
+    """Return the content of a ``result.json``: cost, error, the model's quality, privacy statement."""
     parts: list[RenderableType] = [costs(result), *descent(result)] if result["stages"] else []
     metrics = result.get("metrics", {})
     if (error := metrics.get("test_error")) is not None:
         parts.append(Text.assemble("\n  error on the public test set  ", (f"{error:.2%}", "bold")))
     for party, own in metrics.get("test_errors", {}).items():
         parts.append(Text(f"    {party}'s own classifier  {own:.2%}", style="dim"))
+    parts += evaluation_shown(result.get("evaluation"))
     parts += statement(result["statement"])
     return tuple(parts)
 

@@ -12,18 +12,18 @@ from typing import Any
 
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
-from masquerade_core.data.loading import check_size, load_csv, load_grouped
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier
 from masquerade_core.learning.trace import objective_trace
-from masquerade_core.model import Model, error_on, model_to_json
+from masquerade_core.model import Model, Release, error_on, model_to_json
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Stage
+from masquerade_core.statistics import Statistics
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.words import listed
-from masquerade_host.results import MODEL, RESULT, RunDirectory
+from masquerade_host.results import RESULT, RunDirectory, evaluation_of
 from masquerade_protocols import Protocol, entry_of
 from masquerade_protocols.in_memory import roles_of
 
@@ -38,28 +38,47 @@ class Simulation:
 
     Parameters
     ----------
-    model : Model
-        The model that Charlie would have published.
+    release : Release
+        What Charlie would have published: a model, for most protocols.
     result : dict
         The fields of a run's ``result.json``, and a watermark.
     study : Study
     classifiers : mapping of str to Model
-        For the baseline ``individual``, each party's model. ``model`` is the one with the smallest error on the test
+        For the baseline ``individual``, each party's model. ``release`` is the one with the smallest error on the test
         set; without a test set, that of the party with the most records.
     """
 
-    model: Model
+    release: Release
     result: dict[str, Any]
     study: Study
     classifiers: Mapping[str, Model] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Model:
+        """The model that Charlie would have published.
+
+        Raises
+        ------
+        BadInput
+            The protocol makes no model.
+        """
+        if not isinstance(self.release, Model):
+            raise BadInput(f"{self.study.study.protocol} makes no model", "look at the simulation's release")
+        return self.release
 
     def model_json(self, party: str | None = None) -> dict[str, Any]:
         """Return the content of a run's ``model.json`` with a watermark; of one party's own model if it is named."""
         model = self.model if party is None else self.classifiers[party]
         return {**model_to_json(model, self.study, bytes.fromhex(self.result["run_id"])), "watermark": WATERMARK}
 
+    def statistics_json(self) -> dict[str, Any] | None:
+        """Return the content of a run's ``statistics.json``; None where the protocol releases a model."""
+        if not isinstance(self.release, Statistics):
+            return None
+        return self.release.to_json(self.study, bytes.fromhex(self.result["run_id"]))
+
     def write(self, directory: Path | str) -> None:
-        """Write ``model.json``, a ``model-<party>.json`` for each party's own model, and ``result.json``.
+        """Write what was released, a ``model-<party>.json`` for each party's own model, and ``result.json``.
 
         Each of them has a watermark.
 
@@ -69,8 +88,15 @@ class Simulation:
             The directory holds results already, or cannot be used.
         """
         own = {f"model-{party}.json": self.model_json(party) for party in self.classifiers}
+        released = self.release.files(self.study, bytes.fromhex(self.result["run_id"]))
+        marked = {name: _marked(content) for name, content in released.items()}
         with RunDirectory(directory) as run:
-            run.write({**own, MODEL: self.model_json(), RESULT: self.result})
+            run.write({**own, **marked, RESULT: self.result})
+
+
+def _marked(content: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
+    """Return a file's content with a watermark: a field of its own, or a comment."""
+    return f"# {WATERMARK}\n{content}" if isinstance(content, str) else {**content, "watermark": WATERMARK}
 
 
 def simulate(
@@ -113,11 +139,12 @@ def simulate(
             f"the roster has {_listed(study.names)}, but there are records of {_listed(data)}",
             "give records for every party of the study, and for nobody else",
         )
+    protocol = entry_of(study)
     for name in study.names:
-        _check_records(data[name], study, f"the data of {name}")
+        protocol.records.check(data[name], study, f"the data of {name}")
     check_auxiliary(study, auxiliary)
     chosen = classifiers or {}
-    protocol = entry_of(study)
+    protocol.check_test(given=test is not None)
     _check_classifiers(chosen, study, protocol)
     if protocol.baseline:
         return _baseline(protocol, study, data, seed, test)
@@ -126,7 +153,7 @@ def simulate(
     table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
     roles = roles_of(protocol, table, study, data, classifiers=chosen, instead={CHARLIE: charlie}, **shared)
-    model: Model = table.run(roles)[CHARLIE]
+    release: Release = table.run(roles)[CHARLIE]
     stages = charlie.stages()
     result = {
         **_header(study, seed),
@@ -135,12 +162,13 @@ def simulate(
         "messages": len(table.passed),
         "bytes": sum(frame.length for frame in table.passed),
         "statement": [claim.to_json() for claim in protocol.statement(study)],
-        "metrics": {} if test is None else {"test_error": error_on(model, test)},
+        **evaluation_of(release),
+        "metrics": {"test_error": error_on(release, test)} if test is not None and isinstance(release, Model) else {},
     }
     told = [(progress.done, progress.iterate) for who, progress in table.progress if who == CHARLIE]
     if rounds := objective_trace(told, test, study):
         result["rounds"] = rounds
-    return Simulation(model, result, study)
+    return Simulation(release, result, study)
 
 
 def _baseline(
@@ -191,22 +219,6 @@ def _header(study: Study, seed: int | None) -> dict[str, Any]:
         "releases": [],
         "seed": seed,
     }
-
-
-def _check_records(data: Dataset, study: Study, source: str) -> None:
-    """Refuse records that a party's own process would refuse, or could not have loaded."""
-    if (found := data.X.shape[1]) != study.d:
-        raise BadInput(
-            f"{source}: each record has {found} coordinates, but the study's records have {study.d}",
-            "encode the records with Encoder.from_study(study), or load them with load_split or load_named",
-        )
-    if data.classes != study.classes:
-        raise BadInput(
-            f"{source}: the labels are of {data.classes or 'two unnamed'} classes, but the study has "
-            f"{study.classes or 'two unnamed'} classes",
-            "make the Dataset with classes=study.classes",
-        )
-    check_size(data, study, source)
 
 
 def _rng(seed: int | None, who: str) -> Rng:
@@ -264,7 +276,7 @@ class _Metered(Coroutine[Effect, Any, Any]):
         ]
 
 
-def load_split(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
+def load_split(path: Path | str, study: Study, column: str) -> dict[str, Any]:
     """Read one file with all parties' records; the values of ``column`` are the parties' names.
 
     Raises
@@ -272,10 +284,10 @@ def load_split(path: Path | str, study: Study, column: str) -> dict[str, Dataset
     BadInput
         The file cannot be used, or its parties are not the study's.
     """
-    return load_grouped(path, study, column)
+    return entry_of(study).records.grouped(path, study, column)
 
 
-def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Dataset]:
+def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Any]:
     """Read one file for each party.
 
     Raises
@@ -285,7 +297,8 @@ def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Dataset]:
     """
     for name in files:
         study.party(name)
-    return {name: load_csv(path, study) for name, path in files.items()}
+    loader = entry_of(study).records
+    return {name: loader.one(path, study) for name, path in files.items()}
 
 
 def _listed(names: Mapping[str, Any] | tuple[str, ...]) -> str:

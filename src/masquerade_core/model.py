@@ -15,10 +15,21 @@ from pydantic import ValidationError
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.learning.evaluation import Evaluation
 from masquerade_core.learning.losses import LOGISTIC, LOSSES
 from masquerade_core.study import Label, Study
 
-__all__ = ["Model", "Release", "SavedModel", "Shares", "error_on", "model_from_json", "model_to_json", "scores_of"]
+__all__ = [
+    "Model",
+    "Release",
+    "SavedModel",
+    "Shares",
+    "answers_of",
+    "error_on",
+    "model_from_json",
+    "model_to_json",
+    "scores_of",
+]
 
 _KIND = "masquerade model 1"
 _RELEASES = {"shares": True, "weights": False}  # the forms of a release, and whether it has shares to add up
@@ -120,8 +131,8 @@ def _count(value: object) -> int:
 class Release(Protocol):
     """What a role returns: what the run publishes, the same at every participant."""
 
-    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
-        """Return the contents of the files that publish it, by the files' names."""
+    def files(self, study: Study, run: bytes) -> Mapping[str, Mapping[str, Any] | str]:
+        """Return the contents of the files that publish it, by the files' names: a JSON object, or a text."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +147,17 @@ class Model:
         The published shares, if the classifier was released as shares; ``shares.open()`` gives the weights.
     offset : tuple of float
         What is added to a record's score; with named classes, a number for each. Empty where nothing is added.
+    threshold : float
+        The score above which a record is answered with the positive label. It means nothing with named classes.
+    evaluation : Evaluation or None
+        How good the classifier is on records that were held back. It goes to ``result.json``.
     """
 
     weights: tuple[float, ...]
     shares: Shares | None
     offset: tuple[float, ...] = ()
+    threshold: float = 0.0
+    evaluation: Evaluation | None = None
 
     def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
         """Return the file that publishes the classifier."""
@@ -169,6 +186,7 @@ class SavedModel:
     loss : str
         The loss that was minimised. Only with the logistic loss is sigma(w.x) a probability.
     offset : tuple of float
+    threshold : float
         As in a :class:`Model`.
     """
 
@@ -183,6 +201,7 @@ class SavedModel:
     delta: float
     loss: str = LOGISTIC.name
     offset: tuple[float, ...] = ()
+    threshold: float = 0.0
 
 
 def scores_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
@@ -192,11 +211,18 @@ def scores_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | 
     return scores[:, 0] if classes is None else scores
 
 
-def error_on(model: Model, tests: Dataset) -> float:
-    """Return the fraction of records that a model labels wrongly; a score of 0 stands for the label -1."""
-    scores = scores_of(model, tests.X, tests.classes)
-    said = np.where(scores > 0, 1.0, -1.0) if tests.classes is None else scores.argmax(axis=1)
-    return float(np.mean(said != tests.y))
+def answers_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
+    """Return each record's label, shape (n,), as in a data set's ``y``; a score at the threshold stands for -1."""
+    scores = scores_of(model, X, classes)
+    if classes is not None:
+        best: NDArray[np.float64] = scores.argmax(axis=1).astype(np.float64)
+        return best
+    return np.where(scores > model.threshold, 1.0, -1.0)
+
+
+def error_on(model: Model | SavedModel, tests: Dataset) -> float:
+    """Return the fraction of records that a model labels wrongly."""
+    return float(np.mean(answers_of(model, tests.X, tests.classes) != tests.y))
 
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
@@ -214,6 +240,7 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "release": "weights" if model.shares is None else "shares",
         "weights": _named(model.weights, study),
         **({"offset": list(model.offset)} if model.offset else {}),
+        **({"threshold": model.threshold} if model.threshold else {}),
         **({} if model.shares is None else {"shares": model.shares.to_json()}),
     }
 
@@ -247,6 +274,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
             offset=_offset(data.get("offset", ()), label.classes),
+            threshold=_finite(data.get("threshold", 0.0)),
             loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
             **texts,
         )
@@ -263,6 +291,12 @@ def _offset(values: Any, classes: tuple[str, ...] | None) -> tuple[float, ...]:
     if len(offset) not in {0, len(classes or ("",))} or not all(map(isfinite, offset)):
         raise ValueError("the offset has another length than the label has classes, or is not finite")
     return offset
+
+
+def _finite(value: Any) -> float:
+    if not isfinite(number := float(value)):
+        raise ValueError("the threshold is not finite")
+    return number
 
 
 def _weights(named: Mapping[str, Any], classes: tuple[str, ...] | None) -> tuple[float, ...]:

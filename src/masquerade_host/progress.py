@@ -42,6 +42,8 @@ _SENTENCES = {
     "other_version": "{party} was turned away: it runs version {version}.",
     "stage": "{name} ...",
     "stage_done": "{name}: {seconds:.1f} s, {messages} messages, {bytes} bytes.",
+    "same_answer": "The model gives nearly all of your own records the same answer, although their labels differ. Its "
+    "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
     "done": "Done. The results are in {result}.",
 }
 

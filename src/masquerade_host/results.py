@@ -1,4 +1,4 @@
-"""A participant's run directory: both result files whole, or nothing but a note of the privacy that was spent."""
+"""A participant's run directory: all result files whole, or nothing but a note of the privacy that was spent."""
 
 import contextlib
 import json
@@ -13,11 +13,12 @@ from typing import Any, Self
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.spent import Spent
+from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session import Session
 from masquerade_host.signals import held
 
-__all__ = ["MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "summarize"]
+__all__ = ["MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "evaluation_of", "summarize"]
 
 RESULT = "result.json"
 MODEL = "model.json"
@@ -30,7 +31,7 @@ def default_directory(study: Study, run: bytes, me: str) -> Path:
 
 
 class RunDirectory:
-    """A directory that gets ``model.json`` and ``result.json`` on success.
+    """A directory that gets ``result.json`` and what the run released on success: ``model.json``, for most protocols.
 
     After a failure it holds at most ``spent.json``: the privacy that was spent before, if something was released. The
     directory is entered before the run. So one that cannot be used is found before anything is sent.
@@ -57,7 +58,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in (RESULT, MODEL, SPENT):
+        for name in (RESULT, MODEL, STATISTICS, FEATURES, SPENT):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -74,8 +75,8 @@ class RunDirectory:
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
         return self
 
-    def write(self, files: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write JSON files by way of temporary files, fsync and rename; the last one named appears last.
+    def write(self, files: Mapping[str, Mapping[str, Any] | str]) -> None:
+        """Write JSON files, and texts, by way of temporary files, fsync and rename; the last one named appears last.
 
         Raises
         ------
@@ -88,17 +89,21 @@ class RunDirectory:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}",
                 "see whether the disk is full, or another process uses the directory; the other participants have the "
-                "same model",
+                "same results",
             ) from error
 
-    def _write(self, files: Mapping[str, Mapping[str, Any]]) -> None:
+    def _write(self, files: Mapping[str, Mapping[str, Any] | str]) -> None:
         parts = {name: self.path / f".{name}.{secrets.token_hex(8)}.part" for name in files}
         self._ours.extend(parts.values())
         for name, part in parts.items():
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(files[name], file, indent=2, ensure_ascii=False, allow_nan=False)
-                file.write("\n")
+                content = files[name]
+                if isinstance(content, str):
+                    file.write(content)
+                else:
+                    json.dump(content, file, indent=2, ensure_ascii=False, allow_nan=False)
+                    file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
         with held() as caught:
@@ -152,7 +157,15 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def summarize(session: Session, statement: list[dict[str, Any]], metrics: Mapping[str, float]) -> dict[str, Any]:
+def evaluation_of(release: object) -> dict[str, Any]:
+    """Return the field ``evaluation`` of ``result.json``, or no field where nothing was measured."""
+    found = getattr(release, "evaluation", None)
+    return {} if found is None else {"evaluation": found.to_json()}
+
+
+def summarize(
+    session: Session, statement: list[dict[str, Any]], metrics: Mapping[str, float], release: object = None
+) -> dict[str, Any]:
     """Return the content of ``result.json``."""
     study = session.study
     return {
@@ -164,6 +177,7 @@ def summarize(session: Session, statement: list[dict[str, Any]], metrics: Mappin
         "calibration": study.privacy.calibration,
         **session.stats.to_json(from_join=session.me != CHARLIE),
         "releases": _releases(session),
+        **evaluation_of(release),
         "metrics": dict(metrics),
         "statement": statement,
     }

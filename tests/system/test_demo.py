@@ -104,7 +104,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
     assert _cpu_seconds() - began < 30  # of all seven processes, start-up included; a busy machine adds none
     text = " ".join(done.stderr.split())
     for piece in (
-        "dp-gd, epsilon = 1",
+        "dp-whitened, epsilon = 1",
         "569 real records (Wisconsin breast cancer), 5 parties and Charlie",
         "(5 of 5)",
         "20 rounds of",
@@ -132,7 +132,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
 def test_the_default_model_is_good_and_its_wish_is_proved(tmp_path: Path) -> None:
     data = _data(_demo(tmp_path, "--format", "json"))
     figures = data["demo"]["private_figures"]
-    assert (data["protocol"], data["parties"], data["calibration"]) == ("dp-gd", 5, "proven")
+    assert (data["protocol"], data["parties"], data["calibration"]) == ("dp-whitened", 5, "proven")
     assert data["metrics"]["test_error"] < figures["pooled"] + 0.12  # more than 99 of 100 runs
     assert figures["pooled"] < 0.05
     assert figures["majority"] > 0.2

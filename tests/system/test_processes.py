@@ -143,6 +143,19 @@ def _umask() -> int:
     return value
 
 
+def test_a_model_that_says_the_same_of_a_partys_own_records_tells_that_party_alone(machines: Machines) -> None:
+    """p1 has records of one side alone, with labels at random. What the others learn tells p1's labels not apart."""
+    rows = [f"{0.6 + i / 200:.3f},{i % 2}" for i in range(60)]
+    (machines.folder / "p1.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    study = machines.write_study(changes={"epsilon = 1.0": "epsilon = 1000.0"})
+    ended = {name: machines.start(name, study=study) for name in (CHARLIE, *machines.study.names)}
+    told = {name: [event["event"] for event in process.end().events] for name, process in ended.items()}
+    assert told["p1"][-2:] == ["same_answer", "done"]
+    assert not any("same_answer" in events for name, events in told.items() if name != "p1")
+    for name in told:
+        assert "same_answer" not in "".join(path.read_text() for path in machines.out(name).iterdir())
+
+
 _FIELDS = {"event", "party", "name", "address", "seconds", "messages", "bytes", "joined", "parties", "result"}
 
 

@@ -1,5 +1,6 @@
 """``toy-means``, for those who choose it."""
 
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol
@@ -37,6 +38,7 @@ TOY_MEANS = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expected_of_sums,
     calibrations=("proven",),
     learns_from_hundreds=True,
 )

@@ -177,8 +177,8 @@ def _named(shell: Shell, tmp_path: Path, name: str) -> Path:
     return small_study(shell, tmp_path / f"{name}.toml", protocol=name, **rounds)
 
 
-@pytest.mark.parametrize("name", [*PROTOCOLS, *BASELINES])
-def test_every_protocol_and_baseline_runs_by_its_name(
+@pytest.mark.parametrize("name", [*(name for name, entry in PROTOCOLS.items() if entry.makes_model), *BASELINES])
+def test_every_protocol_of_a_model_and_every_baseline_runs_by_its_name(
     shell: Shell, everybody: Path, test_file: Path, tmp_path: Path, name: str
 ) -> None:
     study, out = _named(shell, tmp_path, name), tmp_path / "out"

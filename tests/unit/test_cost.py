@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from masquerade_core.data.schema import Dataset
 from masquerade_core.seat import Join, Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
@@ -22,6 +21,7 @@ from tests.local_descent_helpers import local_descent_study
 from tests.protocol_helpers import make_data, make_study
 from tests.proven_helpers import proven_study
 from tests.sum_helpers import descent_study, sent
+from tests.summary_helpers import dealt, summary_study
 from tests.unit.test_dp_gd import _study as dp_gd_study
 from tests.unit.test_input_noise import _study as input_noise_study
 from tests.unit.test_psgd_proven import _study as psgd_study
@@ -54,6 +54,8 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "vote, proven": lambda: _proven_votes("vote"),
     "soft": lambda: vote_study("soft", K=4, N=300, classes=3),
     "soft, proven": lambda: _proven_votes("soft"),
+    "summary": lambda: summary_study(3),
+    "summary, five parties": lambda: summary_study(5, cells=200),
     "input-noise": lambda: input_noise_study(4, D),
     "input-noise, one party": lambda: input_noise_study(1, D),
     "local-aggregation": lambda: make_study(3, D),
@@ -102,10 +104,12 @@ def _counted_run(study: Study, monkeypatch: pytest.MonkeyPatch) -> Counted:
         patch.setattr(Seat, "send", noted_send)
         patch.setattr(Seat, "broadcast", noted_broadcast)
         patch.setattr(Seat, "send_sealed", noted_sealed)
-        data: Mapping[str, Dataset]
+        data: Mapping[str, Any]
         if entry.auxiliary:
             data = vote_data(study)
             run_in_memory(entry, study, data, table=run.table, auxiliary=points_of(study))
+        elif not entry.makes_model:
+            run_in_memory(entry, study, dealt(study, (study.study.min_records,) * study.K), table=run.table)
         else:
             data = make_data(study, (study.study.min_records,) * study.K)
             run_in_memory(entry, study, data, table=run.table)
@@ -172,7 +176,7 @@ def test_a_run_costs_what_its_entry_says(name: str, monkeypatch: pytest.MonkeyPa
 
 def test_the_studies_try_vectors_of_several_plaintexts() -> None:
     """With one plaintext a vector, a price that forgets how many there are would be right."""
-    for name in ("dp-gd", "psgd", "weighted-dp", "vote", "soft", "input-noise", "local-aggregation"):
+    for name in ("dp-gd", "psgd", "weighted-dp", "vote", "soft", "summary", "input-noise", "local-aggregation"):
         study = STUDIES[name]()
         cost = protocol_of(study).cost(study)
         assert cost.plaintexts > cost.sums + 1

@@ -32,6 +32,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.gradients import gradient_sum
+from masquerade_core.model import Model
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_host.keyfiles import load_keys
@@ -83,11 +84,11 @@ def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_prov
     assert model.delta == 1e-6
     data = {name: load_csv(plan.data_file(name), study) for name in study.names}
     test = load_csv(plan.test_file, study, need_label=False)
-    comparison, found = compare(study, cohort, [1.0] * study.d), list[float]()
+    comparison, found = compare(study, cohort, Model((1.0,) * study.d, None)), list[float]()
     for draw in range(12):
         w = clipped_descent(pool(study, data), study, noise, f"demo {draw}")
         found.append(error_rate(test.X, test.y, w))
-        comparison = compare(study, cohort, w.tolist())
+        comparison = compare(study, cohort, Model(tuple(w.tolist()), None))
         assert comparison.noise_ratio < 0.5
         assert comparison.advice == ""
     assert comparison.noiseless == "the same steps on exact sums"
@@ -102,7 +103,7 @@ def test_too_little_for_clipped_steps_comes_with_an_epsilon_that_would_do(tmp_pa
     plan = prepare(cohort, epsilon=0.2, protocol="dp-gd", directory=tmp_path / "d")
     data = {name: load_csv(plan.data_file(name), plan.study) for name in plan.study.names}
     w = clipped_descent(pool(plan.study, data), plan.study, dp_gd.noise_of(plan.study), "few")
-    comparison = compare(plan.study, cohort, w.tolist())
+    comparison = compare(plan.study, cohort, Model(tuple(w.tolist()), None))
     assert comparison.noise_ratio > 0.5
     assert "The noise moved records' scores" in comparison.advice
     assert comparison.enough_epsilon is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, sqrt
@@ -21,7 +21,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_protocols.dp_whitened import points, public, roles, vectors
 from masquerade_protocols.dp_whitened.estimates import Centre, Point
 from masquerade_protocols.dp_whitened.points import rounded
@@ -29,6 +29,7 @@ from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, n
 from masquerade_protocols.in_memory import run_in_memory
 from tests.protocol_helpers import make_data
 from tests.whitened_helpers import whitened_study
+from tests.whitened_oracle import oracle
 
 _Floats = NDArray[np.float64]
 
@@ -342,3 +343,51 @@ def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 4 * 8 * d * d
+
+
+# --- The same a second time ---------------------------------------------------------------
+
+
+def _classes(study: Study, sizes: Sequence[int], classes: int) -> dict[str, Dataset]:
+    rng, data = np.random.default_rng(8), {}
+    true = rng.normal(size=(study.d, classes))
+    for name, n in zip(study.names, sizes, strict=True):
+        X = _ball(0.3 + 0.4 * rng.normal(size=(n, study.d)))
+        data[name] = Dataset(X, (X @ true + 0.2 * rng.normal(size=(n, classes))).argmax(axis=1).astype(float), classes)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("classes", "epsilon", "centred"),
+    [(None, 0.3, None), (None, 1.0, False), (None, 1.0, True), (None, 8.0, True), (3, 2.0, None), (10, 20.0, None)],
+)
+def test_a_run_is_what_the_oracle_computes(
+    classes: int | None, epsilon: float, centred: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are given the same noise. The oracle goes along eigenvectors, and the protocol never does."""
+    study = whitened_study(3, 6, epsilon=epsilon)
+    sizes = (150, 90, 120)
+    if classes is not None:
+        names = tuple(f"c{k}" for k in range(classes))
+        study = study.model_copy(update={"label": Label(name="y", classes=names)})
+        data = _classes(study, sizes, classes)
+    else:
+        data = make_data(study, sizes)
+        if centred:
+            moved = {name: _ball(part.X * 0.3 + 0.35) for name, part in data.items()}
+            data = {name: Dataset(moved[name], part.y.copy()) for name, part in data.items()}
+    run = _watched_run(study, data, monkeypatch)
+    noises = {}
+    for label, (opened, exact) in run.sums.items():
+        unit = {"first mean": run.plan.first_mean, "second mean": run.plan.second_mean, "labels": run.plan.second_mean}
+        B = unit.get(label, run.plan.gradient)
+        if label == "second moments":
+            B = run.plan.moments(centred="second mean" in run.sums) ** 2
+        noises[label] = (opened - exact) / run.plan.noise_sd(B)
+    X, Y = run.data.X, vectors.coded(run.data.y, classes or 1)
+    weights, offsets = oracle(run.plan, X, Y, lambda label, length: noises[label][:length])
+    if centred is not None:
+        assert ("second mean" in run.sums) == centred
+    found = run.models[CHARLIE]
+    np.testing.assert_allclose(np.reshape(found.weights, weights.shape), weights, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.offset, offsets, rtol=1e-6, atol=1e-6)

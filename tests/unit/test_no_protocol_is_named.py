@@ -19,7 +19,7 @@ FOLDERS = ("src/masquerade", "src/masquerade_core", "src/masquerade_host", "part
 SPEAK_OF_SOME = {"reproduce", "audit"}
 
 NAMES = frozenset(PROTOCOLS) | frozenset(BASELINES)
-WORDS = frozenset({"average", "batch", "individual", "pooled", "soft", "vote"})
+WORDS = frozenset({"average", "batch", "individual", "pooled", "soft", "summary", "vote"})
 """Names that are words of English as well: inside a sentence they may stand."""
 
 INSIDE = re.compile(rf"(?<![\w./-])({'|'.join(sorted(NAMES - WORDS, key=len, reverse=True))})(?![\w/-]|\.\w)")

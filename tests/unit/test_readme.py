@@ -133,7 +133,7 @@ def test_the_readme_s_output_is_that_of_the_drawn_demo() -> None:
 
 
 def test_the_drawn_conversation_is_that_of_the_roles() -> None:
-    source = (ROOT / "protocols/masquerade_protocols/dp_gd/roles.py").read_text(encoding="utf-8")
+    source = (ROOT / "protocols/masquerade_protocols/dp_whitened/roles.py").read_text(encoding="utf-8")
     docstring = ast.get_docstring(ast.parse(source))
     assert docstring is not None
     diagram = re.search(r"::\n\n((?:    .*\n|\n)+)", docstring)

@@ -21,7 +21,7 @@ from masquerade_protocols import protocol_of
 study, _ = masquerade.load_study("study.toml", in_memory=True)
 data = masquerade.load_named({name: f"demo/{name}/records.csv" for name in study.names}, study)
 run = masquerade.simulate(study, data, seed=1)
-clean = protocol_of(study).noiseless(study, data, run.model.weights)
+clean = protocol_of(study).noiseless(study, data, run.model)
 print(run.result["protocol"], len(run.model.weights) == study.d, clean.what)
 """
 

@@ -228,7 +228,7 @@ def test_the_layout_holds_the_longest_descent(monkeypatch: pytest.MonkeyPatch) -
         ('c = 16.0\nweights = "size"', {}, "weights"),
         ("c = 16.0\nround = 3", {}, "did you mean 'rounds'"),
         ("c = 16.0", {"delta": 0.0}, "delta is 0, but Gaussian noise needs"),
-        ("c = 16.0", {"epsilon": 1e-13}, "epsilon is 1e-13, too small"),
+        ("c = 16.0", {"epsilon": 1e-13}, "epsilon is 1e-13, but noise can be computed only for 1e-12 or more"),
         ("c = 16.0\nlearning_rate = 1e300", {"Lambda": 0.0}, "diverge"),
         ("c = 16.0\nsmallest_part = 0.0", {}, "smallest_part is 0.0, but must be greater than 0"),
         ("c = 16.0\nsmallest_part = 0.34", {}, "smallest_part is 0.34, but of 3 parties one has 1/3 of all"),

@@ -16,12 +16,13 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
-from masquerade_core.study import Study
+from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, relay_key, set_up
 
 __all__ = [
     "TAIL_BITS",
     "check_count",
+    "check_held_back",
     "check_steps",
     "count_layout",
     "fingerprint",
@@ -37,8 +38,8 @@ _DIVERGES = 2.0  # a step times the largest curvature
 
 
 def count_layout(study: Study) -> Packing:
-    """Lay out the sum of sizes."""
-    return Packing(1, study.K << _RECORDS_BITS, study.crypto.key_bits)
+    """Lay out the sum of sizes: one number, or two where records are held back for an evaluation."""
+    return Packing(1 if study.evaluation is None else 2, study.K << _RECORDS_BITS, study.crypto.key_bits)
 
 
 def check_count(study: Study, own: int, n: int) -> None:
@@ -65,14 +66,51 @@ def check_count(study: Study, own: int, n: int) -> None:
         )
 
 
-async def join_and_count(seat: Seat, study: Study, data: Dataset) -> tuple[PartySums, int]:
-    """Begin a descent as a party: join, set up the secure sums and contribute n_j; returns the sums and N."""
+def check_held_back(study: Study, own: int, n: int, held: int) -> int:
+    """Return the opened number of records held back, after a check that it can be.
+
+    Of a party's m records, floor(share m) are held back. So all of them together are less than K below their share.
+
+    Parameters
+    ----------
+    study : Study
+    own : int
+        How many this party holds back; 1 for Charlie.
+    n : int
+        The opened number of the records that are learned from.
+    held : int
+        The opened number of those held back.
+
+    Raises
+    ------
+    RunFailed
+        The two numbers do not fit together.
+    """
+    share = as_fraction(study.evaluation.share) if study.evaluation is not None else 0
+    together = share * (n + held)
+    if not max(own + study.K - 1, together - study.K) <= held <= together:
+        raise RunFailed(
+            "the opened number of records held back cannot be: it is not the study's share of all records, or it is "
+            "smaller than one record for each party and one's own allow",
+            "start a new run; the sum alone does not show who changed it",
+        )
+    return held
+
+
+async def join_and_count(seat: Seat, study: Study, data: Dataset, held: Dataset | None = None) -> tuple[PartySums, int]:
+    """Begin a descent as a party: join, set up the secure sums and contribute n_j; returns the sums and N.
+
+    Where records are ``held`` back for an evaluation, their number is opened too; it is ``held_back`` of the sums.
+    """
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
     await sums.precompute(1)
-    (N,) = await sums.open_sum(count_layout(study), [len(data.y)], b"N")
+    own = [len(side.y) for side in (data, held) if side is not None]
+    N, *more = await sums.open_sum(count_layout(study), own, b"N")
     check_count(study, len(data.y), N)
+    if more:
+        sums.held_back = check_held_back(study, own[1], N, more[0])
     return sums, N
 
 
@@ -81,8 +119,10 @@ async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
     await seat.join()
     await seat.stage("keys")
     sums = await relay_key(seat, study)
-    (N,) = await sums.open_sum(count_layout(study))
+    N, *more = await sums.open_sum(count_layout(study))
     check_count(study, 1, N)
+    if more:
+        sums.held_back = check_held_back(study, 1, N, more[0])
     return sums, N
 
 

@@ -20,7 +20,7 @@ _A_SUM = 2
 """Round trips: the contributions and what everybody is told; between them, the total and the lead's opening."""
 
 
-def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = False) -> Cost:
+def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = False, set_up: bool = True) -> Cost:
     """Return the cost of a run that consists of secure sums.
 
     Parameters
@@ -30,6 +30,8 @@ def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = Fa
         For each sum, how many plaintexts a party's vector takes.
     blinded : bool
         Whether Charlie alone learns the sums, and so blinds them before the lead opens them.
+    set_up : bool
+        False for sums that are made in addition to those of a run whose price is known.
     """
     total = sum(plaintexts)
     each = study.K * _CONTRIBUTION + _OPENING + _BLINDING * blinded
@@ -37,6 +39,6 @@ def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = Fa
         sums=len(plaintexts),
         plaintexts=total,
         ciphertexts=total * (study.K + 1),  # the parties' contributions, and Charlie's product of them
-        round_trips=_SETTING_UP + _A_SUM * len(plaintexts),
+        round_trips=_SETTING_UP * set_up + _A_SUM * len(plaintexts),
         exponentiations=total * each,
     )

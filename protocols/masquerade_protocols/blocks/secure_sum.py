@@ -123,6 +123,8 @@ class PartySums:
         The secret half of xi at the lead, None at every other party.
     pair_keys : mapping of str to (bool, bytes)
         For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
+    held_back : int
+        N', the opened number of the records that are held back for an evaluation; 0 where none are.
     """
 
     seat: Seat
@@ -130,6 +132,7 @@ class PartySums:
     key: PublicKey
     secret: SecretKey | None
     pair_keys: Mapping[str, tuple[bool, bytes]]
+    held_back: int = 0
     _round: int = 0
     _pool: ShortPool | None = None
 
@@ -272,16 +275,13 @@ async def set_up(seat: Seat, study: Study) -> PartySums:
 class CharlieSums:
     """Charlie's side of the sums of one run; made by :func:`relay_key`.
 
-    Parameters
-    ----------
-    seat, study : Seat, Study
-    key : PublicKey
-        The public half of xi.
+    Its fields are those of :class:`PartySums`.
     """
 
     seat: Seat
     study: Study
     key: PublicKey
+    held_back: int = 0
     _round: int = 0
 
     async def open_sum(self, layout: Packing) -> tuple[int, ...]:

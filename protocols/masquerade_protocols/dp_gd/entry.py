@@ -1,6 +1,9 @@
 """The entry of ``dp-gd``: what commands know of it."""
 
+from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.dp_gd import roles, schedule
@@ -28,11 +31,11 @@ def _explain(study: Study) -> Explanation:
 def _cost(study: Study) -> Cost:
     """Return the cost of a run with the fewest records that the study allows."""
     noise = schedule.noise_of(study)
-    slots = schedule.layout(study, noise, study.K * study.study.min_records)
+    slots = schedule.layout(study, noise, fewest_to_learn_from(study))
     return price_of_sums(study, [1] + noise.rounds * [slots.count])
 
 
-DP_GD = Protocol(
+_ENTRY = Protocol(
     name="dp-gd",
     paper="this program's own",
     party=roles.party,
@@ -45,7 +48,11 @@ DP_GD = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expected_of_sums,
     calibrations=("proven",),
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
 )
+
+DP_GD = with_evaluation(_ENTRY)
+"""The protocol. A run may hold records back and measure its model with them."""

@@ -42,6 +42,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
+from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
@@ -151,18 +152,19 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     await seat.stage("noise")
     x = await seat.once("noise", lambda rng: draw_noise_share(rng, noise, study.d))
 
-    sums, N = await join_and_count(seat, study, data)
+    held = await hold_back(seat, study, data)
+    sums, N = await join_and_count(seat, study, held.training, held.records)
     descent, slots = Descent(study, N), layout(study, noise, N)
     await sums.precompute(noise.rounds * slots.count)
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
     for t in range(noise.rounds):
-        gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, data))
+        gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, held.training))
         noisy_gradient = list(map(add, gradient, x[t]))
         descent.step(await sums.open_sum(slots, noisy_gradient, fingerprint(N, descent.w)))
         await seat.progress(t + 1, noise.rounds)
-    return descent.model()
+    return await evaluated(sums, held, descent.model())
 
 
 def _gradient(descent: Descent, data: Dataset, _rng: Rng) -> tuple[int, ...]:
@@ -191,4 +193,4 @@ async def charlie(seat: Seat, study: Study) -> Model:
     for t in range(noise.rounds):
         descent.step(await sums.open_sum(slots))
         await seat.progress(t + 1, noise.rounds, tuple(descent.w.tolist()))
-    return descent.model()
+    return await evaluated_by_all(sums, descent.model())

@@ -1,6 +1,9 @@
 """``dp-whitened``, for those who choose it."""
 
+from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.dp_whitened import public, roles
@@ -31,11 +34,11 @@ def _explain(study: Study) -> Explanation:
 
 def _cost(study: Study) -> Cost:
     """Price a run with the fewest records that there may be."""
-    plan = public.Plan(study, study.K * study.study.min_records)
+    plan = public.Plan(study, fewest_to_learn_from(study))
     return price_of_sums(study, [1, *plan.plaintexts()])
 
 
-DP_WHITENED = Protocol(
+_ENTRY = Protocol(
     name="dp-whitened",
     paper="this program's own",
     party=roles.party,
@@ -47,8 +50,11 @@ DP_WHITENED = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expected_of_sums,
     calibrations=("proven",),
     regularization_note="not used: the noise decides how simple the model is",
     multiclass=True,
     learns_from_hundreds=True,
 )
+
+DP_WHITENED = with_evaluation(_ENTRY)

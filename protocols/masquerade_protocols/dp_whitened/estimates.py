@@ -223,7 +223,8 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
     E = max(sd * sqrt(2 * d), _LEAST_EDGE)
     l0, V = np.linalg.eigh(G)
     l = _cleaned(l0, E)  # noqa: E741  the note's letter
-    f = 1 / (l + (2 if centre.centred else 0.5) * (E + sb * sqrt(d)))
+    s = float(plan.strength)
+    f = 1 / (l + min(2.0, max(1.0, s / 40)) * (1 if centre.centred else 0.5) * (E + sb * sqrt(d)))
     g = V.T @ b
     c = f[:, None] * g
     inner = slice(None) if centre.centred else slice(-1)  # else the largest eigenvalue's direction is the mean
@@ -275,7 +276,7 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     p = expit(point.b0 + np.outer(_NODES, spread))
     w = np.maximum(_LEAST_CURVATURE, _WEIGHTS @ (p * (1 - p)) / _WEIGHTS.sum())
     nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T
-    gain, gain1 = _gain(0.5 / max(1.0, r), nu, T), _gain(0.2, nu / K, T)
+    gain, gain1 = _gain(float(plan.strength) / 20 / max(1.0, r), nu, T), _gain(1.0, nu / K, T)
     vectors, h, hb = np.split(point.C * opened, [d * m, d * m + m])
     gx, e = vectors.reshape(m, d).T, point.e
     along = (e * gx).sum(axis=0)

@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.model import Model
 from masquerade_core.study import Study
+from masquerade_protocols.comparing import judged_by_scores
 from masquerade_protocols.dp_whitened.public import Plan
 from masquerade_protocols.dp_whitened.roles import learn
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.entry import Noiseless, Released
 
 __all__ = ["clean_model", "noiseless"]
 
@@ -48,7 +50,7 @@ class _InTheClear:
 
 def clean_model(study: Study, data: Mapping[str, Dataset]) -> Model:
     """Return the classifier that follows from exact sums, with the same cuts and the same shrinkage as with noise."""
-    together = pool(study, data)
+    together = pool(study, training_sides(study, data))
     plan = Plan(study, len(together.y))
     steps = learn(_InTheClear(plan, together), plan)
     try:
@@ -59,8 +61,7 @@ def clean_model(study: Study, data: Mapping[str, Dataset]) -> Model:
     raise LocalProtocolError("somebody who has all records waited for somebody else")
 
 
-def noiseless(study: Study, data: Mapping[str, Dataset], released: Weights, **_unused: Any) -> Noiseless:
-    """Judge the noise by how far it moved records' scores: along a direction that no record has, it does no harm."""
-    clean, together = np.array(clean_model(study, data).weights), pool(study, data)
-    ratio = float(np.linalg.norm(together.X @ (released - clean)) / np.linalg.norm(together.X @ clean))
-    return Noiseless(clean, "the same steps on exact sums", ratio, study.privacy.epsilon)
+def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:
+    """Judge the noise by how far it moved the records' scores; where no record points, it does no harm."""
+    clean, together = clean_model(study, data), pool(study, data)
+    return judged_by_scores(clean, "the same steps on exact sums", released, together, study.privacy.epsilon)

@@ -125,8 +125,8 @@ class Plan:
         They grow with s from where such sums begin to pay; the first two shrink again where they need little.
         """
         s = self.strength
-        means = min(Fraction(1, 5), max(Fraction(0), (s - 10) / 40), max(Fraction(1, 50), 500 / s**2 if s else s))
-        gradients = min(Fraction(2, 5), Fraction(36, 1000) * s)
+        means = min(Fraction(1, 5), (s - 9) / 40, max(Fraction(1, 50), 500 / s**2)) if s > 9 else Fraction(0)  # noqa: PLR2004
+        gradients = Fraction(55, 100) * s / (s + 5)
         return means / 3, 2 * means / 3, 1 - means - gradients, gradients
 
     def _longest(self, part: Fraction, squared: Fraction) -> int:

@@ -50,6 +50,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
+from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.dp_whitened.estimates import (
     Centre,
@@ -167,10 +168,12 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
     await seat.stage("noise")
     noise = await seat.once("noise", partial(draw_noise, d=study.d, outputs=study.outputs))
-    sums, N = await join_and_count(seat, study, data)  # 1.
+    held = await hold_back(seat, study, data)
+    sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
     await seat.release("all noisy sums", study.privacy.epsilon, study.privacy.delta)
     plan = Plan(study, N)
-    return await learn(_PartySide(seat, plan, sums, data, noise), plan)
+    model = await learn(_PartySide(seat, plan, sums, held.training, noise), plan)
+    return await evaluated(sums, held, model)
 
 
 def draw_noise(rng: Rng, d: int, outputs: int = 1) -> bytes:
@@ -216,7 +219,8 @@ async def charlie(seat: Seat, study: Study) -> Model:
     """
     sums, N = await relay_and_count(seat, study)
     plan = Plan(study, N)
-    return await learn(_CharlieSide(seat, plan, sums), plan)
+    model = await learn(_CharlieSide(seat, plan, sums), plan)
+    return await evaluated_by_all(sums, model)
 
 
 class _CharlieSide(_Seated):

@@ -4,7 +4,7 @@ from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
-from masquerade_protocols.input_noise.noiseless import noiseless
+from masquerade_protocols.input_noise.noiseless import expectation, noiseless
 from masquerade_protocols.input_noise.public import Parameters, check, cost, layout, parameters_of
 from masquerade_protocols.input_noise.roles import charlie, party
 from masquerade_protocols.input_noise.statement import statement
@@ -131,6 +131,7 @@ INPUT_NOISE = Protocol(
     statement=statement,
     explain=_explain,
     noiseless=noiseless,
+    expectation=expectation,
     cost=_cost,
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,

@@ -4,7 +4,7 @@ from masquerade_core.privacy.noise.joint_gaussian import JointNoise
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
-from masquerade_protocols.local_aggregation.noiseless import noiseless
+from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
 from masquerade_protocols.local_aggregation.public import Parameters, check, joint_noise_of, packing, selects
 from masquerade_protocols.local_aggregation.roles import charlie, party
 from masquerade_protocols.local_aggregation.statement import statement
@@ -202,6 +202,7 @@ LOCAL_AGGREGATION = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expectation,
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,
     regularization_note="the larger, the less noise, and the simpler the model",

@@ -1,5 +1,6 @@
-"""The model that ``local-aggregation`` would release without noise, computed by somebody who may see all records."""
+"""How the noise of ``local-aggregation`` compares with the model: before a run, and where all records can be seen."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,15 +8,50 @@ import numpy as np
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.expectation import Expectation, counted_records
+from masquerade_core.privacy.noise.joint_gaussian import UNIT
 from masquerade_core.privacy.noise.output_perturbation import eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study
-from masquerade_protocols.comparing import SMALL_NOISE, times, two_digits
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.comparing import (
+    SMALL_NOISE,
+    expected_by_ratio,
+    longest_classifier,
+    model_of,
+    times,
+    two_digits,
+)
+from masquerade_protocols.entry import Noiseless, Released
+from masquerade_protocols.local_aggregation.public import joint_noise_of, parameters_of
 
-__all__ = ["noiseless"]
+__all__ = ["expectation", "noiseless"]
 
 
-def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_unused: Any) -> Noiseless:
+def expectation(study: Study) -> Expectation:
+    """Compare the noise, for parties of equally many records, with the longest classifier that Lambda allows."""
+    smallest = counted_records(study)[0] // study.K
+    return expected_by_ratio(
+        study,
+        _noise_length(study, smallest) / longest_classifier(study),
+        noise="the noise on the model, if all parties have equally many records,",
+        beside=f"the longest classifier that regularization = {study.model.regularization:g} allows",
+        cure="more records in the smallest party, a larger epsilon or a larger regularization",
+    )
+
+
+def _noise_length(study: Study, smallest: int) -> float:
+    """Return the noise's root mean square length on the average classifier."""
+    d, K, Lambda = study.d, study.K, study.model.regularization
+    if not study.proven:
+        return paper_noise_norm(d, smallest, study.privacy.epsilon, Lambda, parameters_of(study).noise)
+    noise = joint_noise_of(study)
+    if noise.scale_rule == "selected":
+        share, divisor = math.hypot(noise.scale(smallest) * UNIT, float(noise.fine)), K
+    else:
+        share, divisor = float(noise.share()), K * (smallest if noise.scale_rule == "sizes" else 1)
+    return share * math.sqrt(K * d) / divisor / (1 << noise.fraction_bits)
+
+
+def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **_unused: Any) -> Noiseless:
     """Compare the expected length of the paper's noise with the length of the parties' average classifier."""
     Lambda, epsilon = study.model.regularization, study.privacy.epsilon
     average = np.mean([fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()], axis=0)
@@ -29,4 +65,4 @@ def noiseless(study: Study, data: Mapping[str, Dataset], _released: Weights, **_
         f"alone, which has {smallest:,} records, and at epsilon = {epsilon:g} it is {times(ratio)} as long as the "
         f"classifier. An epsilon of {two_digits(enough)} would do, or as many times more records as that is larger."
     )
-    return Noiseless(average, "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")
+    return Noiseless(model_of(average), "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")

@@ -2,14 +2,16 @@
 
 from functools import partial
 
+from masquerade_core.data.holdout import fewest_to_learn_from
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.psgd import roles, schedule
-from masquerade_protocols.psgd.noiseless import noiseless
+from masquerade_protocols.psgd.noiseless import expectation, noiseless
 from masquerade_protocols.psgd.statement import variant_statement
 
 __all__ = ["DECAYING_BUDGET", "NOISY_GRADIENT", "PSGD"]
@@ -64,7 +66,7 @@ def _explain(study: Study, name: str, variant: schedule.Variant, claim: str) -> 
 
 def _cost(study: Study, variant: schedule.Variant) -> Cost:
     """Return the cost of a run with the fewest records that the study allows."""
-    N, rounds = study.K * study.study.min_records, schedule.parameters_of(study).rounds
+    N, rounds = fewest_to_learn_from(study), schedule.parameters_of(study).rounds
     return price_of_sums(study, [1, *(slots.count for slots in schedule.layouts(study, variant(study, N), N, rounds))])
 
 
@@ -88,18 +90,21 @@ def _entry(
         explain=partial(_explain, name=name, variant=variant, claim=claim),
         noiseless=partial(noiseless, variant=variant, name=name),
         cost=partial(_cost, variant=variant),
+        expectation=partial(expectation, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",
     )
 
 
-PSGD = _entry(
-    "psgd",
-    schedule.psgd,
-    "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds "
-    "together.",
-    ("paper", "proven"),
-    'a very small one makes "paper" noise larger',
+PSGD = with_evaluation(
+    _entry(
+        "psgd",
+        schedule.psgd,
+        "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds "
+        "together.",
+        ("paper", "proven"),
+        'a very small one makes "paper" noise larger',
+    )
 )
 
 NOISY_GRADIENT = _entry(

@@ -1,4 +1,4 @@
-"""What a descent along noisy gradients would release without noise. Whoever computes it sees all records."""
+"""How the noise of a descent along noisy gradients compares with the model: before a run, and with all records."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,24 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of
+from masquerade_core.privacy.expectation import Expectation, counted_records
+from masquerade_core.privacy.noise.output_perturbation import classifier_norm_bound
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.comparing import SMALL_NOISE, times, two_digits
-from masquerade_protocols.entry import Noiseless, Weights
-from masquerade_protocols.psgd.schedule import Schedule, Variant, parameters_of
+from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, model_of, times, two_digits
+from masquerade_protocols.entry import Noiseless, Released, Weights
+from masquerade_protocols.psgd.schedule import FRACTION_BITS, Schedule, Variant, parameters_of
 
-__all__ = ["first_drowned_round", "noise_ratio", "noiseless", "with_epsilon", "without_noise"]
+__all__ = ["expectation", "first_drowned_round", "noise_ratio", "noiseless", "with_epsilon", "without_noise"]
 
 
 def noiseless(
-    study: Study, data: Mapping[str, Dataset], _released: Weights, *, variant: Variant, name: str, **_unused: Any
+    study: Study, data: Mapping[str, Dataset], _released: Released, *, variant: Variant, name: str, **_unused: Any
 ) -> Noiseless:
     """Judge the noise by how large it is in the records' scores w.x; ``name`` is the protocol's."""
-    together = pool(study, data)
+    together = pool(study, training_sides(study, data))
     clean = without_noise(study, together, variant)
 
     def ratio_at(epsilon: float) -> float:
@@ -52,7 +55,7 @@ def noiseless(
         )
     else:
         advice = ""
-    return Noiseless(clean, f"{counted(rounds, 'round')} on exact gradients", ratio, enough, advice)
+    return Noiseless(model_of(clean), f"{counted(rounds, 'round')} on exact gradients", ratio, enough, advice)
 
 
 def _steps(study: Study, schedule: Schedule) -> tuple[int, StepSizes, float]:
@@ -92,19 +95,49 @@ def noise_ratio(study: Study, records: Dataset, w: Weights, variant: Variant) ->
     """
     X, N = records.X, len(records.y)
     schedule = variant(study, N)
-    T, z, curvature = _steps(study, schedule)
     second = loss_of(study.model.loss).curvature(records.y * (X @ w)) / N
     h, axes = np.linalg.eigh((X.T * second) @ X)
+    spread = np.mean((X @ axes) ** 2, axis=0)
+    return math.sqrt(float(spread @ _variances(study, schedule, N, h)) / float(np.mean((X @ w) ** 2)))
+
+
+def _variances(study: Study, schedule: Schedule, N: int, h: Weights) -> Weights:
+    """Return the variance of the noise in w_T along directions of curvature ``h``, shape (d,)."""
+    T, z, curvature = _steps(study, schedule)
     gain = np.full(study.d, 1.0 / N)
     alike, fresh = np.zeros(study.d), np.zeros(study.d)
     for t in reversed(range(T)):
-        rho = study.K * (study.d + 1) / float(schedule.beta(t)) ** 2  # variance of a coordinate, of all parties' sum
         alike += z(t) * gain
-        fresh += rho * (z(t) * gain) ** 2
+        fresh += _round_variance(study, schedule, t) * (z(t) * gain) ** 2
         gain = gain * (1 - z(t) * (h + curvature))
-    spread = np.mean((X @ axes) ** 2, axis=0)
-    noise = float(spread @ ((float(schedule.sigma) * alike) ** 2 + fresh))
-    return math.sqrt(noise / float(np.mean((X @ w) ** 2)))
+    variances: Weights = (float(schedule.sigma) * alike) ** 2 + fresh
+    return variances
+
+
+def _round_variance(study: Study, schedule: Schedule, t: int) -> float:
+    """Return the variance of a coordinate of the noise that is new in round t, of all parties' sum."""
+    if schedule.share is not None:
+        return study.K * (float(schedule.share(FRACTION_BITS).share) / (1 << FRACTION_BITS)) ** 2
+    return study.K * (study.d + 1) / float(schedule.beta(t)) ** 2
+
+
+def expectation(study: Study, *, variant: Variant) -> Expectation:
+    """Compare the noise with the longest classifier that Lambda allows.
+
+    The curvatures of the mean loss add up to c at most, and the noise is least where they are all alike; see
+    :func:`~masquerade_protocols.comparing.least_noise_left`.
+    """
+    N, _ = counted_records(study)
+    schedule, c = variant(study, N), float(loss_of(study.model.loss).c)
+    length = math.sqrt(float(_variances(study, schedule, N, np.full(study.d, c / study.d)).sum()))
+    allowed = study.model.regularization + float(schedule.Delta)
+    return expected_by_ratio(
+        study,
+        length / classifier_norm_bound(allowed),
+        noise="the noise on the model",
+        beside=f"the longest classifier that a regularization of {allowed:.3g} allows",
+        cure="more records, a larger epsilon or fewer rounds",
+    )
 
 
 def first_drowned_round(study: Study, N: int, variant: Variant) -> int | None:

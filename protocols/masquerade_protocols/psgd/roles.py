@@ -46,6 +46,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
+from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.psgd.schedule import Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
@@ -139,7 +140,8 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
             "errors",
             "take part with fewer records",
         )
-    sums, N = await join_and_count(seat, study, data)
+    held = await hold_back(seat, study, data)
+    sums, N = await join_and_count(seat, study, held.training, held.records)
     descent = Descent(study, N, variant)
 
     # Noise and obfuscators depend on no data. So they are drawn ahead, while the others draw theirs.
@@ -151,11 +153,11 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
     for t in range(T):
-        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, data, descent.w, F=F))
+        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, held.training, descent.w, F=F))
         noisy_gradient = list(map(add, gradient, noise[t]))
         descent.step(t, await sums.open_sum(slots[t], noisy_gradient, fingerprint(N, descent.w)))
         await seat.progress(t + 1, T)
-    return descent.model()
+    return await evaluated(sums, held, descent.model())
 
 
 def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> tuple[int, ...]:
@@ -207,4 +209,4 @@ async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
     for t, slots in enumerate(layouts(study, descent.schedule, N, descent.rounds)):
         descent.step(t, await sums.open_sum(slots))
         await seat.progress(t + 1, descent.rounds, tuple(descent.w.tolist()))
-    return descent.model()
+    return await evaluated_by_all(sums, descent.model())

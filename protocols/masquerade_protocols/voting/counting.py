@@ -40,8 +40,8 @@ def exact_counts(study: Study, counters: tuple[int, ...]) -> _Counts:
     rest = M - opened.sum(axis=1, keepdims=True)
     if (opened < 0).any() or (rest < 0).any():
         raise RunFailed(
-            f"the opened totals are not the votes of {M} parties: at some point a class has less than 0 votes, or "
-            f"all classes have more than {M}",
+            f"the opened totals are not the votes of {M} parties: at some point a class has a negative number "
+            f"of votes, or all classes have more than {M}",
             "a party contributed something other than votes, or the lead changed the sum; the totals do not tell who. "
             "Start a new run",
         )

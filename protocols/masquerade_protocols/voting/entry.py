@@ -9,7 +9,7 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.voting import public, roles
-from masquerade_protocols.voting.noiseless import noiseless
+from masquerade_protocols.voting.noiseless import expectation, noiseless
 from masquerade_protocols.voting.statement import statement
 
 __all__ = ["SOFT", "VOTE"]
@@ -140,6 +140,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         explain=_explain,
         noiseless=noiseless,
         cost=_cost,
+        expectation=expectation,
         calibrations=("paper", "proven"),
         proven_section=ties + _UNSEEN,
         multiclass=True,

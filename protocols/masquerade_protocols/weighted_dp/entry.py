@@ -6,7 +6,7 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
-from masquerade_protocols.weighted_dp.noiseless import noiseless
+from masquerade_protocols.weighted_dp.noiseless import expectation, noiseless
 from masquerade_protocols.weighted_dp.public import Parameters, check, layout, parameters_of, plan, shown, smallest_part
 from masquerade_protocols.weighted_dp.roles import charlie, party
 from masquerade_protocols.weighted_dp.statement import statement
@@ -136,6 +136,7 @@ WEIGHTED_DP = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=expectation,
     calibrations=("paper", "proven"),
     proven_section=local_descent.STEPS_SECTION,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",

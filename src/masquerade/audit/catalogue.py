@@ -6,6 +6,7 @@ from functools import cache
 
 from masquerade.audit.audit import CONFIDENT, ERROR, Audit, Finding, Gate
 from masquerade.audit.claims import claims
+from masquerade.audit.counts import count_proofs
 from masquerade.audit.known_bugs import known_bugs
 from masquerade.audit.moments import moments
 from masquerade.audit.proofs import proofs
@@ -26,7 +27,7 @@ def audits(protocol: str | None = None) -> tuple[Audit, ...]:
     BadInput
         No audit is of that protocol.
     """
-    everything = (*claims(), *known_bugs(), *proofs(), *moments())
+    everything = (*claims(), *known_bugs(), *proofs(), *moments(), *count_proofs())
     found = tuple(a for a in everything if protocol in {None, a.protocol})
     if not found:
         known = ", ".join(dict.fromkeys(a.protocol for a in everything))

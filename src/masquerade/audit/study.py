@@ -117,6 +117,11 @@ def audit_study(
         The study cannot be run, or so few runs cannot refute its privacy target.
     """
     privacy = study.privacy
+    if not entry_of(study).makes_model:
+        raise BadInput(
+            f"{study.study.protocol} makes no model, and this audit looks at released models",
+            f"run the audits of the protocol itself: masquerade audit --protocol {study.study.protocol}",
+        )
     most = largest_bound(runs, privacy.delta, ERROR)
     if most <= privacy.epsilon:
         raise BadInput(

@@ -94,6 +94,7 @@ def demo(
     from masquerade.console import literal_console
     from masquerade.demo import discard, play, prepare
     from masquerade.demo.view import view_for
+    from masquerade.evaluation_view import evaluation_shown
     from masquerade.report import descent, statement
     from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
@@ -129,7 +130,12 @@ def demo(
                 "private_figures": played.comparison.to_json(),
             },
         },
-        shown=(*descent(played.result), *statement(played.result["statement"], brief=True), *outcome),
+        shown=(
+            *descent(played.result),
+            *evaluation_shown(played.result.get("evaluation")),
+            *statement(played.result["statement"], brief=True),
+            *outcome,
+        ),
     )
 
 
@@ -245,8 +251,9 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
         Text(f"{result['metrics']['test_error']:.1%}", style="bold green"),
         f"what everybody gets; proved of it: {short(proved)}",
     )
-    errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all")
-    errors.add_row("the best single party", f"{other.best_single:.1%}", f"the worst: {other.worst_single:.1%}")
+    errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all; tuned by cross-validation")
+    spread = f"tuned alike; the median: {other.median_single:.1%}, the worst: {other.worst_single:.1%}"
+    errors.add_row("the best single party", f"{other.best_single:.1%}", spread)
     errors.add_row("the released model without noise", f"{other.without_noise:.1%}", other.noiseless)
     errors.add_row("no model: the more frequent label", f"{other.majority:.1%}", "")
     parts: list[RenderableType] = [
@@ -254,8 +261,12 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
         Padding(errors, (0, 0, 0, 2)),
         Text("  all but the first: demo only, private figures; a real run shows them to nobody", style="italic dim"),
     ]
-    if other.advice:
-        parts.append(Padding(Text(other.advice, style="yellow"), (1, 2, 0, 2)))
+    if other.worth:
+        parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
+    expected = protocol.expectation(plan.study) if protocol.expectation else None
+    foreseen = f"Before the run: {expected.text}" if expected is not None and expected.poor else ""
+    warnings = filter(None, (other.same_answer, other.advice, foreseen))
+    parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [
         heading("Where things are"),
         _pairs(
@@ -297,11 +308,13 @@ def _commands(*rows: tuple[str, str]) -> "RenderableType":
 def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType, ...]") -> None:
     """Leave a plain text for whoever has to read it: an ethics board, a data steward."""
     from masquerade.console import literal_console
+    from masquerade.evaluation_view import evaluation_shown
     from masquerade.report import costs, descent, statement
 
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
         console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
         said = statement(played.result["statement"], full=True)
-        for part in (costs(played.result), *descent(played.result), *said, *outcome):
+        measured = evaluation_shown(played.result.get("evaluation"))
+        for part in (costs(played.result), *descent(played.result), *measured, *said, *outcome):
             console.print(part)

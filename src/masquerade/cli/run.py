@@ -85,7 +85,17 @@ def _observer() -> "Observer":
 
 def _done(path: Path, output_format: Format) -> Outcome:
     from masquerade.report import result_report
+    from masquerade.statistics import read_statistics, statistics_report
 
     result = json.loads(path.read_text(encoding="utf-8"))
-    shown = result_report(result) if output_format is Format.TEXT else ()
-    return Outcome(f"the results are in {path.parent}", {**result, "directory": str(path.parent)}, shown=shown)
+    statistics = read_statistics(path.parent)
+    data, shown, stdout = {**result, "directory": str(path.parent)}, result_report(result), ""
+    if statistics is not None:
+        data["statistics"], stdout = statistics, statistics["features"]
+        shown = (*shown, *statistics_report(statistics))
+    return Outcome(
+        f"the results are in {path.parent}",
+        data,
+        shown=shown if output_format is Format.TEXT else (),
+        stdout=stdout,
+    )

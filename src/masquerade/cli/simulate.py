@@ -37,6 +37,7 @@ def simulate(
     from masquerade.report import result_report
     from masquerade.simulation import WATERMARK
     from masquerade.simulation import simulate as simulated
+    from masquerade.statistics import statistics_report
     from masquerade_core.data.auxiliary import load_study
     from masquerade_core.data.loading import load_csv
 
@@ -49,11 +50,15 @@ def simulate(
     )
     if out is not None:
         simulation.write(out)
+    statistics = simulation.statistics_json()
+    told = {} if statistics is None else {"statistics": statistics}
     return Outcome(
         f"{WATERMARK}; {loaded.K} parties in one process",
-        simulation.result,
+        {**simulation.result, **told},
+        stdout="" if statistics is None else f"# {WATERMARK}\n{statistics['features']}",
         shown=(
             *result_report(simulation.result),
+            *(() if statistics is None else statistics_report(statistics)),
             Text(f"\n  {WATERMARK.upper()}. One process saw everybody's records.\n", style="bold yellow"),
         ),
     )

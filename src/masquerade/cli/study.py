@@ -149,6 +149,10 @@ def new(
         int | None,
         typer.Option(help="The fewest records that a party may have. 100 if not given.", show_default=False),
     ] = None,
+    expected_records: Annotated[
+        int | None,
+        typer.Option(help="How many records all parties are expected to have; public.", show_default=False),
+    ] = None,
     lead: Annotated[
         str | None,
         typer.Option(
@@ -195,6 +199,7 @@ def new(
             "calibration": calibration,
             "colluders": colluders,
             "min_records": min_records,
+            "expected_records": expected_records,
             "lead": lead,
             "regularization": regularization,
             "deadline_seconds": deadline,
@@ -225,7 +230,9 @@ def new(
 
 @app.command()
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Check a study file, and say what is wrong with it."""
+    """Check a study file, say what is wrong with it, and what can be expected of the model."""
+    from rich.text import Text
+
     from masquerade_core.data.auxiliary import load_study
     from masquerade_protocols import entry_of
 
@@ -238,11 +245,16 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
         network = loaded.crypto.key_bits >= 2048  # noqa: PLR2004
         warning = "" if network else f"; with {loaded.crypto.key_bits}-bit keys it is for simulations only"
         hint = f"masquerade study show {study}"
-    return Outcome(
+    valid = (
         f"{study} is a valid study: {entry.name}, {loaded.K} parties, {loaded.d} coordinates, "
-        f"epsilon = {loaded.privacy.epsilon:g}{warning}",
-        _summary(loaded),
+        f"epsilon = {loaded.privacy.epsilon:g}{warning}"
+    )
+    expected = entry.expectation(loaded) if entry.expectation else None
+    return Outcome(
+        valid,
+        _summary(loaded) | {"expectation": expected.to_json() if expected else None},
         hint=hint,
+        shown=(Text(valid), Text(expected.text)) if expected else (),
     )
 
 
@@ -263,6 +275,7 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
             f"see its privacy with 'masquerade statement {study}', or run it with 'masquerade simulate'",
         )
     explanation = entry.explain(loaded)
+    expected = entry.expectation(loaded) if entry.expectation else None
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
         _summary(loaded)
@@ -270,9 +283,10 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
             "leaves": list(explanation.leaves),
             "collusion": list(explanation.collusion),
             "cost": list(explanation.cost),
+            "expectation": expected.to_json() if expected else None,
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=explained(loaded, explanation, entry.cost(loaded)),
+        shown=explained(loaded, explanation, entry.cost(loaded), expected),
     )
 
 

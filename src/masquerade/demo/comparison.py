@@ -4,20 +4,23 @@ They are computed from everybody's records. A real run computes none of them. Wh
 noise comes from the protocol's entry, so this module knows no protocol by name.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from masquerade.datasets import Cohort, Records
 from masquerade.demo.plan import classifiers
+from masquerade.demo.tuned import tuned_answers
+from masquerade.demo.worth import same_answer, worth_it
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.learning.erm import error_rate, fit
+from masquerade_core.model import answers_of, error_on
+from masquerade_core.one_answer import gives_one_answer
 from masquerade_core.study import Study
-from masquerade_protocols import protocol_of
+from masquerade_protocols import Released, protocol_of
 
 __all__ = ["Comparison", "compare"]
 
@@ -31,9 +34,9 @@ class Comparison:
     Parameters
     ----------
     pooled : float
-        One classifier trained on all records together, without privacy.
-    best_single, worst_single : float
-        Each party's own classifier.
+        Logistic regression on all records together, without privacy; cross-validation chose its penalty.
+    best_single, median_single, worst_single : float
+        The same on each party's own records.
     without_noise : float
         The classifier that a run without noise would have released.
     noiseless : str
@@ -47,10 +50,15 @@ class Comparison:
     advice : str
         A few sentences where the released model is not what it seems; else empty. The noise may drown the model, or
         the run may cost more privacy than the study's privacy target says.
+    worth : str
+        Whether joining was worth it, in a sentence; empty where no released model was given.
+    same_answer : str
+        A few sentences where the released model gives nearly all test records the same answer; else empty.
     """
 
     pooled: float
     best_single: float
+    median_single: float
     worst_single: float
     without_noise: float
     noiseless: str
@@ -58,6 +66,8 @@ class Comparison:
     noise_ratio: float
     enough_epsilon: float | None
     advice: str
+    worth: str = ""
+    same_answer: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value, with a warning."""
@@ -65,7 +75,7 @@ class Comparison:
 
 
 def compare(
-    study: Study, cohort: Cohort, released: Sequence[float] = (), auxiliary: Auxiliary | None = None
+    study: Study, cohort: Cohort, released: Released | None = None, auxiliary: Auxiliary | None = None
 ) -> Comparison:
     """Train the classifiers that a demonstration shows beside the released model.
 
@@ -73,35 +83,54 @@ def compare(
     ----------
     study : Study
     cohort : Cohort
-    released : sequence of float
-        The released model's weights, for a protocol that judges its noise by its effect on them.
+    released : Model or SavedModel, optional
+        The released model. Only a protocol that judges its noise by itself does without.
     auxiliary : Auxiliary, optional
         The public records that the study names, where it names any.
     """
-    encoder, model = Encoder.from_study(study), study.model
+    encoder = Encoder.from_study(study)
     data = {name: _encoded(records, encoder, study) for name, records in cohort.parties.items()}
     test = _encoded(cohort.test, encoder, study)
-    together = pool(study, data)
-    pooled = fit(together.X, together.y, model.regularization, model.loss)
-    own = [fit(part.X, part.y, model.regularization, model.loss) for part in data.values()]
-    singles = [error_rate(test.X, test.y, w) for w in own]
-    clean = protocol_of(study).noiseless(
-        study, data, np.array(released), auxiliary=auxiliary, classifiers=classifiers(study)
-    )
+    own = {name: tuned_answers(part, test.X) != test.y for name, part in data.items()}
+    singles = [float(np.mean(wrong)) for wrong in own.values()]
+    labels, counts = np.unique(test.y, return_counts=True)
+    majority = test.y != labels[counts.argmax()]
+    clean = protocol_of(study).noiseless(study, data, released, auxiliary=auxiliary, classifiers=classifiers(study))
+    worth = same = ""
+    if released is not None:
+        said = answers_of(released, test.X, test.classes)
+        worth = worth_it(said != test.y, own, majority)
+        if gives_one_answer(said, test.y):
+            same = same_answer(said, learned=_in_words(study, said))
     return Comparison(
-        pooled=error_rate(test.X, test.y, pooled),
+        pooled=float(np.mean(tuned_answers(pool(study, data), test.X) != test.y)),
         best_single=min(singles),
+        median_single=float(np.median(singles)),
         worst_single=max(singles),
-        without_noise=error_rate(test.X, test.y, clean.weights),
+        without_noise=error_on(clean.model, test),
         noiseless=clean.what,
-        majority=float(min(np.mean(test.y > 0), np.mean(test.y < 0))),
+        majority=float(np.mean(majority)),
         noise_ratio=clean.noise_ratio,
         enough_epsilon=clean.enough_epsilon,
         advice=clean.advice,
+        worth=worth,
+        same_answer=same,
     )
+
+
+def _in_words(study: Study, answers: NDArray[np.float64]) -> str:
+    """Return the most frequent of the answers as the study names it."""
+    values, counts = np.unique(answers, return_counts=True)
+    most, label = values[counts.argmax()], study.label
+    if label.classes is not None:
+        return repr(label.classes[int(most)])
+    return repr(label.positive) if most > 0 else f"not {label.positive!r}"
 
 
 def _encoded(records: Records, encoder: Encoder, study: Study) -> Dataset:
     columns = dict(zip(records.columns, zip(*records.rows, strict=True), strict=True))
-    labels = np.array(columns[study.label.name])
-    return Dataset(encoder.encode(columns), np.where(labels == study.label.positive, 1.0, -1.0))
+    labels, classes = np.array(columns[study.label.name]), study.label.classes
+    if classes is None:
+        return Dataset(encoder.encode(columns), np.where(labels == study.label.positive, 1.0, -1.0))
+    places = np.array([classes.index(label) for label in labels], dtype=np.float64)
+    return Dataset(encoder.encode(columns), places, len(classes))

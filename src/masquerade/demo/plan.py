@@ -105,6 +105,11 @@ def prepare(
             f"{protocol!r} is a baseline: one person holds everybody's records, so there is no conversation to show",
             f"run it with 'masquerade simulate', or choose one of the protocols {listed(list(PROTOCOLS))}",
         )
+    if not entry.makes_model:
+        raise BadInput(
+            f"{protocol!r} makes no model, and a demonstration compares models",
+            "write a study with 'masquerade study new', and run it with 'masquerade simulate' or between processes",
+        )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     if entry.auxiliary:
@@ -137,6 +142,7 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         label=cohort.label,
         epsilon=epsilon,
         min_records=cohort.min_records,
+        expected_records=max(cohort.min_records * len(names), sum(len(part.rows) for part in cohort.parties.values())),
         deadline_seconds=_DEADLINE_SECONDS,
         regularization=cohort.regularization,
         intercept=cohort.intercept,

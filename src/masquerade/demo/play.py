@@ -52,7 +52,7 @@ def play(plan: Plan, view: View) -> Played:
             _watch(participants, view)
         seconds = time.monotonic() - began
     result = json.loads((plan.home(CHARLIE) / "result.json").read_text(encoding="utf-8"))
-    released = load_model(plan.home(CHARLIE) / "model.json").weights
+    released = load_model(plan.home(CHARLIE) / "model.json")
     return Played(result, compare(plan.study, plan.cohort, released, plan.auxiliary), seconds)
 
 

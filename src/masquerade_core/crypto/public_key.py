@@ -80,7 +80,8 @@ class PublicKey:
         """
         if not 0 < value < self.mod_n2 or gmpy2.gcd(value, self.mod_n) != 1:
             msg = (
-                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1 without a factor of the key N"
+                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1, with no factor in common "
+                "with the key N"
             )
             raise ProtocolViolation(msg, peer=peer)
         return Ciphertext(self, mpz(value))

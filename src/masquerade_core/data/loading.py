@@ -4,8 +4,10 @@ An error names the column and the record's place. Errors end in logs, so they ne
 records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from masquerade_core.data.tables import TextTable, read_table
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["check_size", "load_csv", "load_grouped", "load_records"]
+__all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups"]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -41,7 +43,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     table = read_table(path, (*encoder.columns, study.label.name))
     dataset = _dataset(table, study, encoder, both_classes=need_label)
     if need_label:
-        check_size(dataset, study, table.source)
+        check_size(len(dataset.y), study, table.source)
     return dataset
 
 
@@ -74,14 +76,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     """
     encoder = Encoder.from_study(study)
     table = read_table(path, (*encoder.columns, study.label.name, column))
-    groups: dict[str, list[int]] = {}
-    for row, value in enumerate(table.columns[column]):
-        groups.setdefault(value, []).append(row)
-    if "" in groups:
-        raise BadInput(
-            f"{table.at(groups[''][0])}: the cell of column {column!r} is empty",
-            "write the name of the party that owns the record",
-        )
+    groups = row_groups(table, column)
     X = encoder.encode(table.columns, at=table.at)
     y = _labels(table, study, both_classes=True)
     datasets = {}
@@ -90,9 +85,28 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
         dataset = Dataset(X[rows], y[rows], study.classes)
         if np.unique(dataset.y).size == 1:
             raise _one_class(source, study)
-        check_size(dataset, study, source)
+        check_size(len(dataset.y), study, source)
         datasets[value] = dataset
     return datasets
+
+
+def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
+    """Return the rows of each party, whose names stand in a column; in the order in which they first appear.
+
+    Raises
+    ------
+    BadInput
+        A record has no party.
+    """
+    groups: dict[str, list[int]] = {}
+    for row, value in enumerate(table.columns[column]):
+        groups.setdefault(value, []).append(row)
+    if "" in groups:
+        raise BadInput(
+            f"{table.at(groups[''][0])}: the cell of column {column!r} is empty",
+            "write the name of the party that owns the record",
+        )
+    return groups
 
 
 def _dataset(table: TextTable, study: Study, encoder: Encoder, *, both_classes: bool) -> Dataset:
@@ -100,12 +114,13 @@ def _dataset(table: TextTable, study: Study, encoder: Encoder, *, both_classes: 
     return Dataset(X, _labels(table, study, both_classes=both_classes), study.classes)
 
 
-def check_size(dataset: Dataset, study: Study, source: str) -> None:
+def check_size(n: int, study: Study, source: str) -> None:
     """Check that one party's records are neither too few nor too many for a study.
 
     Parameters
     ----------
-    dataset : Dataset
+    n : int
+        The number of the records.
     study : Study
     source : str
         Names the records in the error; how many there are is secret, and is not said.
@@ -117,7 +132,7 @@ def check_size(dataset: Dataset, study: Study, source: str) -> None:
     BadInput
         There are more records than a study of so many parties can count.
     """
-    n, floor = len(dataset.y), study.study.min_records
+    floor = study.study.min_records
     if n < floor:
         raise RefusedLocally(
             f"{source} has fewer records than the study's min_records, {floor}",
@@ -170,3 +185,51 @@ def _one_class(source: str, study: Study) -> BadInput:
         if known is None
         else f"a classifier is learned from records of two classes or more, {which}",
     )
+
+
+# --- What a protocol needs --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loader:
+    """How a protocol reads records, and what it makes of them.
+
+    Parameters
+    ----------
+    one : callable
+        (path, study) -> one party's records.
+    grouped : callable
+        (path, study, column) -> all parties' records by name, from one file in which ``column`` has the names.
+    check : callable
+        (records, study, source): raises BadInput or RefusedLocally for records that do not fit the study; ``source``
+        names them.
+    """
+
+    one: Callable[[Path | str, Study], Any]
+    grouped: Callable[[Path | str, Study, str], dict[str, Any]]
+    check: Callable[[Any, Study, str], None]
+
+
+def _check_points(data: Any, study: Study, source: str) -> None:
+    """Refuse records that a party's own process would refuse, or could not have loaded."""
+    if not isinstance(data, Dataset):
+        raise BadInput(
+            f"{source} are no encoded records, but {study.study.protocol} learns from those",
+            "load the records with load_split or load_named, which read them as the study's protocol needs them",
+        )
+    if (found := data.X.shape[1]) != study.d:
+        raise BadInput(
+            f"{source}: each record has {found} coordinates, but the study's records have {study.d}",
+            "encode the records with Encoder.from_study(study), or load them with load_split or load_named",
+        )
+    if data.classes != study.classes:
+        raise BadInput(
+            f"{source}: the labels are of {data.classes or 'two unnamed'} classes, but the study's are of "
+            f"{study.classes or 'two unnamed'}",
+            "make the Dataset with classes=study.classes",
+        )
+    check_size(len(data.y), study, source)
+
+
+POINTS = Loader(load_csv, load_grouped, _check_points)
+"""Records as vectors in the unit ball, with labels: what a classifier is learned from."""

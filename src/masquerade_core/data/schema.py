@@ -19,7 +19,7 @@ from masquerade_core.data.tables import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, Study
 
-__all__ = ["MISSING_LEVEL", "Column", "Dataset", "Encoder", "check_unit_ball"]
+__all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Dataset", "Encoder", "check_unit_ball"]
 
 Column = Sequence[Any] | NDArray[Any]
 """A column's cells: text, numbers or truth values."""
@@ -27,7 +27,9 @@ Column = Sequence[Any] | NDArray[Any]
 MISSING_LEVEL = "?"
 """The level of missing values: where a category has it, an empty cell counts as it."""
 
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+"""The words, in small letters, that stand for a missing value."""
+
 _NORM_SLACK = 1e-12
 _GET_MODEL = "take the model.json that a run left in its directory"
 
@@ -272,7 +274,7 @@ def _numbers(name: str, column: Column, at: Callable[[int], str]) -> NDArray[np.
 
 
 def _why_no_number(cell: str) -> str:
-    if cell.strip().lower() in _MISSING:
+    if cell.strip().lower() in MISSING_WORDS:
         return "is empty or missing"
     try:
         value = float(cell)

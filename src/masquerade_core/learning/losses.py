@@ -191,13 +191,13 @@ def require_convex(model: Model) -> None:
         convex = " or ".join(f'"{loss.name}"' for loss in LOSSES.values() if loss.convex)
         raise BadInput(
             f'[model] loss is "{model.loss}", which is not convex; this protocol needs a convex loss, since its proof '
-            "is about the only classifier that minimises the objective",
+            "needs exactly one classifier that minimises the objective",
             f"set loss = {convex}, or choose a protocol that allows other losses",
         )
     if not model.regularization > 0:
         raise BadInput(
-            f"[model] regularization is {model.regularization:g}; this protocol needs more than 0, since its proof is "
-            "about the only classifier that minimises the objective",
+            f"[model] regularization is {model.regularization:g}; this protocol needs more than 0, since its proof "
+            "needs exactly one classifier that minimises the objective",
             "set regularization to more than 0, or choose a protocol that allows 0",
         )
 

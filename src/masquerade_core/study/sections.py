@@ -12,9 +12,11 @@ from masquerade_core.words import counted, listed
 
 __all__ = [
     "CHARLIE",
+    "THRESHOLD_RULES",
     "AuxiliaryFile",
     "Crypto",
     "Curator",
+    "EvaluationSection",
     "Feature",
     "Label",
     "Model",
@@ -46,6 +48,9 @@ class StudySection(Section):
     min_parties: int = Field(ge=1, description="the fewest parties a run may have")
     lead: _Name = Field(description="the party that holds the secret half of the parties' encryption key")
     min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
+    expected_records: int | None = Field(
+        default=None, ge=1, description="how many records all parties together are expected to have; public"
+    )
     deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="the seconds of silence that end a run")
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
 
@@ -96,6 +101,32 @@ class Crypto(Section):
 
     key_bits: int = Field(default=2048, ge=512, le=4096)
     aggregation: Literal["paillier"] = "paillier"
+
+
+THRESHOLD_RULES = ("youden", "f1")
+"""The rules by which a threshold may be chosen from the noisy counts of an evaluation."""
+
+
+class EvaluationSection(Section):
+    """``[evaluation]``: the share of each party's records that measures the model, and how a threshold is chosen.
+
+    No more than half of the records may be held back. Beyond that, fewer records are left to learn from than to measure
+    with, and the intervals hardly become narrower: their width falls with the square root of the records held back.
+    """
+
+    share: float = Field(gt=0, le=0.5, allow_inf_nan=False, description="the share of each party's records held back")
+    threshold: str | float | None = None
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _a_rule_or_a_rate(cls, value: Any) -> Any:
+        rate = isinstance(value, float) and 0 < value < 1
+        if value is not None and not rate and value not in THRESHOLD_RULES:
+            raise ValueError(
+                f"is {value!r}, but must be 'youden', 'f1', or a number between 0 and 1: the share of records that the "
+                "model shall answer with the positive label"
+            )
+        return value
 
 
 class Label(Section):

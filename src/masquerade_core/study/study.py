@@ -28,6 +28,7 @@ from masquerade_core.study.sections import (
     CHARLIE,
     Crypto,
     Curator,
+    EvaluationSection,
     Feature,
     Label,
     Model,
@@ -66,6 +67,7 @@ class Study(Section):
     model: Model
     crypto: Crypto = Crypto()
     protocol: dict[str, Any] = Field(default_factory=dict)
+    evaluation: EvaluationSection | None = None
     label: Label
     features: Annotated[tuple[Feature, ...], Field(alias="feature", strict=False, min_length=1)]
     curator: Curator
@@ -90,6 +92,7 @@ class Study(Section):
         yield from self._roster_problems()
         yield from self._key_problems()
         yield from self._column_problems()
+        yield from self._evaluation_problems()
 
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
@@ -109,6 +112,13 @@ class Study(Section):
                 f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
                 "that a party may have in a study with this number of parties"
             )
+        fewest, most = K * rules.min_records, K * self.max_records
+        if rules.expected_records is not None and not fewest <= rules.expected_records <= most:
+            yield (
+                f"[study] expected_records is {rules.expected_records}, but {counted(K, 'party', 'parties')} with "
+                f"min_records = {rules.min_records} have {fewest} to {most} records together; correct expected_records "
+                "or min_records"
+            )
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
@@ -127,6 +137,18 @@ class Study(Section):
             yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
         if (name := _first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
+
+    def _evaluation_problems(self) -> Iterator[str]:
+        if self.evaluation is None:
+            return
+        share, fewest = self.evaluation.share, self.study.min_records
+        if as_fraction(share) * fewest < 1:
+            yield (
+                f"[evaluation] share is {share:g}, but of min_records = {fewest} that is less than one record; choose "
+                "a larger share, or a larger min_records"
+            )
+        if self.multiclass and self.evaluation.threshold is not None:
+            yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"
 
     @classmethod
     def parse(cls, text: str, source: str = "study", *, in_memory: bool = False) -> Self:

@@ -102,7 +102,10 @@ def _place(path: Sequence[int | str]) -> str:
 
 def _steps(path: Sequence[int | str]) -> str:
     """Name a place below a section: ``auxiliary.file``, ``levels, item 2``."""
-    return "".join(f".{s}" if isinstance(s, str) else f", item {s + 1}" for s in path).lstrip("., ")
+    first, *rest = path
+    return (first if isinstance(first, str) else f"item {first + 1}") + "".join(
+        f".{step}" if isinstance(step, str) else f", item {step + 1}" for step in rest
+    )
 
 
 def _shown(value: Any) -> str:

@@ -134,7 +134,8 @@ class Ciphertexts:
         values = tuple(mpz.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
         if not (min(values) > 0 and max(values) < key.mod_n2):
             msg = (
-                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1 without a factor of the key N"
+                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1, with no factor in common "
+                "with the key N"
             )
             raise ProtocolViolation(msg, peer=peer)
         return values

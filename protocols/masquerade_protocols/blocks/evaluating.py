@@ -1,0 +1,97 @@
+"""What commands know of an evaluation: rows of the statement, paragraphs, the price. Every protocol gets them alike."""
+
+from dataclasses import replace
+
+from masquerade_core.data.holdout import fewest_held_back
+from masquerade_core.privacy.statement import Claim, SharedNoiseRows, digits
+from masquerade_core.study import Study
+from masquerade_core.words import counted
+from masquerade_protocols.blocks.evaluation import check_evaluation, evaluation_layouts, noise_of
+from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
+
+__all__ = ["evaluation_rows", "with_evaluation"]
+
+_ASSUMPTIONS = (
+    "everybody follows the protocol, and honest parties draw their share of the noise",
+    "which records are held back follows from their place in the file; a replaced record keeps its place",
+    "N and the number of records held back are published as they are; epsilon does not cover sizes",
+    "a second evaluation of the same records, or one after the file was sorted anew, adds its own epsilon",
+)
+_SOURCE = "docs/privacy/evaluation.md: parallel composition; Balle and Wang 2018, Theorem 8"
+_PARALLEL = (
+    "A record is learned from or held back, never both. So it takes part in the training or in these counts, and the "
+    "two cost no more together than the larger one: this row adds nothing to the others."
+)
+_LEAVES = """
+{share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. Once the
+model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second counts
+how many of each label lie in each of {bins} ranges at most, and adds up the squares by which the model's probabilities
+are off. Your share of the noise is on every number, and encryption and masks hide them like the sums before. Before the
+first round, the number of your records held back leaves as well.
+"""
+_COST = """
+Measuring the model costs nothing more. A record that is held back loses at most epsilon = {epsilon}, and all of it in
+the counts; the model does not depend on it. Every other record loses all of its epsilon in the training. This holds
+because the side of a record follows from its place in the file. If you sort the file anew between two runs, their costs
+add up, as those of any two runs do.
+"""
+
+
+def evaluation_rows(study: Study) -> tuple[Claim, ...]:
+    """Return the statement's rows for an evaluation."""
+    noise, K = noise_of(study), study.K
+    rows = SharedNoiseRows(noise=noise, K=K, source=_SOURCE, assumptions=_ASSUMPTIONS)
+    t = max(1, K - noise.honest)
+    return (
+        rows.row(
+            "evaluation, with the model",
+            K,
+            f"{_PARALLEL} Each count carries the noise of all {K} parties.",
+        ),
+        rows.row(
+            f"evaluation, to Charlie with {counted(t, 'party', 'parties')}",
+            K - t,
+            f"{_PARALLEL} They take their own noise off the counts; the others' noise stays.",
+            "the other parties are honest",
+        ),
+    )
+
+
+def with_evaluation(entry: Protocol) -> Protocol:
+    """Return a protocol's entry that also takes a study with ``[evaluation]``; its roles must carry the evaluation out.
+
+    Where a study has no ``[evaluation]``, the entry says what it said before.
+    """
+
+    def check(study: Study) -> None:
+        entry.check(study)
+        check_evaluation(study)
+
+    def statement(study: Study) -> tuple[Claim, ...]:
+        rows = entry.statement(study)
+        return rows if study.evaluation is None else (*rows[:-1], *evaluation_rows(study), rows[-1])
+
+    def explain(study: Study) -> Explanation:
+        said = entry.explain(study)
+        if study.evaluation is None:
+            return said
+        cells, counts = (layout.length for layout in evaluation_layouts(study, study.K * study.max_records))
+        words = {
+            "share": f"{100 * study.evaluation.share:.4g}",
+            "cells": cells,
+            "bins": (counts - 1) // 2,
+            "epsilon": digits(study.privacy.epsilon),
+        }
+        leaves, cost = paragraphs(_LEAVES, words), paragraphs(_COST, words)
+        return replace(said, leaves=(*said.leaves, *leaves), cost=(*said.cost, *cost))
+
+    def cost(study: Study) -> Cost:
+        price = entry.cost(study)
+        if study.evaluation is None:
+            return price
+        layouts = evaluation_layouts(study, fewest_held_back(study))
+        more = price_of_sums(study, [layout.count for layout in layouts], set_up=False)
+        return Cost(*(old + new for old, new in zip(vars(price).values(), vars(more).values(), strict=True)))
+
+    return replace(entry, check=check, statement=statement, explain=explain, cost=cost, evaluates=True)

@@ -1,0 +1,235 @@
+"""The evaluation of a released model on records that were held back: two more secure sums, under noise of their own.
+
+A study with ``[evaluation]`` holds a share of each party's records back, by their place in the file
+(:mod:`masquerade_core.data.holdout`). Nothing depends on them until the model is there. For K parties and N' records
+held back, all parties together::
+
+    party P_k                                   Charlie
+      | before the join: draw both shares of noise |
+      |           with N, one secure sum also opens N'; no party's own number is seen
+      |           ... the protocol's own rounds, on the other records; the model w ...
+      |           1. sum_k (64 cells(w) + x^k): how many records have a score in each of 256 cells
+      | bins of equal mass, by everybody alike     |
+      |           2. sum_k (192 counts(w) + x'^k): how many records of each label lie in each of 22 bins at most
+      | the evaluation, by everybody alike         |
+
+A replaced record is either held back, in both of two neighbouring data sets, or in neither. So it takes part in the
+training or in the evaluation, and the noise of each is sized for the study's whole privacy target: they compose in
+parallel. That the evaluation's questions depend on the model changes nothing (``docs/privacy/evaluation.md``). So a
+role that calls ``seat.release`` for its training has debited the evaluation too.
+
+A role needs three lines for it::
+
+    held = await hold_back(seat, study, data)  # before the join
+    sums, N = await join_and_count(seat, study, held.training, held.records)
+    return await evaluated(sums, held, model)  # Charlie: evaluated_by_all(sums, model)
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.data.holdout import split
+from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.evaluation import Counts, Noisy, evaluate
+from masquerade_core.learning.losses import LOGISTIC
+from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, cells_of, locate_bins, score_range
+from masquerade_core.model import Model, scores_of
+from masquerade_core.privacy.noise.evaluation_counts import (
+    COUNT_UNITS,
+    LOCATE_UNITS,
+    SQUARE_UNITS,
+    count_sd,
+    counts_noise,
+)
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
+from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
+from masquerade_protocols.blocks.slots import check_slots
+
+__all__ = [
+    "HeldBack",
+    "check_evaluation",
+    "evaluated",
+    "evaluated_by_all",
+    "evaluation_layouts",
+    "hold_back",
+    "noise_of",
+]
+
+_COUNTS = 2 * MOST_BINS + 1  # of each label in each bin, and the sum of squares
+
+_NUMBERS = CELLS + _COUNTS
+"""The numbers that an evaluation opens; a share of noise for each is drawn before the join."""
+
+_STAGE = "evaluation"
+
+
+# --- What follows from public numbers ---------------------------------------------
+
+
+def noise_of(study: Study) -> SharedNoise:
+    """Return the noise of an evaluation: it meets the study's privacy target by itself.
+
+    Raises
+    ------
+    BadInput
+        No noise meets it.
+    """
+    return counts_noise(study.privacy.epsilon, study.privacy.delta, study.honest)
+
+
+def check_evaluation(study: Study) -> None:
+    """Refuse a study whose evaluation must fail, before anybody joins; one without ``[evaluation]`` passes.
+
+    Raises
+    ------
+    BadInput
+        No noise meets the privacy target, or no plaintext holds it.
+    """
+    if study.evaluation is not None:
+        evaluation_layouts(study, study.K * study.max_records)
+
+
+def evaluation_layouts(study: Study, N: int) -> tuple[Packing, Packing]:
+    """Lay out the two sums of an evaluation with N records held back. Bins that are not used hold noise alone.
+
+    Raises
+    ------
+    BadInput
+        A slot is too wide for a plaintext.
+    """
+    noise = noise_of(study)
+    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * _NUMBERS, TAIL_BITS)
+    bits = study.crypto.key_bits
+    cells, counts = Packing(CELLS, N * LOCATE_UNITS + tail, bits), Packing(_COUNTS, N * COUNT_UNITS + tail, bits)
+    what, remedy = "a sum of the evaluation", "a larger epsilon"
+    return check_slots(study, cells, what, remedy), check_slots(study, counts, what, remedy)
+
+
+def _bound_to(N: int, model: Model, opened: Sequence[int] = ()) -> bytes:
+    """Return the hash to which masks are bound: the model, N', and the sum that was opened before."""
+    released = fingerprint(N, np.array((*model.weights, *model.offset)))
+    return hashlib.sha256(released + b"".join(value.to_bytes(16, "big", signed=True) for value in opened)).digest()
+
+
+# --- The parties ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A party's records on both sides, and its share of the evaluation's noise.
+
+    Parameters
+    ----------
+    training : Dataset
+        The records to learn from; all of them where the study has no ``[evaluation]``.
+    records : Dataset or None
+        Those held back.
+    noise : tuple of int
+        In grid units; empty where nothing is held back.
+    """
+
+    training: Dataset
+    records: Dataset | None
+    noise: tuple[int, ...]
+
+
+async def hold_back(seat: Seat, study: Study, data: Dataset) -> HeldBack:
+    """Split a party's records and draw its noise. Before the join: later, the time for it would tell of the noise."""
+    training, records = split(study, data)
+    if records is None:
+        return HeldBack(training, None, ())
+    share = noise_of(study).share
+    drawn = await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, _NUMBERS)))
+    return HeldBack(training, records, drawn)
+
+
+async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
+    """Take a party's part in the evaluation; returns the model with its evaluation and its threshold.
+
+    Without ``[evaluation]`` the model comes back as it is. Nothing is debited here; see the module.
+
+    Raises
+    ------
+    ProtocolViolation
+        Another participant is at fault.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    if held.records is None:
+        return model
+    seat, study, N = sums.seat, sums.study, sums.held_back
+    await seat.stage(_STAGE)
+    layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
+    scores = scores_of(model, held.records.X, None)
+    cells = np.bincount(cells_of(scores, exponent), minlength=CELLS) * LOCATE_UNITS
+    noisy_cells = list(map(add, cells.tolist(), held.noise))
+    opened = await sums.open_sum(layouts[0], noisy_cells, _bound_to(N, model))
+    bins = _bins(study, opened, exponent)
+    where = bins.of(scores)
+    by_label = [np.bincount(where[held.records.y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
+    counts = [*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, held.records.y)]
+    noisy_counts = list(map(add, counts, held.noise[CELLS:]))
+    return _judged(study, model, bins, N, await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened)))
+
+
+def _squares(scores: NDArray[np.float64], y: NDArray[np.float64]) -> int:
+    """Return the sum of all (probability - label)^2, where each record is rounded to the grid by itself."""
+    off = 0.5 * (1 - np.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
+    return int(np.clip(np.rint(off**2 * SQUARE_UNITS), 0, SQUARE_UNITS).astype(np.int64).sum())
+
+
+# --- Charlie ------------------------------------------------------------------------
+
+
+async def evaluated_by_all(sums: CharlieSums, model: Model) -> Model:
+    """Take Charlie's part in the evaluation; returns what :func:`evaluated` returns.
+
+    Raises
+    ------
+    ProtocolViolation
+        A party is at fault.
+    RunFailed
+        A total was not the sum of one contribution of each party.
+    """
+    study, N = sums.study, sums.held_back
+    if study.evaluation is None:
+        return model
+    await sums.seat.stage(_STAGE)
+    cells, counts = evaluation_layouts(study, N)
+    bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset))
+    return _judged(study, model, bins, N, await sums.open_sum(counts))
+
+
+# --- What everybody computes --------------------------------------------------------
+
+
+def _rule(study: Study) -> str | float | None:
+    return None if study.evaluation is None else study.evaluation.threshold
+
+
+def _bins(study: Study, opened: Sequence[int], exponent: int) -> Bins:
+    """Lay out the bins by the first sum."""
+    rule = _rule(study)
+    sd = count_sd(noise_of(study), study.K) * COUNT_UNITS / LOCATE_UNITS
+    rate = rule if isinstance(rule, float) else None
+    return locate_bins([value / LOCATE_UNITS for value in opened], sd, exponent, rate)
+
+
+def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int]) -> Model:
+    """Return the model with what the second sum tells of it."""
+    noisy, size = np.array(opened, dtype=np.float64) / COUNT_UNITS, len(bins.middles)
+    variance, units = count_sd(noise_of(study), study.K) ** 2, COUNT_UNITS / SQUARE_UNITS
+    squares = Noisy(float(noisy[-1]) * units, variance * units**2) if study.model.loss == LOGISTIC.name else None
+    counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], variance, N, bins, squares)
+    found = evaluate(counts, rule=_rule(study))
+    return replace(model, threshold=found.threshold, evaluation=found)

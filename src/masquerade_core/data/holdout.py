@@ -1,0 +1,60 @@
+"""Records that are held back to measure a model: which ones follows from their place in the file, never from a value.
+
+Row i of a party's records, counted from 0, is held back if and only if floor((i + 1) share) > floor(i share). So of n
+records, floor(n share) are held back, spread evenly over the file. A replaced record keeps its place, and so its side:
+it is either learned from or measured with, in both of two neighbouring data sets. The proof of an evaluation that adds
+no epsilon rests on this (``docs/privacy/evaluation.md``).
+
+A study has no column that says which records belong to one person. So a person with several records may stand on both
+sides. Privacy is then counted for each record by itself, as everywhere. But the measured quality may come out too good.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.study import Study, as_fraction
+
+__all__ = ["are_held_back", "fewest_held_back", "fewest_to_learn_from", "split", "training_sides"]
+
+
+def are_held_back(n: int, share: float) -> NDArray[np.bool_]:
+    """Return for each of n rows whether it is held back.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    share : float
+        Between 0 and 1. It counts as the decimal number that a study's file shows, so that all machines agree.
+    """
+    exact = as_fraction(share)
+    below = np.array([i * exact.numerator // exact.denominator for i in range(n + 1)], dtype=np.int64)
+    return np.diff(below) > 0
+
+
+def split(study: Study, data: Dataset) -> tuple[Dataset, Dataset | None]:
+    """Return the records to learn from, and those held back; None where the study has no ``[evaluation]``."""
+    if study.evaluation is None:
+        return data, None
+    held = are_held_back(len(data.y), study.evaluation.share)
+    return Dataset(data.X[~held], data.y[~held], data.classes), Dataset(data.X[held], data.y[held], data.classes)
+
+
+def training_sides(study: Study, data: Mapping[str, Dataset]) -> dict[str, Dataset]:
+    """Return each party's records to learn from: all of them where the study has no ``[evaluation]``."""
+    return {name: split(study, records)[0] for name, records in data.items()}
+
+
+def fewest_held_back(study: Study) -> int:
+    """Return the fewest records that all parties together can hold back; 0 where the study has no ``[evaluation]``."""
+    if study.evaluation is None:
+        return 0
+    return study.K * int(as_fraction(study.evaluation.share) * study.study.min_records)
+
+
+def fewest_to_learn_from(study: Study) -> int:
+    """Return the fewest records that all parties together can have to learn from."""
+    return study.K * study.study.min_records - fewest_held_back(study)

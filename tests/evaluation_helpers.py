@@ -1,0 +1,141 @@
+"""Studies that hold records back, and evaluations whose sums are made in the clear: thousands of them in a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.holdout import split
+from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.evaluation import Evaluation
+from masquerade_core.model import Model
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.study import Study
+from masquerade_protocols.blocks import evaluation as block
+from masquerade_protocols.blocks.secure_sum import PartySums
+from tests.protocol_helpers import make_study
+
+_Array = NDArray[np.float64]
+
+
+def held_back_study(
+    K: int = 3,
+    d: int = 4,
+    *,
+    share: float = 0.2,
+    rule: str = "",
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    colluders: int = 0,
+    protocol: str = "dp-gd",
+    section: str = "rounds = 3",
+    calibration: str = "proven",
+    min_records: int = 10,
+) -> Study:
+    """A study of d numeric features with ``[evaluation]``."""
+    text = make_study(K, d, epsilon=epsilon, min_records=min_records).to_toml()
+    threshold = f"threshold = {rule}\n" if rule else ""
+    for old, new in (
+        ('protocol = "local-aggregation"', f'protocol = "{protocol}"'),
+        ("delta = 1e-05", f"delta = {delta}"),
+        ("colluders = 0", f"colluders = {colluders}"),
+        ('calibration = "paper"', f'calibration = "{calibration}"'),
+        ('noise = "laplace"', section),
+        ("[label]", f"[evaluation]\nshare = {share}\n{threshold}\n[label]"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return Study.parse(text, in_memory=True)
+
+
+@dataclass
+class _Offer:
+    """A party's vector, which waits for the sum of all."""
+
+    vector: list[int]
+
+    def __await__(self) -> Generator[_Offer, tuple[int, ...], tuple[int, ...]]:
+        return (yield self)
+
+
+class _NoSeat:
+    async def stage(self, _name: str) -> None:
+        """Say nothing."""
+
+
+@dataclass
+class _ClearSums:
+    """What a role sees of its secure sums, without encryption."""
+
+    study: Study
+    held_back: int
+    seat: Any = _NoSeat()  # noqa: RUF009  it has no state
+
+    async def open_sum(self, layout: Any, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+        assert len(bound_to) == 32
+        layout.pack(vector)
+        return await _Offer(list(vector))
+
+
+def evaluate_in_the_clear(
+    study: Study,
+    model: Model,
+    held: Mapping[str, Dataset],
+    rngs: Mapping[str, Rng] | None = None,
+    *,
+    quiet: bool = False,
+) -> Evaluation:
+    """Carry the parties' own role out, where each sum is made in the clear; without noise if ``quiet``."""
+    N = sum(len(records.y) for records in held.values())
+    share, sides = block.noise_of(study).share, []
+    for name, records in held.items():
+        rng = SimulationRng(1, name) if rngs is None else rngs[name]
+        noise = (0,) * block._NUMBERS if quiet else tuple(discrete_gaussian(rng, share, block._NUMBERS))
+        sides.append(block.HeldBack(records, records, noise))
+    roles = [block.evaluated(cast("PartySums", _ClearSums(study, N)), side, model) for side in sides]
+    answer: tuple[int, ...] | None = None
+    while True:
+        offers, done = [], []
+        for role in roles:
+            try:
+                offers.append(role.send(cast("Any", answer)))
+            except StopIteration as end:
+                done.append(end.value)
+        if done:
+            assert len(done) == len(roles)
+            assert all(result == done[0] for result in done)
+            found = done[0].evaluation
+            assert found is not None
+            return cast("Evaluation", found)
+        answer = tuple(map(sum, zip(*(cast("_Offer", offer).vector for offer in offers), strict=True)))
+
+
+def records_of(rng: np.random.Generator, n: int, weights: Sequence[float], base: float = 0.0) -> Dataset:
+    """Records of which the logistic model with ``weights`` and offset ``base`` is true."""
+    X = rng.normal(size=(n, len(weights))) * 0.4
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    chance = 1 / (1 + np.exp(-(X @ np.array(weights) + base)))
+    return Dataset(X, np.where(rng.random(n) < chance, 1.0, -1.0))
+
+
+def halves(study: Study, data: Mapping[str, Dataset]) -> dict[str, Dataset]:
+    """Return the records that each party holds back."""
+    sides = {name: split(study, records)[1] for name, records in data.items()}
+    return {name: side for name, side in sides.items() if side is not None}
+
+
+def auc_of(scores: _Array, y: _Array) -> float:
+    """The area under the ROC curve by ranks, ties counted half."""
+    order = np.argsort(scores, kind="stable")
+    values, inverse, counts = np.unique(scores[order], return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks = np.empty(len(scores))
+    ranks[order] = (ends - (counts - 1) / 2)[inverse]
+    assert len(values) == len(counts)
+    P = int((y > 0).sum())
+    return float((ranks[y > 0].sum() - P * (P + 1) / 2) / (P * (len(y) - P)))

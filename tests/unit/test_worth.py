@@ -1,0 +1,190 @@
+"""What a demonstration compares a released model with, and what it says of it afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+
+from masquerade.datasets import simulated
+from masquerade.demo import comparison as comparing
+from masquerade.demo import prepare
+from masquerade.demo.comparison import compare
+from masquerade.demo.tuned import tuned_answers
+from masquerade.demo.worth import same_answer, worth_it
+from masquerade_core.data.loading import load_csv
+from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.erm import fit
+from masquerade_core.model import Model, answers_of
+from masquerade_core.one_answer import gives_one_answer
+from masquerade_protocols import PROTOCOLS
+from masquerade_protocols.dp_gd.noiseless import clean_descent
+from masquerade_protocols.entry import Noiseless
+
+N = 1000
+
+
+def _wrong(errors: int, start: int = 0) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return on which of 1,000 records a model errs: ``errors`` of them, from ``start`` on."""
+    wrong = np.zeros(N, dtype=bool)
+    wrong[start : start + errors] = True
+    return wrong
+
+
+# --- Whether joining was worth it ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("released", "own", "begin"),
+    [
+        (150, (200, 240, 210), "Joining was worth it for every party: the released model errs in 15.0%, the parties' "),
+        (150, (200, 100, 210), "Joining was worth it for 2 of 3 parties, and for 1 party it was not: "),
+        (
+            150,
+            (200, 152, 210),
+            "Joining was worth it for 2 of 3 parties, and for 1 the test set is too small to tell: ",
+        ),
+        (150, (90, 100, 80), "Joining was worth it for no party: the released model errs in 15.0%, "),
+        (150, (90, 100, 151), "Joining was worth it for no party that the test set can tell: "),
+        (150, (149, 151, 150), "The test set is too small to tell whether joining was worth it: "),
+        (299, (200, 210, 310), "Joining was not worth it, since the released model is no better than no model: "),
+        (500, (200, 210, 310), "Joining was not worth it, since the released model is no better than no model: "),
+    ],
+)
+def test_a_sentence_says_whether_joining_was_worth_it(released: int, own: tuple[int, ...], begin: str) -> None:
+    parties = {f"site-{i}": _wrong(errors) for i, errors in enumerate(own)}
+    said = worth_it(_wrong(released), parties, _wrong(300))
+    assert said.startswith(begin)
+    low, high = min(own) / N, max(own) / N
+    assert said.endswith(f"own models in {low:.1%} to {high:.1%}, and always the more frequent label in 30.0%.")
+
+
+def test_a_difference_counts_only_beyond_what_chance_explains() -> None:
+    """The two err on other records: 40 against 60 may be chance (sd 10), 40 against 80 is not (sd 11)."""
+    for errors, begin in ((60, "The test set is too small to tell"), (80, "Joining was worth it for every party")):
+        assert worth_it(_wrong(40), {"a": _wrong(errors, start=500)}, _wrong(300, start=40)).startswith(begin)
+
+
+# --- Always the same answer ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("others", "rare", "same"),
+    [
+        (0, 24, True),  # always no, though 24 % are yes
+        (0, 1, True),
+        (0, 0, False),  # all labels are alike, and so are the answers
+        (1, 24, True),
+        (3, 24, False),
+        (1, 2, False),  # yes is rare among the answers since it is rare
+        (24, 24, False),
+    ],
+)
+def test_the_same_answer_is_one_although_labels_differ(others: int, rare: int, *, same: bool) -> None:
+    answers, labels = (np.where(np.arange(100) < count, 1.0, -1.0) for count in (others, rare))
+    assert gives_one_answer(answers, labels) is same
+    assert gives_one_answer(-answers, -labels) is same
+
+
+def test_the_same_answer_is_said_with_its_name() -> None:
+    said = same_answer(np.where(np.arange(1000) < 3, 1.0, -1.0), learned="not '>50K'")
+    assert said.startswith(
+        "The released model gives 997 of 1,000 test records the same answer, not '>50K'. Its answers"
+    )
+    assert "gives all 50 test records" in same_answer(np.ones(50), learned="'yes'")
+
+
+# --- What records are worth without privacy --------------------------------------------
+
+
+def _off_centre(n: int, seed: int, positives: float = 0.24) -> Dataset:
+    """Records that share a long common part, as most encoded tables do, and differ little by class."""
+    generator = np.random.default_rng(seed)
+    y = np.where(generator.random(n) < positives, 1.0, -1.0)
+    X = np.hstack([np.full((n, 1), 3.0), generator.normal(size=(n, 5)) * 0.3 + 0.15 * y[:, None]])
+    return Dataset.from_unit_ball(X / np.linalg.norm(X, axis=1, keepdims=True) * (1 - 1e-12), y)
+
+
+def test_no_privacy_is_as_good_as_the_best_penalty_and_not_as_bad_as_the_studys() -> None:
+    """Under the study's old default, Lambda = .02, the same records seem to teach nothing."""
+    train, test = _off_centre(4000, 1), _off_centre(20_000, 2)
+    found = float(np.mean(tuned_answers(train, test.X) != test.y))
+
+    def at(Lambda: float) -> float:
+        return float(np.mean(np.where(test.X @ fit(train.X, train.y, Lambda) > 0, 1.0, -1.0) != test.y))
+
+    assert at(0.02) > 0.23
+    assert found < 0.15
+    assert found < min(map(at, (1e-3, 1e-4, 1e-5, 1e-6))) + 0.003
+
+
+def test_the_penalty_is_chosen_on_few_records_and_all_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folds over all records of a large table would take most of a demonstration's time."""
+    sizes: dict[str, int] = {}
+
+    def noting(kind: type[LogisticRegression]) -> None:
+        whole = kind.fit
+
+        def noted(self: LogisticRegression, X: Any, y: Any) -> Any:
+            sizes[kind.__name__] = len(X)
+            return whole(self, X, y)
+
+        monkeypatch.setattr(kind, "fit", noted)
+
+    noting(LogisticRegressionCV)
+    noting(LogisticRegression)
+    tuned_answers(_off_centre(4000, 1), np.zeros((1, 6)))
+    assert sizes == {"LogisticRegressionCV": 3000, "LogisticRegression": 4000}
+
+
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_one_class_alone_is_a_model_that_says_so(label: float) -> None:
+    X = np.full((30, 2), 0.5)
+    assert tuned_answers(Dataset(X, np.full(30, label)), X[:4]).tolist() == [label] * 4
+
+
+def test_a_label_that_is_too_rare_for_folds_is_no_failure() -> None:
+    X = np.linspace(-0.7, 0.7, 40)[:, None]
+    y = np.where(np.arange(40) == 39, 1.0, -1.0)
+    assert set(tuned_answers(Dataset(X, y), X)) <= {-1.0, 1.0}
+
+
+def test_named_classes_are_learned_too() -> None:
+    generator = np.random.default_rng(5)
+    y = generator.integers(3, size=600).astype(float)
+    centres = np.array([[0.5, 0.0], [-0.3, 0.4], [-0.3, -0.4]])
+    X = np.clip(centres[y.astype(int)] + 0.1 * generator.normal(size=(600, 2)), -0.7, 0.7)
+    records = Dataset(X, y, 3)
+    assert np.mean(tuned_answers(records, X) != y) < 0.01
+
+
+# --- In the comparison -------------------------------------------------------------------
+
+
+def test_an_offset_counts_in_all_that_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = simulated(3, n=600)
+    plan = prepare(cohort, epsilon=25.0, protocol="dp-gd", directory=tmp_path / "demo")
+    study, data = plan.study, {n: load_csv(plan.data_file(n), plan.study) for n in plan.study.names}
+    weights = tuple(clean_descent(study, data).tolist())
+    plain, shifted = Model(weights, None), Model(weights, None, (50.0,))
+    near, far = (PROTOCOLS["dp-gd"].noiseless(study, data, model) for model in (plain, shifted))
+    assert near.noise_ratio == pytest.approx(0.0, abs=1e-9)
+    assert far.noise_ratio > 5
+    entry = SimpleNamespace(
+        noiseless=lambda *_args, **_named: Noiseless(shifted, "w", 0.0, None), classifiers=False, auxiliary=False
+    )
+    monkeypatch.setattr(comparing, "protocol_of", lambda _study: entry)
+    moved = compare(study, cohort, shifted)
+    positives = float(np.mean([row[-1] == "yes" for row in cohort.test.rows]))
+    assert moved.without_noise == pytest.approx(1 - positives)
+    assert moved.same_answer.startswith("The released model gives all 5,000 test records the same answer, 'yes'.")
+    assert "no better than no model" in moved.worth
+    good = compare(study, cohort, plain)
+    assert good.same_answer == ""
+    assert not good.worth.startswith("Joining was not worth it")
+    test = load_csv(plan.test_file, study, need_label=False)
+    assert f"errs in {np.mean(answers_of(plain, test.X, None) != test.y):.1%}, the parties' own" in good.worth
