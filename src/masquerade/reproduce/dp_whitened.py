@@ -30,7 +30,7 @@ from masquerade.reproduce.dp_whitened_runs import (
 )
 from masquerade_core.errors import BadInput
 
-__all__ = ["figure_1"]
+__all__ = ["figure_1", "tables"]
 
 _PROMISED = 40  # the s from which a threshold is promised
 _MAJORITY_SLACK, _CENTRAL_SLACK = 0.01, 0.003
@@ -115,8 +115,7 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
             "give --data DIRECTORY, where DIRECTORY holds at least one of these folders",
         )
     absent = [f"{one.title} (no folder {one.folder})" for one in BENCHMARKS if one not in there]
-    notes = [_CLEAR, _SEEDED, _MEANING, _CENTRAL]
-    notes += [f"Left out, since {root} does not have it: {', '.join(absent)}."] if absent else []
+    notes = [f"Left out, since {root} does not have it: {', '.join(absent)}."] if absent else []
     done = 0
 
     def advance() -> None:
@@ -129,9 +128,15 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
         measure(one, one.read(root / one.folder), draws, seed, broken=_TWO_SIDED.get(one.title, {}), advance=advance)
         for one in there
     ]
+    return tables(found, draws, seed, notes)
+
+
+def tables(found: Sequence[Found], draws: int, seed: int, notes: Sequence[str] = ()) -> Report:
+    """Return the tables of what was measured."""
     rows = [row for one in found for row in (*_own_rows(one), *_beside_rows(one), *_promised_rows(one))]
-    settings = {"draws": draws, "K": PARTIES, "seed": seed, "data_sets": len(there)}
+    settings = {"draws": draws, "K": PARTIES, "seed": seed, "data_sets": len(found)}
     last = (*_mu_rows(found), *_role_rows(found), *_broken_rows(found))
+    notes = (_CLEAR, _SEEDED, _MEANING, _CENTRAL, *notes)
     return Report("dp-whitened", "1", notes, settings, [*rows, *last])
 
 
