@@ -39,11 +39,11 @@ def _shrink(mean: float, sd: float, limit: float) -> float:
     return _between(mean / (1 + 4 * sd * sd), -limit, limit)
 
 
-def oracle(  # noqa: C901, PLR0915  one function, to be read from top to bottom
+def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top to bottom
     plan: Plan, U: _Floats, Y: _Floats, noise: Noise
 ) -> tuple[_Floats, _Floats]:
     """Return weights (outputs, d) and offsets (outputs,); ``Y`` has a column of -1 and +1 for each output."""
-    (N, d), m, s = U.shape, Y.shape[1], float(plan.strength)
+    N, d, m, s = len(U), U.shape[1], Y.shape[1], float(plan.strength)
     unit = plan.noise_sd(1) * N  # of one number, with all shares
 
     def sd(B: float) -> float:
@@ -52,7 +52,7 @@ def oracle(  # noqa: C901, PLR0915  one function, to be read from top to bottom
     two = m == 1
     kappa = 0.5 if two else sqrt(0.125)
     centre, R, yb, centred, second = np.zeros(d), 1.0, np.zeros(m), False, None
-    if s > 9:
+    if s > 10:
         B = plan.first_mean
         t = sd(B)
         word = B // 2 if two else int(sqrt(B * B / 8))
@@ -64,7 +64,7 @@ def oracle(  # noqa: C901, PLR0915  one function, to be read from top to bottom
         means = np.array([_shrink(v / kappa, t / kappa, 0.9) for v in sums[d:]])
         B = plan.second_mean
         t = sd(B)
-        if radius < 0.85 or s > 40:
+        if radius < 0.85 or s > 80:
             z = _integers(_shorten((U - guess) / radius, 1.0), B).sum(0) / (N * B) + t * noise("second mean", d)
             centre, centred, yb = guess + radius * z, True, means
             D = d * (radius * t) ** 2
@@ -121,7 +121,7 @@ def oracle(  # noqa: C901, PLR0915  one function, to be read from top to bottom
             w[-1] = g[-1] / max(lam[-1], E)
             ym = _between(w[-1] * sqrt(lam[-1]), -0.9, 0.9)
         v = 1 - ym * ym
-        R2 = _between(al * (2 * (num - 2 * slack) - al * den) / v, 0.0, 0.85)
+        R2 = _between(al * (2 * (num - 2 * slack) - al * den) / v, 0.0, _between(s / 80, 0.6, 0.85))
         th[o] = np.sqrt(lp) * w / (v / 2 * (1 - R2))
         if centred:
             b0[o] = log((1 + ym) / (1 - ym)) + ym / 2 * R2 / (v / 4 * (1 - R2))
@@ -149,8 +149,11 @@ def oracle(  # noqa: C901, PLR0915  one function, to be read from top to bottom
             likely = [1 / (1 + exp(-(b0[o] + spread * node))) for node in _Z]
             curve = max(0.03, sum(w * p * (1 - p) for w, p in zip(_W, likely, strict=True)) / _W.sum())
             nu = (C * sd(B) / curve) ** 2 / T
-            V0 = s / 20 / max(1.0, r)
-            gain, gain1 = (1 - (nu0 / (v0 + nu0)) ** (4 / (3 * T)) for v0, nu0 in ((V0, nu), (1.0, nu / K)))
+            if s >= 200:
+                gain, gain1 = (v0 / (v0 + 2 * x) for v0, x in ((0.5 / max(1.0, r), nu), (1.0, nu / K)))
+            else:
+                V0 = s / 20 / max(1.0, r)
+                gain, gain1 = (1 - (x / (v0 + x)) ** (4 / (3 * T)) for v0, x in ((V0, nu), (1.0, nu / K)))
             g = V.T @ opened[o * d : (o + 1) * d]
             along = float(e[o] @ g)
             both = (sqrt(K) * opened[m * d + o] + along) / (K + 1)

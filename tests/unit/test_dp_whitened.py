@@ -298,12 +298,17 @@ def _ball(X: _Floats) -> _Floats:
     return inside
 
 
+def _encoded(X: _Floats) -> _Floats:
+    """Records as the encoder makes them, with a constant."""
+    return _ball(np.column_stack([X, np.ones(len(X))]))
+
+
 KINDS: dict[str, Callable[[np.random.Generator], tuple[_Floats, _Floats]]] = {
-    "fewer records than coordinates": lambda g: (_ball(g.normal(size=(12, 30))), g.choice([-1.0, 1.0], size=12)),
-    "one class": lambda g: (_ball(g.normal(size=(300, 4))), np.ones(300)),
-    "the other class": lambda g: (_ball(g.normal(size=(3000, 4))), -np.ones(3000)),
+    "fewer records than coordinates": lambda g: (_encoded(g.normal(size=(12, 30))), g.choice([-1.0, 1.0], size=12)),
+    "one class": lambda g: (_encoded(g.normal(size=(300, 4))), np.ones(300)),
+    "the other class": lambda g: (_encoded(g.normal(size=(3000, 4))), -np.ones(3000)),
     "constant columns": lambda g: (
-        _ball(np.column_stack([np.ones((400, 3)), g.normal(size=400)])),
+        _encoded(np.column_stack([np.ones((400, 3)), g.normal(size=400)])),
         g.choice([-1.0, 1.0], size=400),
     ),
     "one coordinate": lambda g: (g.uniform(-1, 1, size=(500, 1)), g.choice([-1.0, 1.0], size=500)),

@@ -237,7 +237,7 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
         c[-1] = g[-1] / max(l[-1], E)
         ym = np.clip(c[-1] * sqrt(l[-1]), -0.9, 0.9)
     v = 1 - ym**2
-    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, 0.85)
+    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, min(0.85, max(0.6, s / 80)))
     c = c / (v / 2 * (1 - R2))  # to the scale of log-odds
     b0 = np.zeros(len(v))
     if centre.centred:
@@ -275,8 +275,8 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     spread = np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * (A2 @ point.th))).sum(axis=0)))
     p = expit(point.b0 + np.outer(_NODES, spread))
     w = np.maximum(_LEAST_CURVATURE, _WEIGHTS @ (p * (1 - p)) / _WEIGHTS.sum())
-    nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T
-    gain, gain1 = _gain(float(plan.strength) / 20 / max(1.0, r), nu, T), _gain(1.0, nu / K, T)
+    nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T  # of all gradients together
+    gain, gain1 = _gains(plan, nu, r, K)
     vectors, h, hb = np.split(point.C * opened, [d * m, d * m + m])
     gx, e = vectors.reshape(m, d).T, point.e
     along = (e * gx).sum(axis=0)
@@ -288,10 +288,17 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     return np.append(th, b0)
 
 
-def _gain(V0: float, nu: _Floats, T: int) -> _Floats:
-    """Return the part of a step that is worth its noise: most of T such steps together go as far as one that is."""
-    gain: _Floats = 1 - (1 - V0 / (V0 + nu)) ** (1 / (0.75 * T))
-    return gain
+def _gains(plan: Plan, nu: _Floats, r: float, K: float) -> tuple[_Floats, _Floats]:
+    """Return the parts of a step that are worth its noise: of the step itself, and along e and of the offset.
+
+    Where there is little to go by, a part is such that three quarters of the T steps together go as far as one step
+    should that knows what all T sums tell.
+    """
+    if plan.plenty:
+        V0 = 0.5 / max(1.0, r)
+        return V0 / (V0 + 2 * nu), K / (K + 2 * nu)
+    V0, power = float(plan.strength) / 20 / max(1.0, r), 1 / (0.75 * plan.rounds)
+    return 1 - (nu / (V0 + nu)) ** power, 1 - (nu / (K + nu)) ** power
 
 
 def classifier(centre: Centre, point: Point, iterates: Sequence[_Floats]) -> _Floats:

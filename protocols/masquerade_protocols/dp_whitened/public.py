@@ -116,7 +116,12 @@ class Plan:
     @property
     def rounds(self) -> int:
         """T, the number of noisy gradients."""
-        return 4 if self.strength < 200 else MOST_ROUNDS  # noqa: PLR2004
+        return MOST_ROUNDS if self.plenty else 4
+
+    @property
+    def plenty(self) -> bool:
+        """Whether the noise hardly matters: s is 200 or more."""
+        return self.strength >= 200  # noqa: PLR2004
 
     @property
     def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
@@ -125,7 +130,9 @@ class Plan:
         They grow with s from where such sums begin to pay; the first two shrink again where they need little.
         """
         s = self.strength
-        means = min(Fraction(1, 5), (s - 9) / 40, max(Fraction(1, 50), 500 / s**2)) if s > 9 else Fraction(0)  # noqa: PLR2004
+        means = Fraction(0)
+        if s > 10:  # noqa: PLR2004
+            means = min(Fraction(1, 5), (s - 10) / 20, max(Fraction(1, 50), 500 / s**2))
         gradients = Fraction(55, 100) * s / (s + 5)
         return means / 3, 2 * means / 3, 1 - means - gradients, gradients
 
@@ -164,7 +171,7 @@ class Plan:
 
     def centres(self, R: float) -> bool:
         """Return whether data are centred from the first mean on: where its R shows that it helps, or s allows it."""
-        return self.strength > 40 or R < 0.85  # noqa: PLR2004
+        return self.strength > 80 or R < 0.85  # noqa: PLR2004
 
     def pieces(self, length: int, largest: int) -> Iterator[tuple[Packing, slice]]:
         """Cut a sum of ``length`` numbers into pieces that fit into a message; yields each one's layout and place."""
