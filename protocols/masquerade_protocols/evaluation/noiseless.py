@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study
-from masquerade_protocols.entry import Noiseless, Weights
+from masquerade_protocols.entry import Noiseless, Released
 from masquerade_protocols.evaluation.roles import model_of
 
 __all__ = ["noiseless"]
 
 
-def noiseless(study: Study, _data: Mapping[str, Dataset], _released: Weights, **_unused: Any) -> Noiseless:
+def noiseless(study: Study, _data: Mapping[str, Dataset], _released: Released, **_unused: Any) -> Noiseless:
     """Return the model that the study holds."""
-    return Noiseless(np.array(model_of(study).weights), "the model itself", 0.0, study.privacy.epsilon)
+    return Noiseless(model_of(study), "the model itself", 0.0, study.privacy.epsilon)

@@ -19,7 +19,7 @@ def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
-            help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler; docs/reproduction.md names one more.",
+            help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler; docs/reproduction.md names two more.",
             show_default=False,
         ),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 from masquerade.reproduce.bands import Report
 from masquerade.reproduce.bixler import section_4
 from masquerade.reproduce.dp_gd import figure_1 as dp_gd_figure_1
+from masquerade.reproduce.dp_whitened import figure_1 as dp_whitened_figure_1
 from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade.reproduce.kang import figure_2 as kang_figure_2
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
@@ -50,6 +51,9 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
     "dp-gd": {"1": Figure(lambda draws, seed, progress, _: dp_gd_figure_1(draws, seed, progress), 5, 2012)},
     "summary": {"1": Figure(summary_figure_1, 5, 2026, "UCI Adult's adult.data and adult.test")},
+    "dp-whitened": {
+        "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
+    },
 }
 """By paper and figure."""
 
