@@ -44,6 +44,7 @@ _ENTRY = Protocol(
     party=roles.party,
     charlie=roles.charlie,
     parameters=public.Parameters,
+    section="# There is nothing to choose: all follows from public numbers, and from sums that were paid for.\n",
     stages=("noise", "keys", "moments", "rounds"),
     check=public.check,
     statement=statement,
