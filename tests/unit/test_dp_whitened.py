@@ -354,7 +354,7 @@ class _Echo:
 
 def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     """While it adds up second moments, adds noise and has the pieces opened."""
-    d, rng, echo = 600, np.random.default_rng(0), _Echo()
+    d, rng, echo = 400, np.random.default_rng(0), _Echo()
     study = whitened_study(2, d, min_records=2)
     data, B = Dataset(_ball(rng.normal(size=(100, d))), rng.choice([-1.0, 1.0], size=100)), 1 << 14
     length, pairs = public.moments_length(d, 1, centred=True), d * (d - 1) // 2
