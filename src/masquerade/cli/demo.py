@@ -209,6 +209,7 @@ def _check_parties(K: int) -> None:
 
 
 def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     study = plan.study
@@ -221,6 +222,8 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
         ),
         soft_wrap=True,
     )
+    if foreseen := _foreseen(study):
+        console.print(Padding(Text(foreseen, style="yellow"), (1, 2, 0, 2)))
     if loud:
         console.print(
             Text.assemble(
@@ -234,6 +237,15 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     notes = "".join(f"\n  - {note}" for note in plan.cohort.notes)
     if notes:
         console.print(Text(notes.removeprefix("\n")), soft_wrap=True)
+
+
+def _foreseen(study: "Study") -> str:
+    """Return what was to be expected of the model, where that is not much; else nothing."""
+    from masquerade_protocols import protocol_of
+
+    tell = protocol_of(study).expectation
+    expected = tell(study) if tell is not None else None
+    return expected.text if expected is not None and expected.poor else ""
 
 
 def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
@@ -275,9 +287,8 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     ]
     if other.worth:
         parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
-    expected = protocol.expectation(plan.study) if protocol.expectation else None
-    foreseen = f"Before the run: {expected.text}" if expected is not None and expected.poor else ""
-    warnings = filter(None, (other.same_answer, other.advice, foreseen))
+    foreseen = _foreseen(plan.study) if other.useless else ""
+    warnings = filter(None, (other.same_answer, other.advice, foreseen and f"Before the run: {foreseen}"))
     parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [
         heading("Where things are"),
