@@ -249,7 +249,7 @@ def run_settings(study: Study, protocol: str) -> dict[str, Any]:
         With another one, the study's section and calibration do not fit it.
     """
     known = _settings(study)
-    settings = {"more": known["more"], **{key: known[key] for key in _OF_RUN if key in known}}
+    settings = {"protocol": protocol, "more": known["more"], **{key: known[key] for key in _OF_RUN if key in known}}
     if protocol == study.study.protocol:
         section = {key: value for key, value in study.protocol.items() if key != "auxiliary"}
         settings |= {"parameters": section, "calibration": study.privacy.calibration}

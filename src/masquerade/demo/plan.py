@@ -120,14 +120,14 @@ def prepare(
     if entry.auxiliary:
         cohort = cohort.with_auxiliary()
     try:
-        settings = {} if like is None else run_settings(like, protocol)
-        return _fill(where, cohort, protocol, {**settings, "epsilon": epsilon, "rounds": rounds})
+        settings = {"protocol": protocol} if like is None else run_settings(like, protocol)
+        return _fill(where, cohort, {**settings, "epsilon": epsilon, "rounds": rounds})
     except BaseException:
         discard(where, ours=ours)
         raise
 
 
-def _fill(where: Path, cohort: Cohort, protocol: str, settings: dict[str, Any]) -> Plan:
+def _fill(where: Path, cohort: Cohort, settings: dict[str, Any]) -> Plan:
     names = tuple(cohort.parties)
     for who in (CHARLIE, *names):
         (where / who).mkdir(mode=0o700)
@@ -140,7 +140,6 @@ def _fill(where: Path, cohort: Cohort, protocol: str, settings: dict[str, Any]) 
         parties=[(name, keys[name]) for name in names],
         curator_key=keys[CHARLIE],
         name="demo",
-        protocol=protocol,
         auxiliary=auxiliary,
         address=f"tcp://{_LOOPBACK}:{_free_port()}",
         features=cohort.features,
