@@ -216,7 +216,8 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
     ----------
     path : Path
     protocol : str or None
-        The new study's protocol, if it is another one. Then the other's section and calibration do not fit it.
+        The new study's protocol, if it is another one. Then the other's section, calibration and Lambda do not fit
+        it.
 
     Raises
     ------
@@ -231,7 +232,9 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
         "label": study.label,
         **run_settings(study, protocol or study.study.protocol),
     }
-    if protocol in {None, study.study.protocol} and (auxiliary := study.protocol.get("auxiliary")) is not None:
+    if protocol not in {None, study.study.protocol}:
+        del settings["regularization"]
+    elif (auxiliary := study.protocol.get("auxiliary")) is not None:
         settings["auxiliary"] = AuxiliaryFile.model_validate(auxiliary)
     return settings
 

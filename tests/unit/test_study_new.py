@@ -222,11 +222,11 @@ def test_a_study_without_its_keys_may_be_liked(shell: Shell, tmp_path: Path) -> 
 
 
 def test_another_protocol_takes_its_own_settings(shell: Shell, tmp_path: Path) -> None:
-    words = ["--protocol", "psgd", "--rounds", 7, "--feature", "a:0:1", "--label", "b:c"]
+    words = ["--protocol", "psgd", "--rounds", 7, "--regularization", 0.7, "--feature", "a:0:1", "--label", "b:c"]
     made(shell, tmp_path / "old.toml", *words)
     study = made(shell, tmp_path / "new.toml", "--like", tmp_path / "old.toml", "--protocol", "dp-gd")
     fresh = made(shell, tmp_path / "fresh.toml", "--protocol", "dp-gd")
-    assert study.protocol == fresh.protocol
+    assert (study.protocol, study.model) == (fresh.protocol, fresh.model)
     assert study.privacy.calibration == "proven"
 
 
