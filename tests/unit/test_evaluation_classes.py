@@ -73,11 +73,10 @@ def test_several_classes_have_their_own_noise_and_their_intervals_cover() -> Non
             hits[name] += interval.low <= truth[name] <= interval.high
     assert all(0.91 <= hit / 300 <= 0.985 for hit in hits.values()), hits
     # One vector, of sensitivity sqrt(2) records: less noise than with two.
+    two = math.sqrt(2 * 64**2 + 2 * 192**2 + 96**2) / 192
     sd = count_sd(counts_noise(1.0, 1e-6, 3, classes=True), 3)
     assert sd == pytest.approx(_sd(1.0, 1e-6) * math.sqrt(2) / two, rel=1e-4)
     assert _class_noise() == sd
-        _sd(1.0, 1e-6) * math.sqrt(2) * 192 / math.sqrt(2 * 64**2 + 2 * 192**2 + 96**2), rel=1e-4
-    )
 
 
 def _class_noise() -> float:
