@@ -25,8 +25,8 @@ party that holds the parties' Paillier key. For K parties, T rounds, d coordinat
    integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
 4. The point of the next gradients follows from the sums alone, and the masks are bound to it.
 
-If the study has ``[evaluation]``, some records are held back from all of this. They measure the model afterwards, in two
-more sums (:mod:`masquerade_protocols.blocks.evaluation`).
+If the study has ``[evaluation]``, some records are held back from all of this. They measure the model afterwards, in
+two more sums (:mod:`masquerade_protocols.blocks.evaluation`).
 
 :mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
 """
