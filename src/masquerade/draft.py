@@ -78,6 +78,8 @@ class Draft:
         Parties that may side with Charlie.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
+    measured : bool
+        Whether the run may measure its model: the file then has ``[evaluation]``, or a comment on why it has none.
     features, label
         Examples, marked as such in the file, if they are not given.
     """
@@ -104,6 +106,7 @@ class Draft:
     intercept: bool = True
     key_bits: int = 2048
     nonce: str = field(default_factory=new_nonce)
+    measured: bool = False
 
     @property
     def complete(self) -> bool:
@@ -120,7 +123,7 @@ class Draft:
         """What the file says about measuring the model."""
         entry = entry_named(self.protocol)
         proven = (self.calibration or entry.calibrations[0]) == "proven"
-        if not (entry.evaluates and proven and self.label.classes is None):
+        if not (self.measured and entry.evaluates and proven and self.label.classes is None):
             return Proposal()
         K = len(self.parties)
         return propose(K * self.min_records, K, self.colluders, self.epsilon, self.delta)

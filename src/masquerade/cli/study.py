@@ -128,6 +128,7 @@ def new(
         regularization=regularization,
         deadline_seconds=deadline,
         key_bits=key_bits,
+        measured=True,
         **extra,
     )
     draft.write(output)
