@@ -93,6 +93,8 @@ class Draft:
         Lambda; the protocol's own if None.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
+    measured : bool
+        Whether the run may measure its model: the file then has ``[evaluation]``, or a comment on why it has none.
     features, label
         Examples, marked as such in the file, if they are not given. A feature without a range gets a placeholder.
     more : mapping of str to mapping
@@ -124,6 +126,7 @@ class Draft:
     loss: str = "logistic"
     nonce: str = field(default_factory=new_nonce)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    measured: bool = False
 
     @property
     def complete(self) -> bool:
@@ -150,7 +153,8 @@ class Draft:
         """What the file says about measuring the model."""
         entry = entry_named(self.protocol)
         proven = (self.calibration or entry.calibrations[0]) == "proven"
-        if not (entry.evaluates and proven and self.label.classes is None):
+        wanted = self.measured and "evaluation" not in self.more
+        if not (wanted and entry.evaluates and proven and self.label.classes is None):
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records

@@ -63,7 +63,7 @@ def _figures(found: Mapping[str, Any]) -> RenderableType:
             ("positive records", found["positive_share"], ""),
         ]
         if found["brier"] is not None:
-            rows.insert(2, ("Brier score", found["brier"], "0: every probability is right"))
+            rows.insert(2, ("Brier score", found["brier"], "0: always sure, and right"))
         if rule is not None:
             rows.append(("", None, "intervals at this threshold hold for all thresholds at once"))
     for name, value, note in rows:

@@ -24,7 +24,7 @@ from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.table import Table
+from masquerade_core.table import Table, replay
 from masquerade_protocols import BASELINES, PROTOCOLS, entry_of, statement_of
 from masquerade_protocols.blocks import evaluation as block
 from masquerade_protocols.blocks import secure_sum as ss
@@ -136,6 +136,19 @@ def test_everybody_has_the_same_model_and_the_same_figures(protocol: str) -> Non
     assert found is not None
     assert found.records == 3 * 100
     assert results[CHARLIE].threshold == found.chosen.score
+
+
+def test_an_evaluation_repeats_to_the_byte_and_its_frames_have_public_sizes() -> None:
+    study, shapes = held_back_study(3, 4), []
+    for seed in (0, 1):
+        data, table = _data(study, seed=seed), Table(study.names)
+        run_in_memory(entry_of(study), study, data, table=table)
+        for name in study.names:
+            replay(entry_of(study).party(table.seat(name), study, data[name]), table.journal(name))
+        effects = [(name, e.effect) for name in (*study.names, CHARLIE) for e in table.journal(name)]
+        sent = [(name, e) for name, e in effects if isinstance(e, Send)]
+        shapes.append([(name, e.type, e.to, tuple(map(len, e.bodies))) for name, e in sent])
+    assert shapes[0] == shapes[1]
 
 
 # --- The noise --------------------------------------------------------------------------

@@ -27,6 +27,9 @@ party that holds the parties' Paillier key. For K parties, T rounds, d coordinat
 4. The point v_t of the next gradients follows from the sums alone, and the masks are bound to it. m_t is Nesterov's
    momentum, (t+1)/(t+4); or 0, where the study gives eta itself.
 
+If the study has ``[evaluation]``, some records are held back from all of this. They measure the model afterwards, in
+two more sums (:mod:`masquerade_protocols.blocks.evaluation`).
+
 :mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
 """
 

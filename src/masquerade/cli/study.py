@@ -205,6 +205,7 @@ def new(
             "regularization": regularization,
             "deadline_seconds": deadline,
             "key_bits": key_bits,
+            "measured": True,
         },
         ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
         like=like,
