@@ -41,7 +41,7 @@ def _proven_votes(protocol: str) -> Study:
 
 STUDIES: dict[str, Callable[[], Study]] = {
     "dp-whitened": lambda: whitened_study(3, D),
-    "dp-whitened, with gradients": lambda: whitened_study(3, D, epsilon=3.0, min_records=150),
+    "dp-whitened, with gradients": lambda: whitened_study(3, D, epsilon=3.0, min_records=300),
     "dp-gd": lambda: dp_gd_study(3, D, "rounds = 2"),
     "dp-gd, five parties": lambda: dp_gd_study(5, D, "rounds = 3"),
     "dp-gd, evaluated": lambda: held_back_study(3, D, section="rounds = 2"),
