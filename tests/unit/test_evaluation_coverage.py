@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.learning import label_counts
 from masquerade_core.learning.evaluation import Evaluation
-from masquerade_core.learning.intervals import Estimate, fraction_of, share_of, z_value
+from masquerade_core.learning.intervals import Estimate, fraction_of, on_logit_scale, share_of, z_value
 from masquerade_core.model import Model, scores_of
 from masquerade_core.rng import SimulationRng
 from tests.evaluation_helpers import auc_of, evaluate_in_the_clear, held_back_study, records_of
@@ -98,12 +98,12 @@ def test_intervals_at_a_chosen_threshold_allow_for_the_choice(fresh: tuple[_Arra
     assert alone < held_at_once
 
 
-def test_with_few_records_the_correction_for_ties_counts_as_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, rng = held_back_study(2, 4), np.random.default_rng(5)
+def test_with_much_noise_the_correction_for_ties_counts_as_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, rng = held_back_study(2, 4, epsilon=0.1), np.random.default_rng(5)
     fresh = records_of(rng, 500_000, TRUE)
     model = Model(TRUE, None)
     truth = auc_of(scores_of(model, fresh.X, None), fresh.y)
-    runs = [({name: records_of(rng, 250, TRUE) for name in study.names}, i) for i in range(300)]
+    runs = [({name: records_of(rng, 5000, TRUE) for name in study.names}, i) for i in range(100)]
 
     def covered() -> float:
         found = [
@@ -114,8 +114,33 @@ def test_with_few_records_the_correction_for_ties_counts_as_uncertain(monkeypatc
 
     with_doubt = covered()
     monkeypatch.setattr(label_counts, "_DOUBT", 0.0)
-    assert with_doubt >= 0.91
-    assert covered() < with_doubt - 0.01
+    assert with_doubt >= 0.9
+    assert covered() < with_doubt - 0.03
+
+
+def test_an_interval_near_one_stays_there() -> None:
+    for value in (0.9999, 1.0, 1.002):
+        found = on_logit_scale(value, 0.003**2, 1.96)
+        assert 0.985 <= found.low <= found.high <= 1
+    middle = on_logit_scale(0.8, 0.03**2, 1.96)
+    assert 0.8 - middle.low > 1.96 * 0.03 > middle.high - 0.8 > 0.8 * 1.96 * 0.03
+
+
+def test_a_model_that_is_nearly_perfect_is_known_to_be() -> None:
+    study, rng = held_back_study(2, 4), np.random.default_rng(6)
+    steep = tuple(60.0 * w for w in TRUE)
+    lows = []
+    for i in range(40):
+        held = {name: records_of(rng, 5000, steep) for name in study.names}
+        found = evaluate_in_the_clear(
+            study, Model(steep, None), held, {name: SimulationRng(i, name) for name in study.names}
+        )
+        assert found.auc.low > 0.98
+        lows.append(found.auc.low)
+    fresh = records_of(rng, 200_000, steep)
+    truth = auc_of(scores_of(Model(steep, None), fresh.X, None), fresh.y)
+    assert truth > 0.998
+    assert np.mean([low <= truth for low in lows]) >= 0.9
 
 
 @pytest.mark.parametrize("p", [0.003, 0.3, 0.9])

@@ -13,6 +13,7 @@ __all__ = ["Counts", "Noisy", "advantage_of", "auc_of", "brier_of"]
 
 _Array = NDArray[np.float64]
 
+_SHOWS = 2.0  # standard deviations of noise; a bin with fewer records counts as empty
 _DOUBT = 0.5  # of the correction for ties, which is of first order: so much of it counts as one standard deviation
 
 
@@ -92,7 +93,7 @@ def auc_of(counts: Counts, z: float) -> Estimate:
     P, N, bins = float(p.sum()), float(n.sum()), len(p)
     if min(P, N) <= 0 or min(P, N) ** 2 <= z * z * bins * tau2:
         return UNKNOWN  # one label is lost in the noise
-    half = _same_bin(counts, P, N)
+    half = _same_bin(counts)
     below, above = np.cumsum(n) - n * (1 - half), P - np.cumsum(p) + p * half
     auc = float(p @ below) / (P * N)
     g = np.concatenate([(below / N - auc) / P, (above / P - auc) / N])
@@ -102,7 +103,7 @@ def auc_of(counts: Counts, z: float) -> Estimate:
     return on_logit_scale(auc, float(c @ g**2) + tau2 * float(g @ g) + second + (_DOUBT * ties) ** 2, z)
 
 
-def _same_bin(counts: Counts, P: float, N: float) -> _Array:
+def _same_bin(counts: Counts) -> _Array:
     """Return for each bin the chance that of two of its records with different labels the positive scores higher.
 
     Let the ratio of the labels' densities grow like exp(slope score). To first order in the bin's width, the chance is
@@ -110,8 +111,13 @@ def _same_bin(counts: Counts, P: float, N: float) -> _Array:
     densities: the distance of the labels' means over the variance around them.
     """
     middles, spreads = np.array(counts.bins.middles), np.array(counts.bins.spreads)
-    plus, minus = float(counts.positive @ middles) / P, float(counts.negative @ middles) / N
-    around_means = counts.positive @ (middles - plus) ** 2 + counts.negative @ (middles - minus) ** 2
-    variance = float(around_means) / (P + N)
+    # A bin far away that holds noise alone would have more to say in a variance than all records.
+    there = counts.positive + counts.negative > _SHOWS * (2 * counts.variance) ** 0.5
+    p, n = counts.positive * there, counts.negative * there
+    P, N = float(p.sum()), float(n.sum())
+    if min(P, N) <= 0:
+        return np.full(len(middles), 0.5)
+    plus, minus = float(p @ middles) / P, float(n @ middles) / N
+    variance = float(p @ (middles - plus) ** 2 + n @ (middles - minus) ** 2) / (P + N)
     slope = max(0.0, (plus - minus) / variance) if variance > 0 else 0.0
     return np.minimum(1.0, 0.5 + slope * spreads / 4)
