@@ -403,10 +403,11 @@ def test_a_new_study_keeps_its_wish_unless_it_is_told_otherwise(shell: Shell, tm
     file = tmp_path / "study.toml"
     assert shell("study", "new", "--output", file, "--throwaway-keys", "--colluders", 1).code == 0
     study = load_study(file)[0]
-    assert (study.study.protocol, study.privacy.calibration, study.honest) == ("dp-gd", "proven", 2)
-    assert shell.json("study", "check", file).data["protocol"] == "dp-gd"
+    assert (study.study.protocol, study.privacy.calibration, study.honest) == ("dp-whitened", "proven", 2)
+    assert shell.json("study", "check", file).data["protocol"] == "dp-whitened"
     classes = ["study", "new", "--output", tmp_path / "c.toml", "--throwaway-keys", "--label", "stage:i,ii,iii"]
-    assert "dp-gd" in shell.json(*classes).json["message"]
+    assert "dp-gd" in shell.json(*classes, "--protocol", "dp-gd").json["message"]
+    assert shell.json(*classes).code == 0
 
 
 def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_path: Path) -> None:

@@ -533,7 +533,7 @@ def test_simulated_data_meet_what_a_partys_process_asks_of_its_records(
     assert (few.value.exit_code, few.value.error_code) == (6, "refused_locally")
     with pytest.raises(masquerade.MasqueradeError, match=f"{study.d - 1} coordinates, but the study's records have"):
         simulate(masquerade.Dataset(whole.X[:, 1:], whole.y))
-    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study has two unnamed classes"):
+    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study's are of two unnamed"):
         simulate(masquerade.Dataset(whole.X, (whole.y + 1) / 2, 3))
 
 

@@ -32,7 +32,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.gradients import gradient_sum
-from masquerade_core.model import Model
+from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_host.keyfiles import load_keys
@@ -71,30 +71,30 @@ def test_names_go_on_where_the_letters_end() -> None:
     assert party_names(30)[::29] == ("hospital-01", "hospital-30")
 
 
-def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_proved(tmp_path: Path) -> None:
-    """It is on average within 5 points of no privacy, and far from the more frequent answer, 22 points away."""
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_proved(
+    colluders: int, tmp_path: Path
+) -> None:
+    """20 runs err in 6 % on average at most. The more frequent answer errs in 26 %."""
     cohort = suited(PROTOCOLS[DEFAULT_PROTOCOL], 5)
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
-    study, noise = plan.study, dp_gd.noise_of(plan.study)
-    assert (study.study.protocol, study.proven, study.protocol) == (
-        "dp-gd", True, {"rounds": "auto", "clip": "auto", "learning_rate": "auto"},
-    )  # fmt: skip
+    assert (plan.study.study.protocol, plan.study.proven, plan.study.protocol) == ("dp-whitened", True, {})
+    privacy = plan.study.privacy.model_copy(update={"colluders": colluders})
+    crypto = plan.study.crypto.model_copy(update={"key_bits": 512})
+    study = plan.study.model_copy(update={"privacy": privacy, "crypto": crypto})
     (model, *_) = protocol_of(study).statement(study)
-    assert model.epsilon == pytest.approx(1.0, abs=1e-6)
+    assert model.epsilon is not None
+    assert model.epsilon <= 1.0
     assert model.delta == 1e-6
     data = {name: load_csv(plan.data_file(name), study) for name in study.names}
     test = load_csv(plan.test_file, study, need_label=False)
-    comparison, found = compare(study, cohort, Model((1.0,) * study.d, None)), list[float]()
-    for draw in range(12):
-        w = clipped_descent(pool(study, data), study, noise, f"demo {draw}")
-        found.append(error_rate(test.X, test.y, w))
-        comparison = compare(study, cohort, Model(tuple(w.tolist()), None))
-        assert comparison.noise_ratio < 0.5
-        assert comparison.advice == ""
+    released = [simulate(study, data, seed=seed).model for seed in range(20)]
+    found = [error_on(model, test) for model in released]
+    comparison = compare(study, cohort, released[0])
     assert comparison.noiseless == "the same steps on exact sums"
     assert comparison.pooled < 0.05
     assert comparison.majority > 0.2
-    assert np.mean(found) < comparison.pooled + 0.05
+    assert np.mean(found) <= 0.06
     assert max(found) < comparison.majority - 0.1
 
 
