@@ -261,7 +261,7 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     chosen = "" if protocol.name == DEFAULT_PROTOCOL else f" --protocol {protocol.name}"
     few = "" if protocol.learns_from_hundreds else ", which are too few for this protocol"
     real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with real records{few}"
-    own = f"{me} demo{chosen} --data FILE --by COLUMN --label COLUMN:POSITIVE", "the same with your own records"
+    own = f"{me} demo{chosen} --data FILE --label COLUMN:POSITIVE", "the same with your own records"
     another = real if plan.cohort.simulated else own
     result, other, where = played.result, played.comparison, plan.directory
     errors = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
