@@ -79,7 +79,7 @@ _MEANING = (
     "Error is the fraction of test records with a wrong answer. AUC is the probability that a positive record has a "
     "higher score than a negative one. s = N mu/sqrt(d) says how much there is to go by, beside the noise. Adult, a9a, "
     "KDD and HAR have one split, and the standard error counts the noise. The others have random splits of 80 to 20, "
-    f"and the standard error counts both; those of at most {LARGE:,} records have {EACH} draws of the noise for each split."
+    f"and the standard error counts both; sets of at most {LARGE:,} records have {EACH} draws for each split."
 )
 _CENTRAL = (
     "AMP, objective perturbation and AdaSSP are central: one person has all records. Objective perturbation has the "
