@@ -70,14 +70,14 @@ def test_the_shares_of_five_parties_add_up() -> None:
 
 
 def test_the_noise_that_is_measured_keeps_the_mu_of_the_target_and_half_of_it_keeps_twice_that() -> None:
-    found = measure(_benchmark(), sets.Split(_records(d=14)), 4, 1, broken=(0.1,))
+    found = measure(_benchmark(), sets.Split(_records(d=24)), 4, 1, broken=(0.1,))
     for epsilon in dp_whitened_runs.EPSILONS:
         assert found.mu_kept(dp_whitened_runs.OURS, epsilon) == pytest.approx(1, abs=0.03)
     for variant in (dp_whitened_runs.HALVED, dp_whitened_runs.THINNED):
         assert found.mu_kept(variant, 0.1) == pytest.approx(2, abs=0.06)
     assert found.apart < 1e-9
     assert [number for number, _, _ in found.by[dp_whitened_runs.OURS, 1.0]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert (found.N, found.d) == (320, 14)
+    assert (found.N, found.d) == (320, 24)
 
 
 def test_the_epsilon_of_half_the_noise_has_twice_the_mu() -> None:
