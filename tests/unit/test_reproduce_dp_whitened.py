@@ -36,7 +36,8 @@ def _records(n: int = 400, d: int = 6, seed: int = 0, mean: float = 0.5) -> Data
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) + mean
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-    return Dataset(X, np.where(X @ rng.normal(size=d) + 0.1 * rng.normal(size=n) > 0.2, 1.0, -1.0))
+    scores = X @ rng.normal(size=d) + 0.1 * rng.normal(size=n)
+    return Dataset(X, np.where(scores > np.median(scores), 1.0, -1.0))
 
 
 def _benchmark(title: str = "Adult", delta: float = 1e-5) -> sets.Benchmark:
