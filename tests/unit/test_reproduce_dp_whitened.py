@@ -23,7 +23,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit, gradient_norm
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.rng import SimulationRng
-from masquerade_protocols.dp_whitened.public import SIGMA
+from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult
 
 _Array = NDArray[np.float64]
@@ -80,6 +80,21 @@ def test_the_noise_that_is_measured_keeps_the_mu_of_the_target_and_half_of_it_ke
     assert found.apart < 1e-9
     assert [number for number, _, _ in found.by[dp_whitened_runs.OURS, 1.0]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert (found.N, found.d) == (320, 24)
+
+
+def test_a_replaced_record_moves_each_sum_as_far_as_the_protocol_s_plan_has_it() -> None:
+    """In the plan, squared moves are proportional to the sums' parts of mu^2."""
+    d, plan, move = 6, Plan(study_of(6, 1.0, 1e-5), 4000), dp_whitened_runs._squared_move
+    first, second, moments, gradients = map(float, plan.parts)
+    squared = [
+        move("first mean", d + 1, d) * plan.first_mean**2 / first,
+        move("second mean", d, d) * plan.second_mean**2 / second,
+        move("labels", d, d) * plan.second_mean**2 / second,
+        move("second moments", 2 * d + 1, d) * plan.moments(centred=True) ** 4 / moments,
+        move("second moments", 2 * d, d) * plan.moments(centred=False) ** 4 / moments,
+        move("gradient 0", d + 2, d) * plan.gradient**2 * plan.rounds / gradients,
+    ]
+    assert squared == pytest.approx([squared[0]] * 6, rel=1e-3)
 
 
 def test_the_epsilon_of_half_the_noise_has_twice_the_mu() -> None:
