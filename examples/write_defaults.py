@@ -50,6 +50,7 @@ def default_text(name: str) -> str:
         min_records=old.study.min_records,
         lead=old.lead,
         intercept=old.model.intercept,
+        measured=True,
         nonce=base64.urlsafe_b64encode(seed).decode(),
     )
     head = draft.to_toml().partition(_COLUMNS)[0]

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from masquerade.console import literal_console
+from masquerade.measuring import measuring_study
+from masquerade.report import result_report
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.learning.evaluation import Evaluation
-from masquerade_core.model import Model
+from masquerade_core.learning.score_bins import Bins
+from masquerade_core.model import Model, model_from_json, model_to_json
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Study
@@ -64,6 +71,10 @@ class _Offer:
 
 
 class _NoSeat:
+    async def once(self, _label: str, compute: Any) -> Any:
+        """Compute it."""
+        return compute(SimulationRng(0))
+
     async def stage(self, _name: str) -> None:
         """Say nothing."""
 
@@ -82,20 +93,20 @@ class _ClearSums:
         return await _Offer(list(vector))
 
 
-def evaluate_in_the_clear(
+def _evaluate(
     study: Study,
     model: Model,
     held: Mapping[str, Dataset],
     rngs: Mapping[str, Rng] | None = None,
     *,
     quiet: bool = False,
-) -> Evaluation:
+) -> Any:
     """Carry the parties' own role out, where each sum is made in the clear; without noise if ``quiet``."""
     N = sum(len(records.y) for records in held.values())
-    share, sides = block.noise_of(study).share, []
+    share, count, sides = block.noise_of(study).share, sum(block._lengths(study)), []
     for name, records in held.items():
         rng = SimulationRng(1, name) if rngs is None else rngs[name]
-        noise = (0,) * block._NUMBERS if quiet else tuple(discrete_gaussian(rng, share, block._NUMBERS))
+        noise = (0,) * count if quiet else tuple(discrete_gaussian(rng, share, count))
         sides.append(block.HeldBack(records, records, noise))
     roles = [block.evaluated(cast("PartySums", _ClearSums(study, N)), side, model) for side in sides]
     answer: tuple[int, ...] | None = None
@@ -109,9 +120,7 @@ def evaluate_in_the_clear(
         if done:
             assert len(done) == len(roles)
             assert all(result == done[0] for result in done)
-            found = done[0].evaluation
-            assert found is not None
-            return cast("Evaluation", found)
+            return done[0].evaluation
         answer = tuple(map(sum, zip(*(cast("_Offer", offer).vector for offer in offers), strict=True)))
 
 
@@ -139,3 +148,49 @@ def auc_of(scores: _Array, y: _Array) -> float:
     assert len(values) == len(counts)
     P = int((y > 0).sum())
     return float((ranks[y > 0].sum() - P * (P + 1) / 2) / (P * (len(y) - P)))
+
+
+def contributions(study: Study, model: Model, held: Dataset, bins: Bins) -> tuple[list[int], list[int]]:
+    """Return both vectors of one party without noise, where the first sum led to these bins."""
+    side = block.HeldBack(held, held, (0,) * sum(block._lengths(study)))
+    role = block.evaluated(cast("PartySums", _ClearSums(study, 10 * len(held.y))), side, model)
+    first = cast("_Offer", role.send(None)).vector
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block, "_bins", lambda *_: bins)
+        second = cast("_Offer", role.send(cast("Any", (0,) * len(first)))).vector
+    role.close()
+    return first, second
+
+
+def measuring(study: Study, model: Model, **more: Any) -> Study:
+    """Return the study that measures a model of a study's."""
+    saved = model_from_json(model_to_json(model, study, bytes(16)))
+    return measuring_study(study, saved, **more)
+
+
+def measuring_of(d: int) -> Study:
+    """Return the study of three parties that measures a model of d weights."""
+    return measuring(held_back_study(3, d), Model((1.0,) * d, None))
+
+
+def evaluate_in_the_clear(*args: Any, **more: Any) -> Evaluation:
+    """Carry the parties' own role out, where each sum is made in the clear; without noise if ``quiet``."""
+    found = _evaluate(*args, **more)
+    assert isinstance(found, Evaluation)
+    return found
+
+
+def evaluate_classes_in_the_clear(*args: Any, **more: Any) -> ClassEvaluation:
+    """Do the same for a model of named classes."""
+    found = _evaluate(*args, **more)
+    assert isinstance(found, ClassEvaluation)
+    return found
+
+
+def report_text(result: Mapping[str, Any]) -> str:
+    """Return the report on a result as plain text."""
+    file = StringIO()
+    console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
+    for part in result_report(result):
+        console.print(part)
+    return file.getvalue()

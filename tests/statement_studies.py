@@ -20,7 +20,9 @@ _AUXILIARY = f'[protocol.auxiliary]\nfile = "points.csv"\nsha256 = "{"0" * 64}"\
 _FEW_AUXILIARY = _AUXILIARY.replace("records = 200", "records = 64")
 
 _SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "dp-gd": {"proven": ("", "rounds = 10\nclip = 0.25\nlearning_rate = 1.0")},
+    "dp-gd": {
+        "proven": ("rounds = 20\nclip = 0.5\nlearning_rate = 4.0", "rounds = 10\nclip = 0.25\nlearning_rate = 1.0")
+    },
     "local-aggregation": {
         "paper": ('noise = "laplace"', 'noise = "l2"'),
         "proven": ("", 'scale = "floor"', 'weights = "sizes"'),

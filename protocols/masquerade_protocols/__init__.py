@@ -4,6 +4,7 @@ from masquerade_protocols.entry import Cost, Explanation, Noiseless, Protocol, R
 from masquerade_protocols.registry import (
     BASELINES,
     DEFAULT_PROTOCOL,
+    MEASUREMENTS,
     PROTOCOLS,
     entry_named,
     entry_of,
@@ -15,6 +16,7 @@ from masquerade_protocols.registry import (
 __all__ = [
     "BASELINES",
     "DEFAULT_PROTOCOL",
+    "MEASUREMENTS",
     "PROTOCOLS",
     "Cost",
     "Explanation",

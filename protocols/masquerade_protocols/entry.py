@@ -168,6 +168,11 @@ class Protocol:
         Whether it learns from public records without labels, which the study names.
     evaluates : bool
         Whether a proven run of it holds records back and measures its model, where the study has ``[evaluation]``.
+    regularization : float or None
+        Lambda, the weight of the penalty on the model's weights, of a new study and of a demonstration. None where a
+        new study has the papers' usual one, and a demonstration one that suits its records.
+    measures : bool
+        Whether it learns no model, but measures one that the study holds.
     regularization_note : str
         What a larger Lambda (the weight of the penalty on the model's weights) does to the noise and to the model: a
         clause for the comment in a new study's file.
@@ -198,6 +203,8 @@ class Protocol:
     classifiers: bool = False
     auxiliary: bool = False
     evaluates: bool = False
+    regularization: float | None = None
+    measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
 

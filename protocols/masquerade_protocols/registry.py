@@ -14,6 +14,7 @@ from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP
 from masquerade_protocols.dp_gd.entry import DP_GD
 from masquerade_protocols.dp_whitened.entry import DP_WHITENED
 from masquerade_protocols.entry import Protocol
+from masquerade_protocols.evaluation.entry import EVALUATION
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
 from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
@@ -24,6 +25,7 @@ from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 __all__ = [
     "BASELINES",
     "DEFAULT_PROTOCOL",
+    "MEASUREMENTS",
     "PROTOCOLS",
     "entry_named",
     "entry_of",
@@ -36,7 +38,10 @@ DEFAULT_PROTOCOL = DP_WHITENED.name
 """The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
 
 PROTOCOLS: dict[str, Protocol] = {}
-"""The entries with a conversation, by name."""
+"""The entries with a conversation that learn a model, by name."""
+
+MEASUREMENTS: dict[str, Protocol] = {}
+"""The entries with a conversation that measure a model, by name."""
 
 BASELINES: dict[str, Protocol] = {}
 """The entries without a conversation, by name."""
@@ -50,9 +55,9 @@ def register(entry: Protocol) -> None:
     BadInput
         The name is taken. A name in a study file must not change its meaning.
     """
-    if entry.name in PROTOCOLS or entry.name in BASELINES:
+    if any(entry.name in known for known in (PROTOCOLS, MEASUREMENTS, BASELINES)):
         raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
-    (BASELINES if entry.baseline else PROTOCOLS)[entry.name] = entry
+    (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS)[entry.name] = entry
 
 
 for _entry in (
@@ -67,6 +72,7 @@ for _entry in (
     VOTE,
     SOFT,
     SUMMARY,
+    EVALUATION,
     GOP,
     CENTRAL_DP,
     POOLED,
@@ -82,7 +88,7 @@ for _point in entry_points(group="masquerade.protocols"):
 
 def entry_named(name: str) -> Protocol:
     """Return the protocol or the baseline of this name; BadInput where there is none."""
-    found = PROTOCOLS.get(name) or BASELINES.get(name)
+    found = PROTOCOLS.get(name) or MEASUREMENTS.get(name) or BASELINES.get(name)
     if found is None:
         raise BadInput(
             f"[study] protocol is {name!r}, but the protocols are {listed(list(PROTOCOLS))}, and the baselines are "

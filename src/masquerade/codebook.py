@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade.guessing import Limits, guess
-from masquerade.own_table import Heading, check_names, read_names, read_own
+from masquerade.own_table import Heading, check_heading, check_names, read_names, read_own
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
@@ -119,6 +119,7 @@ def columns_from(
         return _from_toml(path)
     if book:
         return _from_codebook(read_own(path))
+    check_heading(path, headings)
     if public_sample:
         check_names(path, ignore, "--ignore")
         return _from_sample(read_own(path, ignore=tuple(ignore)), {*ignore, label})

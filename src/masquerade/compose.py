@@ -124,7 +124,7 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
         label=cohort.label,
         min_records=cohort.min_records,
         deadline_seconds=120.0,
-        regularization=cohort.regularization,
+        regularization=cohort.regularization_for(entry),
         intercept=cohort.intercept,
     )
     text = draft.write(study)

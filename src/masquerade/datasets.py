@@ -66,7 +66,8 @@ class Cohort:
     min_records : int
         Public.
     regularization : float
-        A Lambda, the weight of the penalty on the weights, that suits these data. It was chosen once, by hand.
+        A Lambda, the weight of the penalty on the weights, that suits these data and the papers' noise. It was chosen
+        once, by hand.
     intercept : bool
     origin : str
         The origin of the records, in a few words.
@@ -76,6 +77,8 @@ class Cohort:
         Public records without labels, for a protocol that learns from them.
     notes : tuple of str
         What was done to the records, in sentences without a full stop.
+    stated : bool
+        Whether ``regularization`` stands in a study, so that every protocol takes it.
     """
 
     parties: dict[str, Records]
@@ -89,6 +92,11 @@ class Cohort:
     simulated: bool = False
     auxiliary: Records | None = None
     notes: tuple[str, ...] = ()
+    stated: bool = False
+
+    def regularization_for(self, protocol: Protocol) -> float | None:
+        """Return the Lambda of a study of these records; None where the protocol has one of its own."""
+        return None if protocol.regularization is not None and not self.stated else self.regularization
 
     def with_auxiliary(self) -> "Cohort":
         """Return this cohort with half of its test set, at most 1,000 records, as auxiliary records without labels."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
+from masquerade.held_back import Proposal, propose
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
@@ -22,11 +23,13 @@ __all__ = [
     "auxiliary_file",
     "new_nonce",
     "throwaway_key",
+    "with_some_keys",
 ]
 
 PLACEHOLDER = "mq1:PUT-HERE:THE-LINE-THAT-masquerade-keys-new-PRINTS"
 """Stands where a public key belongs; a study with it does not pass the check."""
 
+_PAPERS_REGULARIZATION = 0.02
 _COUNTED_ON = 20_000  # an example, commented out where nobody said how many records are expected
 _BASELINE_SECTION = "# A baseline, for 'masquerade simulate' alone: nothing to choose.\n"
 
@@ -45,6 +48,12 @@ def new_nonce() -> str:
 def throwaway_key() -> PublicKeys:
     """Return a public key whose secret half nobody has: for simulations, where nobody signs anything."""
     return PublicKeys(secrets.token_bytes(32), secrets.token_bytes(32))
+
+
+def with_some_keys(text: str) -> str:
+    """Return a draft's text with throwaway keys in the places of those that nobody has filled in yet."""
+    head, *rest = text.split(PLACEHOLDER)
+    return head + "".join(f"{throwaway_key()}{part}" for part in rest)
 
 
 def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
@@ -80,8 +89,12 @@ class Draft:
         Parties that may side with Charlie.
     expected_records : int or None
         How many records all parties together are expected to have.
+    regularization : float or None
+        Lambda; the protocol's own if None.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
+    measured : bool
+        Whether the run may measure its model: the file then has ``[evaluation]``, or a comment on why it has none.
     features, label
         Examples, marked as such in the file, if they are not given. A feature without a range gets a placeholder.
     more : mapping of str to mapping
@@ -107,12 +120,13 @@ class Draft:
     min_parties: int | None = None
     lead: str | None = None
     deadline_seconds: float = 600.0
-    regularization: float = 0.02
+    regularization: float | None = None
     intercept: bool = True
     key_bits: int = 2048
     loss: str = "logistic"
     nonce: str = field(default_factory=new_nonce)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    measured: bool = False
 
     @property
     def complete(self) -> bool:
@@ -133,6 +147,18 @@ class Draft:
     def examples(self) -> tuple[str, ...]:
         """What nobody chose and has to be replaced: some of "feature" and "label"."""
         return ("feature",) * (self.features is EXAMPLE_FEATURES) + ("label",) * (self.label is EXAMPLE_LABEL)
+
+    @property
+    def proposal(self) -> Proposal:
+        """What the file says about measuring the model."""
+        entry = entry_named(self.protocol)
+        proven = (self.calibration or entry.calibrations[0]) == "proven"
+        wanted = self.measured and "evaluation" not in self.more
+        if not (wanted and entry.evaluates and proven and self.label.classes is None):
+            return Proposal()
+        K = len(self.parties)
+        records = K * self.min_records if self.expected_records is None else self.expected_records
+        return propose(records, K, self.colluders, self.epsilon, self.delta)
 
     def to_toml(self) -> str:
         """Return the file's text.
@@ -173,6 +199,10 @@ class Draft:
         wanted = dict(self.parameters) if self.rounds is None else {**self.parameters, "rounds": self.rounds}
         return with_settings(text, entry, wanted) + self._auxiliary_section(entry)
 
+    def _regularization(self, entry: Protocol) -> float:
+        own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
+        return float(own if self.regularization is None else self.regularization)
+
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
             if self.auxiliary is not None:
@@ -197,7 +227,7 @@ class Draft:
             "delta": float(self.delta),
             "calibration": self.calibration or entry.calibrations[0],
             "colluders": self.colluders,
-            "regularization": float(self.regularization),
+            "regularization": self._regularization(entry),
             "intercept": self.intercept,
             "loss": self.loss,
             "key_bits": self.key_bits,
@@ -213,7 +243,7 @@ class Draft:
         words |= {f"{what}_note": _EXAMPLE_NOTES[what] if what in self.examples else "" for what in _EXAMPLE_NOTES}
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [_HEAD.format_map({**words, "section": self._section(entry)})]
+        blocks = [_HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]
         blocks += [_feature(feature) for feature in features]
         blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [

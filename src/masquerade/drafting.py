@@ -2,32 +2,34 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from masquerade.codebook import Columns, Unranged, columns_from
 from masquerade.columns import parse_feature, parse_label
-from masquerade.draft import PLACEHOLDER, Draft, auxiliary_file, throwaway_key
+from masquerade.draft import Draft, auxiliary_file, throwaway_key, with_some_keys
 from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Study
 from masquerade_core.words import listed
 
-__all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "settings_of"]
+__all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "run_settings", "settings_of"]
 
-_OWN = {
-    "study": {"name", "protocol", "min_parties", "lead", "min_records", "deadline_seconds", "nonce"},
-    "privacy": {"epsilon", "delta", "calibration", "colluders"},
-    "model": {"loss", "regularization", "intercept"},
-    "crypto": {"key_bits"},
-}
-"""The keys that a draft has fields for."""
+_FIELDS = frozenset(field.name for field in fields(Draft))
+"""The fields of a draft."""
 
 _EXAMPLE_PARTIES = ("site-a", "site-b", "site-c")
 
-_APART = {"protocol", "label", "feature", "curator", "party"}
+_DRAFTED = frozenset({"study", "privacy", "model", "crypto"})
+"""Sections whose keys a draft has fields for, under the same names."""
+
+_APART = frozenset({"protocol", "label", "feature", "curator", "party"})
+"""Sections that are no list of settings."""
+
+_OF_RUN = ("delta", "colluders", "loss")
+"""Settings that two runs of one study have in common whatever their parties, beside the protocol's own."""
 
 
 @dataclass(frozen=True)
@@ -214,51 +216,57 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
     ----------
     path : Path
     protocol : str or None
-        The new study's protocol, if it is another one. Then the other's section and calibration do not fit it.
+        The new study's protocol, if it is another one. Then the other's section, calibration and Lambda do not fit
+        it.
 
     Raises
     ------
     BadInput
         It is no study.
     """
-    text = read_study_text(path)
-    while PLACEHOLDER in text:
-        text = text.replace(PLACEHOLDER, str(throwaway_key()), 1)
-    study = Study.parse(text, str(path), in_memory=True)
-    rules, privacy, model = study.study, study.privacy, study.model
-    settings: dict[str, Any] = {
+    study = Study.parse(with_some_keys(read_study_text(path)), str(path), in_memory=True)
+    settings = _settings(study) | {
         "parties": [(name, None) for name in study.names],
-        "name": rules.name,
-        "min_parties": rules.min_parties,
-        "lead": rules.lead,
-        "min_records": rules.min_records,
-        "deadline_seconds": rules.deadline_seconds,
-        "epsilon": privacy.epsilon,
-        "delta": privacy.delta,
-        "colluders": privacy.colluders,
-        "loss": model.loss,
-        "regularization": model.regularization,
-        "intercept": model.intercept,
-        "key_bits": study.crypto.key_bits,
         "address": study.address,
         "features": study.features,
         "label": study.label,
-        "more": _more(study),
+        **run_settings(study, protocol or study.study.protocol),
     }
-    if protocol in {None, rules.protocol}:
-        section = dict(study.protocol)
-        auxiliary = section.pop("auxiliary", None)
-        settings |= {"protocol": rules.protocol, "parameters": section, "calibration": privacy.calibration}
-        settings |= {"auxiliary": AuxiliaryFile.model_validate(auxiliary)} if auxiliary is not None else {}
+    if protocol not in {None, study.study.protocol}:
+        del settings["regularization"]
+    elif (auxiliary := study.protocol.get("auxiliary")) is not None:
+        settings["auxiliary"] = AuxiliaryFile.model_validate(auxiliary)
     return settings
 
 
-def _more(study: Study) -> dict[str, dict[str, Any]]:
-    """Return the sections and keys for which a draft has no fields."""
+def run_settings(study: Study, protocol: str) -> dict[str, Any]:
+    """Return the settings that a run of other parties has in common with a study's, as the fields of a draft.
+
+    Parameters
+    ----------
+    study : Study
+    protocol : str
+        With another one, the study's section and calibration do not fit it.
+    """
+    known = _settings(study)
+    settings = {"protocol": protocol, "more": known["more"], **{key: known[key] for key in _OF_RUN if key in known}}
+    if protocol == study.study.protocol:
+        section = {key: value for key, value in study.protocol.items() if key != "auxiliary"}
+        settings |= {"parameters": section, "calibration": study.privacy.calibration}
+    return settings
+
+
+def _settings(study: Study) -> dict[str, Any]:
+    """Return a study's settings as the fields of a draft; ``more`` holds those for which a draft has no field.
+
+    The calibration belongs to the protocol, and the nonce to one study.
+    """
+    settings: dict[str, Any] = {}
+    more: dict[str, dict[str, Any]] = {}
     found = study.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
-    more = {
-        section: {key: value for key, value in values.items() if key not in _OWN.get(section, ())}
-        for section, values in found.items()
-        if section not in _APART
-    }
-    return {section: values for section, values in more.items() if values}
+    for section, key, value in [(s, key, value) for s in found if s not in _APART for key, value in found[s].items()]:
+        if section in _DRAFTED and key in _FIELDS:
+            settings[key] = value
+        else:
+            more.setdefault(section, {})[key] = value
+    return {key: settings[key] for key in settings if key not in {"nonce", "calibration"}} | {"more": more}

@@ -22,11 +22,10 @@ def evaluation_shown(found: Mapping[str, Any] | None) -> tuple[RenderableType, .
         return ()
     head = Text.assemble(
         ("\nQuality of the model", "bold"),
-        (f"  measured on {found['records']:,} records held back; intervals of 95 %", "dim"),
+        (f"  measured on {found['records']:,} records, with intervals of 95 %", "dim"),
     )
     shown = [_figures(found)]
-    if "classes" not in found:
-        shown += [_confusion(found["threshold"]), _plots(found)]
+    shown += [_classes(found)] if "classes" in found else [_confusion(found["threshold"]), _plots(found)]
     said = evaluation_warnings(found)
     return (head, *shown, *(Text(f"  {sentence}", style="yellow") for sentence in said))
 
@@ -35,11 +34,9 @@ def evaluation_warnings(found: Mapping[str, Any]) -> list[str]:
     """Return what somebody who uses the model should not overlook."""
     said = []
     if (answer := found["same_answer"]) is not None:
-        label = "the positive label" if answer == "positive" else "the other label than the positive one"
-        share = found["threshold"]["answered"]["value"]
-        said.append(
-            f"The model gives nearly all records the same answer, {label}: {max(share, 1 - share):.1%} of them get it."
-        )
+        words = {"positive": "the positive label", "negative": "the other label than the positive one"}
+        label = repr(answer) if "classes" in found else words[answer]
+        said.append(f"The model gives nearly all records the same answer, {label}.")
     if not found["better_than_majority"]:
         said.append(
             "It is not shown that the model errs less than the same answer for every record, which errs in "
@@ -66,7 +63,7 @@ def _figures(found: Mapping[str, Any]) -> RenderableType:
             ("positive records", found["positive_share"], ""),
         ]
         if found["brier"] is not None:
-            rows.insert(2, ("Brier score", found["brier"], "0: every probability is right"))
+            rows.insert(2, ("Brier score", found["brier"], "0: always sure, and right"))
         if rule is not None:
             rows.append(("", None, "intervals at this threshold hold for all thresholds at once"))
     for name, value, note in rows:
@@ -81,6 +78,19 @@ def _with_interval(value: Mapping[str, Any], *, plain: bool) -> str:
         return "lost in the noise"
     form = ".3f" if plain else ".1%"
     return " ".join((f"{value['value']:{form}}", f"({value['low']:{form}} to {value['high']:{form}})"))
+
+
+def _classes(found: Mapping[str, Any]) -> RenderableType:
+    names = [one["name"] for one in found["classes"]]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("    class", no_wrap=True)
+    for column in ("share", "sensitivity", "precision"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("most often answered with", no_wrap=True)
+    for one, row in zip(found["classes"], found["confusion"], strict=True):
+        figures = (_with_interval(one[key], plain=False) for key in ("share", "sensitivity", "precision"))
+        table.add_row(f"    {one['name']}", *figures, names[max(range(len(row)), key=row.__getitem__)])
+    return Padding(table, (1, 0, 1, 0))
 
 
 def _confusion(chosen: Mapping[str, Any]) -> RenderableType:

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from pydantic import ValidationError
@@ -86,7 +87,8 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
     notes: tuple[str, ...] = ()
     if present and len(numbers) == len(present):
         if len(present) == len(counts):
-            return Guess(_bounded(name, numbers), cells)
+            same = min(numbers) == max(numbers)
+            return Guess(None, cells, (_useless(name),)) if same else Guess(_bounded(name, numbers), cells)
         if len(counts) > min(limits.numbers, limits.levels):
             raise _lacking(name, cells, at, leave_out)
         notes = (f"{name}: some numbers are missing, so each of its values is a level",)
@@ -108,8 +110,12 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
         cells = [cell if cell in known else OTHER for cell in cells]
         kept = [*(level for level in kept if level != OTHER), OTHER]
     if len(kept) < 2:  # noqa: PLR2004
-        return Guess(None, cells, (f"{name}: left out, for no two records would differ in it",))
+        return Guess(None, cells, (_useless(name),))
     return Guess(_feature(name, levels=tuple(kept)), cells, notes)
+
+
+def _useless(name: str) -> str:
+    return f"{name}: left out, for no two records would differ in it"
 
 
 def _number(text: str) -> float | None:
@@ -130,12 +136,18 @@ def _lacking(name: str, cells: Sequence[str], at: Callable[[int], str], leave_ou
 
 
 def _bounded(name: str, values: Sequence[float]) -> Feature:
+    """Round bounds outwards to multiples of the power of ten that their distance begins with."""
     low, high = min(values), max(values)
-    if not math.isfinite(high - low):
+    bounds = low, high
+    if math.isfinite(high - low):
+        unit = Decimal(1).scaleb(math.floor(math.log10(high - low)))
+        # In decimal numbers: no rounding moves a bound into the records.
+        below = (Decimal(repr(low)) / unit).to_integral_value(ROUND_FLOOR)
+        above = (Decimal(repr(high)) / unit).to_integral_value(ROUND_CEILING)
+        bounds = float(below * unit), float(above * unit)
+    if not math.isfinite(bounds[1] - bounds[0]):
         raise BadInput(f"column {name!r} holds numbers too far apart for floating point", "leave the largest out")
-    unit = 10.0 ** math.floor(math.log10(high - low or abs(high) or 1.0))
-    low, high = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
-    return _feature(name, min=float(f"{low:.6g}"), max=float(f"{high if high > low else low + unit:.6g}"))
+    return _feature(name, min=bounds[0], max=bounds[1])
 
 
 def _split(counts: Counter[str], limits: Limits) -> tuple[list[str], list[str]]:

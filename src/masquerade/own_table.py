@@ -18,7 +18,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
 from masquerade_core.words import counted
 
-__all__ = ["Heading", "check_names", "column_of", "read_names", "read_own"]
+__all__ = ["Heading", "check_heading", "check_names", "column_of", "read_names", "read_own"]
 
 _PARQUET = frozenset({".parquet", ".pq"})
 _DELIMITERS = ",;\t"
@@ -72,6 +72,21 @@ def read_names(path: Path) -> tuple[Heading, ...]:
             first = raw.readline(_LONGEST_LINE).decode("utf-8-sig")  # the records need not even be text
     header = next(csv.reader([first], delimiter=_delimiter(first), skipinitialspace=True), [])
     return tuple(Heading(name) for name in _header([cell.strip() for cell in header], path))
+
+
+def check_heading(path: Path, headings: Sequence[Heading]) -> None:
+    """Check that a first line holds names and no record, before the names go into a study, which is public.
+
+    Raises
+    ------
+    BadInput
+        A name is a number, or stands for a missing value.
+    """
+    if any(_like_a_value(heading.name) for heading in headings):
+        raise BadInput(
+            f"the first line of {path.name} holds numbers, so it may be a record and not the columns' names",
+            f"{_NAMES_FIRST}; give a column whose name is a number another name",
+        )
 
 
 def check_names(path: Path, names: Collection[str], option: str) -> None:

@@ -101,7 +101,7 @@ def _marked(content: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
 
 def simulate(
     study: Study,
-    data: Mapping[str, Dataset],
+    data: Mapping[str, Any],
     *,
     seed: int | None = None,
     test: Dataset | None = None,
@@ -115,7 +115,8 @@ def simulate(
     study : Study
         Small keys and baselines are allowed here, and with some protocols a single party.
     data : mapping of str to Dataset
-        Each party's records, by the roster's names.
+        Each party's records, by the roster's names; for a protocol that makes no model, in the form that
+        :func:`load_named` and :func:`load_split` return.
     seed : int, optional
         It makes the run repeatable. Without it, the randomness is the operating system's.
     test : Dataset, optional

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.learning.evaluation import Evaluation
 from masquerade_core.learning.losses import LOGISTIC, LOSSES
 from masquerade_core.study import Label, Study
@@ -149,7 +150,7 @@ class Model:
         What is added to a record's score; with named classes, a number for each. Empty where nothing is added.
     threshold : float
         The score above which a record is answered with the positive label. It means nothing with named classes.
-    evaluation : Evaluation or None
+    evaluation : Evaluation or ClassEvaluation or None
         How good the classifier is on records that were held back. It goes to ``result.json``.
     """
 
@@ -157,7 +158,7 @@ class Model:
     shares: Shares | None
     offset: tuple[float, ...] = ()
     threshold: float = 0.0
-    evaluation: Evaluation | None = None
+    evaluation: Evaluation | ClassEvaluation | None = None
 
     def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
         """Return the file that publishes the classifier."""

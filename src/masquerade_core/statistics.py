@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from masquerade_core.counts import Levels, Numbers, reconcile, records
-from masquerade_core.data.cells import Grid, Histogram
+from masquerade_core.data.cells import MISSING, Grid, Histogram
+from masquerade_core.errors import LocalProtocolError
 from masquerade_core.study import Feature, Study
 from masquerade_core.study.text import to_toml
 
@@ -142,16 +143,27 @@ class Statistics:
             f"# Bounds are the edges of the cells that hold the noisy {self.low:g} and {self.high:g} quantiles.",
             "# A study refuses values beyond its bounds: every party moves such values to the bound first.",
             f"# Levels with a noisy count below {threshold:g} are rare: every party writes {OTHER!r} in their cells.",
+            f"# The label {study.label.name}: {self._label_rates(study)}.",
         ]
         blocks = ["\n".join(self._block(feature)) for feature in study.features]
         return "\n".join([*head, "", "\n\n".join(blocks), ""])
+
+    def _label_rates(self, study: Study) -> str:
+        """Return the parts of the records that have each value of the label."""
+        label, N = self.columns[study.label.name], max(self.records[0], 1.0)
+        if not isinstance(label, Levels):
+            raise LocalProtocolError("the label has no levels")
+        counts = [*label.kept.items(), ("all others", label.other), ("missing", label.missing)]
+        rates = (f"{level} {_rate(count / N):.1%}" for level, count in counts if count >= self.threshold)
+        return ", ".join(rates) or "the noise hides all of its values"
 
     def _block(self, feature: Feature) -> list[str]:
         """Return the lines of one column."""
         column, notes = self.columns[feature.name], []
         if column.missing >= self.threshold:
             rate = _rate(column.missing / max(self.records[0], 1.0))
-            notes.append(f"# {feature.name}: about {rate:.1%} of the records have no value here.")
+            remedy = "a study needs a number" if isinstance(column, Numbers) else f"every party writes {MISSING!r}"
+            notes.append(f"# {feature.name}: about {rate:.1%} of the records have no value here, where {remedy}.")
         if isinstance(column, Levels):
             return notes + self._block_of_levels(feature, column)
         if column.says_nothing:
@@ -168,6 +180,8 @@ class Statistics:
             notes.append(f"# {feature.name}: {OTHER!r} stands for {', '.join(rare)} as well.")
         if (rare or column.other >= self.threshold or len(kept) < _LEAST_LEVELS) and OTHER not in kept:
             kept.append(OTHER)
+        if column.missing >= self.threshold and kept and MISSING not in kept:
+            kept.append(MISSING)
         if len(kept) < _LEAST_LEVELS:
             return [*notes, f"# {feature.name} is left out: the noise hides all of its levels."]
         return notes + _lines(feature.model_copy(update={"levels": tuple(kept)}))

@@ -107,7 +107,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "dp-whitened, epsilon = 1",
         "569 real records (Wisconsin breast cancer), 5 parties and Charlie",
         "(5 of 5)",
-        "20 rounds of",
+        "30 rounds of",
         "Privacy statement",
         "None of the observers above can subtract all of it.",
         "What is proved holds if",
@@ -116,6 +116,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "proved of it: ε = 1, δ = 1e-06",
         "all records in one place",
         "the best single party",
+        "oining was worth it",
         "demo only, private figures",
         "runs/demo-",
         "study show",
@@ -230,6 +231,8 @@ def test_the_page_s_demonstrations_run_on_adult_as_it_is(tmp_path: Path) -> None
         "levels of",
     ):
         assert piece in alone
+    report = max(tmp_path.glob("runs/demo-*/report.txt"))
+    assert "- left out as --ignore says: fnlwgt" in report.read_text(encoding="utf-8")
 
 
 def test_a_party_that_cannot_take_part_ends_the_demo_in_its_own_words(tmp_path: Path) -> None:

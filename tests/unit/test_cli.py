@@ -276,7 +276,9 @@ def test_a_new_study_says_of_lambda_what_its_protocol_makes_of_it(name: str) -> 
     text = Draft(parties=[("a", None), ("b", None)], protocol=name).to_toml()
     known = PROTOCOLS.get(name) or BASELINES[name]
     note = known.regularization_note
-    assert f"# {note[0].upper()}{note[1:]}.\nregularization = 0.02\n" in text
+    Lambda = 0.02 if known.regularization is None else known.regularization
+    assert f"# {note[0].upper()}{note[1:]}.\nregularization = {Lambda}\n" in text
+    assert Lambda == 0.02 or name not in {"psgd", "local-aggregation", "weighted-dp", "vote", "soft", "input-noise"}
     assert ("the less noise" in text) == (name in {"local-aggregation", "vote", "soft", "average"})
 
 

@@ -460,8 +460,8 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(
     party = shell.json("doctor", real, "--key", tmp_path / "n.key", "--data", data)
     assert party.code == 0
     assert _verdicts(party) == {
-        "study": "ok", "arithmetic": "ok", "conversation": "note", "key": "ok", "data": "ok", "network": "warn",
-        "budget": "note",
+        "study": "ok", "arithmetic": "ok", "conversation": "note", "model": "note", "key": "ok", "data": "ok",
+        "network": "warn", "budget": "note",
     }  # fmt: skip
     assert "north, the lead" in party.out
     curator = shell.json("doctor", real, "--key", tmp_path / "c.key")

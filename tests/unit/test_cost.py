@@ -14,9 +14,10 @@ from masquerade_core.seat import Join, Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts, Message
-from masquerade_protocols import PROTOCOLS, protocol_of
+from masquerade_protocols import MEASUREMENTS, PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
+from tests.evaluation_helpers import held_back_study, measuring_of
 from tests.local_descent_helpers import local_descent_study
 from tests.protocol_helpers import make_data, make_study
 from tests.proven_helpers import proven_study
@@ -40,9 +41,12 @@ def _proven_votes(protocol: str) -> Study:
 
 STUDIES: dict[str, Callable[[], Study]] = {
     "dp-whitened": lambda: whitened_study(3, D),
-    "dp-whitened, with gradients": lambda: whitened_study(3, D, epsilon=3.0, min_records=150),
+    "dp-whitened, with gradients": lambda: whitened_study(3, D, epsilon=3.0, min_records=300),
     "dp-gd": lambda: dp_gd_study(3, D, "rounds = 2"),
     "dp-gd, five parties": lambda: dp_gd_study(5, D, "rounds = 3"),
+    "dp-gd, evaluated": lambda: held_back_study(3, D, section="rounds = 2"),
+    "psgd, evaluated": lambda: held_back_study(3, D, protocol="psgd", section="rounds = 2"),
+    "evaluation": lambda: measuring_of(D),
     "psgd": lambda: descent_study("psgd", 3, D, section="rounds = 2"),
     "psgd, proven": lambda: psgd_study(K=4, d=D, section="rounds = 2"),
     "noisy-gradient": lambda: descent_study("noisy-gradient", 3, D, section="rounds = 2"),
@@ -157,7 +161,7 @@ class _Chain:
 
 
 def test_every_protocol_is_priced_here() -> None:
-    assert {name.partition(",")[0] for name in STUDIES} == set(PROTOCOLS)
+    assert {name.partition(",")[0] for name in STUDIES} == set(PROTOCOLS | MEASUREMENTS)
 
 
 @pytest.mark.parametrize("name", STUDIES)

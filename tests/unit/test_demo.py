@@ -77,7 +77,7 @@ def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_prov
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
     study, noise = plan.study, dp_gd.noise_of(plan.study)
     assert (study.study.protocol, study.proven, study.protocol) == (
-        "dp-gd", True, {"rounds": 20, "clip": 0.5, "learning_rate": 4.0},
+        "dp-gd", True, {"rounds": "auto", "clip": "auto", "learning_rate": "auto"},
     )  # fmt: skip
     (model, *_) = protocol_of(study).statement(study)
     assert model.epsilon == pytest.approx(1.0, abs=1e-6)

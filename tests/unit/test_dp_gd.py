@@ -46,6 +46,15 @@ _Array = NDArray[np.float64]
 UNEVEN = {2: (30, 170), 5: (12, 50, 24, 75, 39)}
 
 
+_PLAIN = {"rounds": "20", "clip": "0.5", "learning_rate": "4.0"}
+
+
+def _stated(section: str) -> str:
+    """Return a section in which nothing is left to the program: what it does not state is as in ``_PLAIN``."""
+    keys = {line.partition(" = ")[0] for line in section.splitlines()}
+    return "\n".join([section, *(f"{key} = {value}" for key, value in _PLAIN.items() if key not in keys)])
+
+
 def _study(K: int = 3, d: int = 4, section: str = "", **kw: Any) -> Study:
     changes = {"delta": 1e-5, "colluders": 0, "loss": "logistic", "calibration": "proven", **kw}
     own = {key: changes.pop(key) for key in ("delta", "colluders", "loss", "calibration")}
@@ -56,7 +65,7 @@ def _study(K: int = 3, d: int = 4, section: str = "", **kw: Any) -> Study:
         ("colluders = 0", f"colluders = {own['colluders']}"),
         ('calibration = "paper"', f'calibration = "{own["calibration"]}"'),
         ('loss = "logistic"', f'loss = "{own["loss"]}"'),
-        ('noise = "laplace"', section),
+        ('noise = "laplace"', _stated(section)),
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)

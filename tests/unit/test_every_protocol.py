@@ -30,6 +30,9 @@ MODELS = [name for name, entry in PROTOCOLS.items() if entry.makes_model]
 DROWNED = {"input-noise", "vote", "soft"}
 """Those whose noise is large all the same: it hides all that a party has, or stands on every example."""
 
+BY_LENGTH = {"local-aggregation", "weighted-dp", "vote", "soft"}
+"""Those that compare lengths, before a run and after it."""
+
 SMALL_RATIO = 0.15
 """Noise of this part of the classifier moves no error by more than a percentage point here."""
 
@@ -62,6 +65,13 @@ def test_the_demo_compares_what_any_protocol_released_with_what_it_is_without_no
     assert comparison.pooled < 0.08
     assert comparison.best_single <= comparison.median_single <= comparison.worst_single < 0.1
     assert comparison.without_noise < comparison.majority - 0.3
+    tell = PROTOCOLS[study.study.protocol].expectation
+    assert tell is not None
+    assert tell(study).records == 600
+    if (least := tell(study).ratio) is not None and study.study.protocol in BY_LENGTH:
+        assert comparison.noise_ratio > 0.6 * least  # of a real model, which is no longer than the longest
+    if study.study.protocol not in DROWNED | {"decaying-budget"}:
+        assert not tell(study).poor
     if study.study.protocol not in DROWNED:
         assert comparison.noise_ratio <= SMALL_RATIO
         assert run.result["metrics"]["test_error"] == pytest.approx(comparison.without_noise, abs=0.01)

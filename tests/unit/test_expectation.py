@@ -17,6 +17,7 @@ from masquerade_core.study import AuxiliaryFile, Feature, Study
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.comparing import expected_by_ratio, least_noise_left, longest_classifier
 from tests.face_helpers import Shell, small_study
+from tests.pages import Page
 
 
 def _study(protocol: str = "dp-gd", *, columns: int = 10, K: int = 5, **options: Any) -> Study:
@@ -210,3 +211,30 @@ def test_a_new_study_shows_where_the_number_belongs(shell: Shell, tmp_path: Path
     file = small_study(shell, tmp_path / "study.toml")
     assert "\n# expected_records = 20000\n" in file.read_text()
     assert "\nexpected_records = 70\n" in small_study(shell, tmp_path / "b.toml", expected_records=70).read_text()
+
+
+# --- The page ------------------------------------------------------------------------------
+
+PAGE = Page("docs/expectation.md")
+
+
+def test_the_pages_numbers_are_the_program_s() -> None:
+    (row,) = (line for line in PAGE.text.splitlines() if line.startswith("| epsilon = 1 |"))
+    said = [int(cell.replace(",", "")) for cell in row.strip("| ").split("|")[1:]]
+    found = [expected_of_sums(_study(columns=d, expected_records=5000)).enough_records for d in (10, 31, 109, 266)]
+    assert [value is not None and abs(value - number) <= 1 for value, number in zip(found, said, strict=True)] == [
+        True
+    ] * 4
+    tenth = expected_of_sums(_study(epsilon=0.1, expected_records=5000)).enough_records
+    assert tenth is not None
+    assert tenth == pytest.approx(8 * 472, rel=0.05)
+
+
+def test_the_pages_sentence_is_what_the_program_says() -> None:
+    told = expected_of_sums(_study(columns=4, delta=1e-6, expected_records=3000, K=3))
+    assert told.text in " ".join(PAGE.text.split())
+
+
+def test_links_lead_somewhere() -> None:
+    assert len(PAGE.links) > 1
+    assert PAGE.broken_links == []

@@ -4,12 +4,13 @@ import csv
 import datetime as dt
 import io
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from masquerade.datasets import Cohort, Records
-from masquerade.demo import prepare
+from masquerade.demo import Plan, prepare
 from masquerade.demo.own import Dealing, own_cohort
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import read_names, read_own
@@ -63,14 +64,31 @@ def test_adult_as_it_is_becomes_five_parties_and_a_test_set_that_each_process_ca
 
 
 def test_no_record_is_lost_or_dealt_out_twice(tmp_path: Path) -> None:
-    made = rows(200)
+    made = sorted(rows(200), key=lambda row: row[-1])
     file = write_adult(tmp_path / "adult.csv", made)
     cohort = own_cohort(file, Dealing(parties=3), label=INCOME, ignore=["country", "fnlwgt"])
     kept = [tuple(cell for cell, name in zip(row, COLUMNS, strict=True) if name not in {"country", "fnlwgt"})
             for row in made]  # fmt: skip
     assert Counter(everybody(cohort)) == Counter(kept)
-    labels = [Counter(row[-1] for row in records.rows) for records in cohort.parties.values()]
+    labels = [Counter(row[-1] for row in records.rows) for records in (*cohort.parties.values(), cohort.test)]
     assert all(count[">50K"] > 5 and count["<=50K"] > 5 for count in labels)  # in random order, not the file's
+
+
+def test_records_are_held_out_and_dealt_out_in_an_order_that_is_not_the_file_s(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("number,ill\n" + "".join(f"{i},{'yes' if i % 2 else 'no'}\n" for i in range(400)))
+    cohort = own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
+    for records in (*cohort.parties.values(), cohort.test):
+        numbers = sorted(int(row[0]) for row in records.rows)
+        assert len({b - a for a, b in pairwise(numbers)}) > 5  # and not every fifth record
+
+
+def test_blanks_around_cells_do_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text(" sex ,ill\n" + " f , yes \nm,no\n" * 80)
+    cohort = own_cohort(file, Dealing(parties=2), label=Label(name="ill", positive="yes"))
+    assert cohort.features == (Feature(name="sex", levels=("f", "m")),)
+    assert set(everybody(cohort)) == {("f", "yes"), ("m", "no")}
 
 
 def test_bounds_are_round_numbers_around_the_records(adult: Path) -> None:
@@ -124,6 +142,43 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 def study_words(path: Path, *features: str) -> list[object]:
     words = [word for text in features for word in ("--feature", text)]
     return ["study", "new", "--output", path, "--throwaway-keys", "--label", "income:>50K", "--min-records", 20, *words]
+
+
+def test_with_a_study_its_protocol_and_settings_hold(shell: Shell, tmp_path: Path, adult: Path) -> None:
+    words = study_words(tmp_path / "s.toml", "age:0:120")
+    assert shell(*words, "--protocol", "psgd", "--rounds", 7, "--colluders", 1, "--delta", 1e-5).code == 0
+    study = load_study(tmp_path / "s.toml")[0]
+    cohort = own_cohort(adult, RANDOM, study=study)
+    same = prepare(cohort, epsilon=2.0, protocol="psgd", directory=tmp_path / "a", like=study).study
+    assert (same.protocol, same.privacy.calibration) == ({"rounds": 7}, "paper")
+    assert (same.privacy.epsilon, same.privacy.delta, same.privacy.colluders) == (2.0, 1e-5, 1)
+    assert (same.features, same.names) == (study.features, study.names)
+    other = prepare(cohort, epsilon=2.0, protocol="dp-gd", directory=tmp_path / "b", like=study).study
+    fresh = prepare(cohort, epsilon=2.0, protocol="dp-gd", directory=tmp_path / "c").study
+    assert (other.protocol, other.privacy.calibration, other.privacy.delta) == (fresh.protocol, "proven", 1e-5)
+
+
+def test_the_demo_runs_the_protocol_of_the_study(
+    shell: Shell, tmp_path: Path, adult: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(plan: Plan, _view: object) -> None:
+        raise BadInput(f"would run {plan.study.study.protocol} of {plan.study.protocol}", "")
+
+    monkeypatch.setattr("masquerade.demo.play", stop)
+    words = study_words(tmp_path / "s.toml", "age:0:120")
+    assert shell(*words, "--protocol", "psgd", "--rounds", 7).code == 0
+    demo = ["demo", "--data", adult, "--study", tmp_path / "s.toml", "--out", tmp_path / "run"]
+    assert shell.json(*demo).json["message"] == "would run psgd of {'rounds': 7}"
+    assert "would run dp-gd of" in shell.json(*demo, "--protocol", "dp-gd").json["message"]
+    assert "would run psgd of {'rounds': 9}" in shell.json(*demo, "--rounds", 9).json["message"]
+
+
+def test_a_draft_without_keys_will_do_for_a_demonstration(shell: Shell, tmp_path: Path, adult: Path) -> None:
+    words = study_words(tmp_path / "s.toml", "age:0:9")
+    assert shell(*(word for word in words if word != "--throwaway-keys")).code == 0
+    answer = shell.json("demo", "--data", adult, "--study", tmp_path / "s.toml")
+    assert answer.code == 4
+    assert "'age' has a value outside its public bounds" in answer.json["message"]  # the keys were no obstacle
 
 
 def test_with_a_study_its_parties_and_bounds_hold(shell: Shell, tmp_path: Path, adult: Path) -> None:
@@ -227,6 +282,43 @@ def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> No
     assert not any(cell in caught.value.message for cell in rows(200)[0])
 
 
+@pytest.mark.parametrize(
+    ("label", "message", "hint"),
+    [
+        (Label(name="kind", positive="a"), "has 3 different values, where 2 are needed", "--label kind:VALUE,VALUE"),
+        (Label(name="kind", positive="A"), "is never 'A'", "did you mean 'a'?"),
+        (Label(name="kind", positive="d"), "is never 'd'", "capitals count"),
+        (
+            Label(name="kind", classes=("a", "b")),
+            "all.csv, line 4: the label 'kind' is none of the classes",
+            "'a', 'b'",
+        ),
+        (Label(name="same", positive="yes"), "has 1 value only", "add some of the other"),
+    ],
+)
+def test_a_label_that_does_not_fit_is_refused_at_once(tmp_path: Path, label: Label, message: str, hint: str) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("x,same,kind\n" + "".join(f"{i},yes,{'abc'[i % 3]}\n" for i in range(150)))
+    with pytest.raises(BadInput) as caught:
+        own_cohort(file, RANDOM, label=label)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_named_classes_are_taken_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("x,kind\n" + "".join(f"{i},{'abc'[i % 3]}\n" for i in range(300)))
+    cohort = own_cohort(file, RANDOM, label=Label(name="kind", classes=("a", "b", "c")))
+    assert {row[-1] for row in cohort.test.rows} == {"a", "b", "c"}
+
+
+def test_a_label_too_rare_for_so_many_parties_is_said_before_anybody_starts(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("age,ill\n" + "".join(f"{20 + i % 60},{'yes' if i < 3 else 'no'}\n" for i in range(300)))
+    with pytest.raises(BadInput, match="too few records of one label to deal some out to each of 5 parties"):
+        own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
+
+
 # --- Guesses -----------------------------------------------------------------------
 
 
@@ -263,15 +355,37 @@ def test_rare_levels_join_an_other_that_is_there() -> None:
     assert note == "x: 1 level became 'other', for only 1 record has it"
 
 
-@pytest.mark.parametrize("cells", [["a"] * 4, ["a", "b", "c", "d"], ["\x07"] * 3 + ["y" * 200] * 3])
+@pytest.mark.parametrize("cells", [["7", "7.0"], ["a"] * 4, ["a", "b", "c", "d"], ["\x07"] * 3 + ["y" * 200] * 3])
 def test_a_column_that_tells_no_two_records_apart_is_left_out(cells: list[str]) -> None:
     made, _, note = guessed(cells)
     assert made is None
     assert note == "x: left out, for no two records would differ in it"
 
 
-def test_a_number_that_never_changes_still_has_bounds() -> None:
-    assert guessed(["7", "7"])[0] == Feature(name="x", min=7.0, max=8.0)
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [
+        (17.0, 90.0, (10.0, 90.0)),
+        (123456789.0, 123456790.0, (123456789.0, 123456790.0)),
+        (0.1, 0.30000000000000004, (0.1, 0.4)),
+        (1e-9, 3.5e-9, (1e-9, 4e-9)),
+        (-7.3, -7.1, (-7.3, -7.1)),
+        (-1e300, 1e300, (-1e300, 1e300)),
+        (99.999, 100.001, (99.999, 100.001)),
+    ],
+)
+def test_rounding_never_moves_a_bound_into_the_records(low: float, high: float, bounds: tuple[float, float]) -> None:
+    made = guessed([repr(low), repr(high)])[0]
+    assert made is not None
+    assert (made.min, made.max) == bounds
+    assert bounds[0] <= low < high <= bounds[1]
+
+
+def test_numbers_too_far_apart_are_refused() -> None:
+    with pytest.raises(BadInput, match="too far apart"):
+        guessed(["-1e308", "1.7e308"])
+    with pytest.raises(BadInput, match="too far apart"):
+        guessed(["0", "1.75e308"])
 
 
 def test_names_are_read_without_the_records(tmp_path: Path) -> None:

@@ -13,7 +13,17 @@ ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols"]
 PROTOCOLS = ROOT / "protocols" / "masquerade_protocols"
 LONGEST = 350
-FOLDERS = {"dp_gd", "dp_whitened", "local_aggregation", "psgd", "weighted_dp", "voting", "input_noise", "summary"}
+FOLDERS = {
+    "dp_gd",
+    "dp_whitened",
+    "local_aggregation",
+    "psgd",
+    "weighted_dp",
+    "voting",
+    "input_noise",
+    "summary",
+    "evaluation",
+}
 ROLES_BEGIN = 200  # the line by which a conversation has begun
 
 Graph = dict[str, set[str]]

@@ -1,5 +1,6 @@
 """``study new`` takes columns from a file, settings from another study, and whatever a protocol's section has."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 
 from masquerade.codebook import split_levels
 from masquerade.draft import Draft
+from masquerade.draft_lines import with_settings
 from masquerade_core.data.auxiliary import load_study, read_study_text
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import entry_of
+from masquerade_protocols import entry_named, entry_of
 from tests.adult_helpers import COLUMNS, WORK, rows, write_adult
 from tests.face_helpers import Answer, Shell, small_study
 
@@ -145,6 +147,8 @@ def test_a_public_sample_gives_bounds_and_levels(shell: Shell, tmp_path: Path) -
         ("t.csv", "", [], "t.csv is empty"),
         ("t.csv", "age,age\n", [], "has the column 'age' twice"),
         ("t.csv", "41,41\n", [], "names no columns"),
+        ("t.csv", "41,yes\n42,no\n", [], "the first line of t.csv holds numbers, so it may be a record"),
+        ("t.csv", "age,?\n42,no\n", [], "the first line of t.csv holds numbers, so it may be a record"),
         ("t.csv", "age,ill\n" + AGES + ",no\n", ["--from-public-sample"], "line 32: column 'age' holds numbers, but"),
         ("t.csv", "age,ill\n41,yes\n", ["--from-public-sample", "--ignore", "x"], "no column 'x'"),
         ("t.csv", "id,ill\n" + "".join(f"a{i},yes\n" for i in range(300)), ["--from-public-sample"], "300 levels"),
@@ -152,7 +156,7 @@ def test_a_public_sample_gives_bounds_and_levels(shell: Shell, tmp_path: Path) -
         ("b.csv", "name,min,max,levels\nage,9,0,\n", [], "b.csv, line 2: feature 'age' has min 9.0 and max 0.0"),
         ("b.csv", "name,min,max,levels\nage,9,,\n", [], "has only one of min and max"),
         ("b.csv", "name,min,max,levels\na,0,1,\na,0,1,\n", [], "'a' is described twice"),
-        ("b.csv", "name,min,max,levels,use\na,0,1,,lable\n", [], "the column 'use' has a word that is none of"),
+        ("b.csv", "name,min,max,levels,use\na,0,1,,labels\n", [], "the column 'use' has a word that is none of"),
         ("b.csv", "name,min,max,levels,use\na,,,x|y,label\nb,,,x|y,label\n", [], "there is a second label, 'b'"),
         ("b.csv", "name,min,max,levels\na,0,1,\n", ["--from-public-sample"], "b.csv has a codebook"),
         ("b.toml", "[[feature]]\nname = 'a'\n", [], "b.toml: feature 'a' has no range"),
@@ -218,10 +222,11 @@ def test_a_study_without_its_keys_may_be_liked(shell: Shell, tmp_path: Path) -> 
 
 
 def test_another_protocol_takes_its_own_settings(shell: Shell, tmp_path: Path) -> None:
-    words = ["--protocol", "psgd", "--rounds", 7, "--feature", "a:0:1", "--label", "b:c"]
+    words = ["--protocol", "psgd", "--rounds", 7, "--regularization", 0.7, "--feature", "a:0:1", "--label", "b:c"]
     made(shell, tmp_path / "old.toml", *words)
     study = made(shell, tmp_path / "new.toml", "--like", tmp_path / "old.toml", "--protocol", "dp-gd")
-    assert study.protocol["rounds"] == 20
+    fresh = made(shell, tmp_path / "fresh.toml", "--protocol", "dp-gd")
+    assert (study.protocol, study.model) == (fresh.protocol, fresh.model)
     assert study.privacy.calibration == "proven"
 
 
@@ -254,9 +259,15 @@ def test_sections_that_a_draft_does_not_know_are_kept() -> None:
 def test_a_protocol_s_settings_are_options(shell: Shell, tmp_path: Path) -> None:
     words = ["--protocol", "dp-gd", "--rounds", 9, "--clip", 0.25, "--set", "learning_rate=2.5"]
     study = made(shell, tmp_path / "s.toml", *words)
-    assert study.protocol == {"rounds": 9, "clip": 0.25, "learning_rate": 2.5}
-    text = read_study_text(tmp_path / "s.toml")
-    assert "# The length of a step.\nlearning_rate = 2.5\n" in text
+    assert study.protocol.items() >= {"rounds": 9, "clip": 0.25, "learning_rate": 2.5}.items()
+    lines = read_study_text(tmp_path / "s.toml").splitlines()
+    assert lines[lines.index("learning_rate = 2.5") - 1].startswith("# ")
+
+
+def test_a_setting_that_the_section_does_not_show_is_added_with_its_description() -> None:
+    entry = replace(entry_named("dp-gd"), section="# How many.\nrounds = 20\n")
+    text = with_settings(entry.section, entry, {"clip": 0.25, "rounds": 3})
+    assert text == "# How many.\nrounds = 3\n# C, the longest gradient of a record.\nclip = 0.25\n"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from masquerade.cli.output import Format
+from masquerade.cli.run import _done
 from masquerade.doctor import examine
 from masquerade.simulation import load_split, simulate
 from masquerade.statistics import bars
@@ -31,6 +33,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE, Feature, Label
 from masquerade_core.table import replay
+from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import secure_sum as ss
 from masquerade_protocols.summary import public, roles
@@ -139,6 +142,11 @@ def test_every_cell_of_a_column_of_levels_has_a_bin(cell: Any, bin_: int) -> Non
 def test_a_level_may_be_a_word_that_elsewhere_stands_for_missing() -> None:
     histogram = Histogram.of_feature(Feature(name="x", levels=("none", "some")), 4)
     assert histogram.places(["none", "None", "?", "some"]).tolist() == [0, 3, 3, 1]
+
+
+def test_where_missing_cells_have_a_level_empty_ones_count_as_it() -> None:
+    histogram = Histogram.of_feature(Feature(name="x", levels=("a", "?")), 4)
+    assert histogram.places(["?", "", None, "NA", "b"]).tolist() == [1, 1, 1, 3, 2]
 
 
 def test_edges_make_bins_of_their_own_and_bounds_add_two() -> None:
@@ -335,13 +343,15 @@ def test_exact_counts_give_the_exact_quantiles_cells() -> None:
 
 
 def test_where_noise_hides_the_quantile_the_old_bound_stays() -> None:
-    """Thirty records under noise of 60 say nothing: no bound may follow from noise alone."""
+    """Under noise of 73, thirty records say nothing, and 2 % of 2,400 are too few: no bound may follow from noise."""
     study = summary_study(3, (AGE,), epsilon=0.1)
-    for seed in range(5):
-        statistics = run_summary(study, dealt(study, (10, 10, 10)), seed)[0][CHARLIE]
-        assert statistics.columns["age"].bounds == (0.0, 120.0)
-        (block,) = tomllib.loads(statistics.to_toml(study))["feature"]
-        assert (block["min"], block["max"]) == (0.0, 120.0)
+    for n, hidden in ((10, True), (800, False)):
+        for seed in range(5):
+            statistics = run_summary(study, dealt(study, (n, n, n)), seed)[0][CHARLIE]
+            assert statistics.columns["age"].says_nothing or not hidden
+            assert statistics.columns["age"].bounds == (0.0, 120.0)
+            (block,) = tomllib.loads(statistics.to_toml(study))["feature"]
+            assert (block["min"], block["max"]) == (0.0, 120.0)
 
 
 def _released(levels: dict[str, int], *, missing: int = 0, unknown: int = 0, **more: Any) -> tuple[Any, Any]:
@@ -366,9 +376,10 @@ def test_rare_levels_are_pooled_by_their_noisy_counts() -> None:
     assert shown["missing"]["rate"] == pytest.approx(800 / 6203, abs=0.01)
     toml = released.to_toml(study)
     (block,) = tomllib.loads(toml)["feature"]
-    assert block["levels"] == ["a", "b", "other"]
+    assert block["levels"] == ["a", "b", "other", "?"]
     assert "'other' stands for c, d as well" in toml
-    assert re.search(r"# x: about 1[23]\.\d% of the records have no value here\.", toml)
+    assert re.search(r"# x: about 1[23]\.\d% of the records have no value here, where every party writes '\?'\.", toml)
+    assert re.search(r"# The label ill: all others (9\d\.\d|100\.0)%", toml)
 
 
 def test_a_level_is_kept_or_pooled_by_the_noise_and_not_by_the_truth() -> None:
@@ -400,6 +411,14 @@ def test_a_column_whose_levels_all_drown_is_left_out_and_one_level_gets_company(
     study, released = _released({"a": 500, "b": 0})
     (block,) = tomllib.loads(released.to_toml(study))["feature"]
     assert Feature.model_validate(block).levels == ("a", "other")
+
+
+def test_a_level_for_missing_cells_stands_in_a_block_once() -> None:
+    study = summary_study(2, (Feature(name="x", levels=("a", "?")),))
+    data = public.grid_of(study).place({"x": ["a"] * 500 + ["?"] * 400 + ["NA"] * 300, "ill": ["no"] * 1200})
+    toml = run_summary(study, {"p1": data, "p2": data})[0][CHARLIE].to_toml(study)
+    (block,) = tomllib.loads(toml)["feature"]
+    assert Feature.model_validate(block).levels == ("a", "?")
 
 
 def test_a_level_called_other_stays_what_it_is() -> None:
@@ -440,9 +459,9 @@ def test_the_estimate_of_all_records_weighs_the_histograms_by_their_noise() -> N
         ({"low": 0.0}, "low"),
         ({"low": 0.9, "high": 0.1}, "low is 0.9 and high is 0.1; low must be smaller"),
         ({"suppress_below": -1.0}, "suppress_below"),
-        ({"delta": 0.0}, "delta is 0, but no Gaussian noise"),
+        ({"delta": 0.0}, r"\[privacy\] delta is 0, but "),
         ({"calibration": "paper"}, "calibration is 'paper', but summary has only"),
-        ({"epsilon": 1e-20, "delta": 1e-30}, "no plaintext holds"),
+        ({"epsilon": 1e-20, "delta": 1e-30}, r"delta is 1e-30, but (the noise|no plaintext)"),
     ],
 )
 def test_a_summary_that_cannot_be_carried_out_is_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
@@ -454,6 +473,19 @@ def test_a_summary_without_ranges_is_refused_in_a_sentence() -> None:
     text = summary_study().to_toml().replace("min = 0.0\nmax = 120.0\n", "")
     with pytest.raises(BadInput, match="feature 'age' has no range; set either min and max, or levels, or edges"):
         type(summary_study()).parse(text, in_memory=True)
+
+
+def test_more_bins_than_a_message_holds_are_refused_before_anybody_joins() -> None:
+    features = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(2)]
+    study = summary_study(features=features, cells=1000)
+    bins, key = len(public.grid_of(study)), study.crypto.key_bits
+    per_plaintext = public.layout(study, public.noise_of(study)).per_plaintext
+    room = (MAX_BODY - 4096) // (key // 4) * per_plaintext
+    protocol_of(study)
+    many = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(room // 1003 + 1)]
+    with pytest.raises(BadInput, match=rf"but a message holds the counts of at most {room:,}"):
+        summary_study(features=many, cells=1000)
+    assert bins == 2 * 1003 + 3
 
 
 def test_one_party_alone_is_refused() -> None:
@@ -540,6 +572,9 @@ def test_simulate_says_that_there_is_no_model_to_test(shell: Shell, everybody: P
     assert "summary makes no classifier that could be tested" in answer.json["message"]
     loaded, _ = load_study(study, in_memory=True)
     run = simulate(loaded, load_split(everybody, loaded, "site"), seed=1)
+    others = dict.fromkeys(loaded.names, _nothing(public.grid_of(summary_study())))
+    with pytest.raises(BadInput, match="the data of north are not sorted into this study's bins"):
+        simulate(loaded, others)
     with pytest.raises(BadInput, match="summary makes no model"):
         _ = run.model
     answer = shell.json("audit", study)
@@ -561,6 +596,18 @@ def test_a_study_is_shown_and_the_doctor_examines_it(
     assert "make 1 secure sum and" in checks["conversation"].message
     missing = write_csv(tmp_path / "no.csv", [{"age": "1", "sex": "f"}] * 40)
     assert "has no column 'ill'" in {c.name: c for c in examine(study, data=missing)}["data"].message
+
+
+def test_what_a_participant_is_shown_after_a_run_are_the_statistics(
+    shell: Shell, everybody: Path, tmp_path: Path
+) -> None:
+    study, out = small_study(shell, tmp_path / "s.toml", protocol="summary"), tmp_path / "out"
+    shell("simulate", study, "--data", everybody, "--by", "site", "--seed", 1, "--out", out)
+    text, machine = (_done(out / "result.json", output) for output in Format)
+    assert text.stdout == json.loads((out / "statistics.json").read_text())["features"]
+    assert len(text.shown) > 4
+    assert machine.shown == ()
+    assert machine.data["statistics"]["kind"] == "masquerade statistics 1"
 
 
 def test_bars_are_as_high_as_their_counts_and_neighbours_are_added_up() -> None:

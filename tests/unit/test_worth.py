@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import RenderableType
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
+from masquerade.cli.demo import _introduce, _outcome
+from masquerade.console import literal_console
 from masquerade.datasets import simulated
 from masquerade.demo import comparison as comparing
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
+from masquerade.demo.play import Played
 from masquerade.demo.tuned import tuned_answers
 from masquerade.demo.worth import same_answer, worth_it
 from masquerade_core.data.loading import load_csv
@@ -183,8 +189,37 @@ def test_an_offset_counts_in_all_that_is_compared(tmp_path: Path, monkeypatch: p
     assert moved.without_noise == pytest.approx(1 - positives)
     assert moved.same_answer.startswith("The released model gives all 5,000 test records the same answer, 'yes'.")
     assert "no better than no model" in moved.worth
+    assert moved.useless
     good = compare(study, cohort, plain)
     assert good.same_answer == ""
+    assert not good.useless
     assert not good.worth.startswith("Joining was not worth it")
     test = load_csv(plan.test_file, study, need_label=False)
     assert f"errs in {np.mean(answers_of(plain, test.X, None) != test.y):.1%}, the parties' own" in good.worth
+
+
+def _shown(parts: Iterable[RenderableType]) -> str:
+    out = io.StringIO()
+    console = literal_console(file=out, width=400, color_system=None, force_terminal=False, legacy_windows=False)
+    for part in parts:
+        console.print(part)
+    return " ".join(out.getvalue().split())
+
+
+def test_the_demo_says_before_and_after_that_soft_cannot_learn_and_of_others_it_does_not(tmp_path: Path) -> None:
+    """The one has drawn noise for its parties; the other's model is as good as it can be."""
+    cohort = simulated(3, n=600)
+    for protocol, learns in (("soft", False), ("dp-gd", True)):
+        plan = prepare(cohort, epsilon=3.0, protocol=protocol, directory=tmp_path / protocol)
+        data = {n: load_csv(plan.data_file(n), plan.study) for n in plan.study.names}
+        together = np.concatenate([part.X for part in data.values()]), np.concatenate([p.y for p in data.values()])
+        w = fit(*together, 0.01) * (1 if learns else -1)
+        compared = compare(plan.study, cohort, Model(tuple(w.tolist()), None), plan.auxiliary)
+        played = Played({"statement": [], "metrics": {"test_error": 0.25}, "seconds": 1.0}, compared, 2.0)
+        out = io.StringIO()
+        _introduce(literal_console(file=out, width=400, color_system=None), plan, loud=False)
+        assert ("this setting cannot learn" in out.getvalue()) is not learns
+        said = _shown(_outcome(plan, played))
+        assert compared.worth in said
+        assert f"tuned alike; the median: {compared.median_single:.1%}, the worst: {compared.worst_single:.1%}" in said
+        assert ("Before the run: With 600 records, expect nothing: this setting cannot learn." in said) is not learns

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from masquerade_core.data.holdout import fewest_held_back
+from masquerade_core.learning.score_bins import CELLS, MOST_BINS
 from masquerade_core.privacy.statement import Claim, SharedNoiseRows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -10,7 +11,7 @@ from masquerade_protocols.blocks.evaluation import check_evaluation, evaluation_
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 
-__all__ = ["evaluation_rows", "with_evaluation"]
+__all__ = ["evaluation_rows", "what_leaves", "with_evaluation"]
 
 _ASSUMPTIONS = (
     "everybody follows the protocol, and honest parties draw their share of the noise",
@@ -24,11 +25,17 @@ _PARALLEL = (
     "two cost no more together than the larger one: this row adds nothing to the others."
 )
 _LEAVES = """
-{share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. Once the
-model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second counts
-how many of each label lie in each of {bins} ranges at most, and adds up the squares by which the model's probabilities
-are off. Your share of the noise is on every number, and encryption and masks hide them like the sums before. Before the
-first round, the number of your records held back leaves as well.
+{share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. {sums} Your
+share of the noise is on every number, and encryption and masks hide them like the sums before. Before the first round,
+the number of your records held back leaves as well.
+"""
+_TWO_SUMS = """
+Once the model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second
+counts how many of each label lie in each of {bins} ranges at most, and adds up the squares by which the model's
+probabilities are off.
+"""
+_ONE_SUM = """
+Once the model is there, one more sum leaves. It counts how many of each class get which answer.
 """
 _COST = """
 Measuring the model costs nothing more. A record that is held back loses at most epsilon = {epsilon}, and all of it in
@@ -58,6 +65,13 @@ def evaluation_rows(study: Study) -> tuple[Claim, ...]:
     )
 
 
+def what_leaves(study: Study) -> str:
+    """Return in words which sums are made of the records that measure a model."""
+    if study.multiclass:
+        return paragraphs(_ONE_SUM, {})[0]
+    return paragraphs(_TWO_SUMS, {"cells": CELLS, "bins": MOST_BINS})[0]
+
+
 def with_evaluation(entry: Protocol) -> Protocol:
     """Return a protocol's entry that also takes a study with ``[evaluation]``; its roles must carry the evaluation out.
 
@@ -76,12 +90,10 @@ def with_evaluation(entry: Protocol) -> Protocol:
         said = entry.explain(study)
         if study.evaluation is None:
             return said
-        cells, counts = (layout.length for layout in evaluation_layouts(study, study.K * study.max_records))
         words = {
             "share": f"{100 * study.evaluation.share:.4g}",
-            "cells": cells,
-            "bins": (counts - 1) // 2,
             "epsilon": digits(study.privacy.epsilon),
+            "sums": what_leaves(study),
         }
         leaves, cost = paragraphs(_LEAVES, words), paragraphs(_COST, words)
         return replace(said, leaves=(*said.leaves, *leaves), cost=(*said.cost, *cost))

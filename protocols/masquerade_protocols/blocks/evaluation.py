@@ -36,7 +36,10 @@ from numpy.typing import NDArray
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
-from masquerade_core.learning.evaluation import Counts, Noisy, evaluate
+from masquerade_core.errors import LocalProtocolError
+from masquerade_core.learning.class_evaluation import evaluate_classes
+from masquerade_core.learning.evaluation import evaluate
+from masquerade_core.learning.label_counts import Counts, Noisy
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, cells_of, locate_bins, score_range
 from masquerade_core.model import Model, scores_of
@@ -58,19 +61,22 @@ from masquerade_protocols.blocks.slots import check_slots
 __all__ = [
     "HeldBack",
     "check_evaluation",
+    "draw_share",
     "evaluated",
     "evaluated_by_all",
     "evaluation_layouts",
     "hold_back",
+    "measured",
+    "measured_by_all",
     "noise_of",
 ]
 
 _COUNTS = 2 * MOST_BINS + 1  # of each label in each bin, and the sum of squares
 
-_NUMBERS = CELLS + _COUNTS
-"""The numbers that an evaluation opens; a share of noise for each is drawn before the join."""
-
 _STAGE = "evaluation"
+
+Rule = str | float | None
+"""How a threshold is chosen: see :func:`~masquerade_core.learning.evaluation.evaluate`."""
 
 
 # --- What follows from public numbers ---------------------------------------------
@@ -84,7 +90,12 @@ def noise_of(study: Study) -> SharedNoise:
     BadInput
         No noise meets it.
     """
-    return counts_noise(study.privacy.epsilon, study.privacy.delta, study.honest)
+    return counts_noise(study.privacy.epsilon, study.privacy.delta, study.honest, classes=study.multiclass)
+
+
+def _lengths(study: Study) -> tuple[int, ...]:
+    """Return how long the opened vectors are. With named classes, the confusion matrix is the only one."""
+    return (CELLS, _COUNTS) if study.classes is None else (study.classes**2,)
 
 
 def check_evaluation(study: Study) -> None:
@@ -99,26 +110,25 @@ def check_evaluation(study: Study) -> None:
         evaluation_layouts(study, study.K * study.max_records)
 
 
-def evaluation_layouts(study: Study, N: int) -> tuple[Packing, Packing]:
-    """Lay out the two sums of an evaluation with N records held back. Bins that are not used hold noise alone.
+def evaluation_layouts(study: Study, N: int) -> tuple[Packing, ...]:
+    """Lay out the sums of an evaluation with N records held back. Bins that are not used hold noise alone.
 
     Raises
     ------
     BadInput
         A slot is too wide for a plaintext.
     """
-    noise = noise_of(study)
-    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * _NUMBERS, TAIL_BITS)
-    bits = study.crypto.key_bits
-    cells, counts = Packing(CELLS, N * LOCATE_UNITS + tail, bits), Packing(_COUNTS, N * COUNT_UNITS + tail, bits)
-    what, remedy = "a sum of the evaluation", "a larger epsilon"
-    return check_slots(study, cells, what, remedy), check_slots(study, counts, what, remedy)
+    noise, lengths = noise_of(study), _lengths(study)
+    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * sum(lengths), TAIL_BITS)
+    units = (LOCATE_UNITS, COUNT_UNITS)[-len(lengths) :]
+    layouts = (Packing(n, N * unit + tail, study.crypto.key_bits) for n, unit in zip(lengths, units, strict=True))
+    return tuple(check_slots(study, slots, "a sum of the evaluation", "a larger epsilon") for slots in layouts)
 
 
 def _bound_to(N: int, model: Model, opened: Sequence[int] = ()) -> bytes:
     """Return the hash to which masks are bound: the model, N', and the sum that was opened before."""
-    released = fingerprint(N, np.array((*model.weights, *model.offset)))
-    return hashlib.sha256(released + b"".join(value.to_bytes(16, "big", signed=True) for value in opened)).digest()
+    released = fingerprint(N, np.array((*model.weights, *model.offset, model.threshold)))
+    return hashlib.sha256(released + repr(tuple(opened)).encode()).digest()
 
 
 # --- The parties ------------------------------------------------------------------
@@ -148,9 +158,13 @@ async def hold_back(seat: Seat, study: Study, data: Dataset) -> HeldBack:
     training, records = split(study, data)
     if records is None:
         return HeldBack(training, None, ())
-    share = noise_of(study).share
-    drawn = await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, _NUMBERS)))
-    return HeldBack(training, records, drawn)
+    return HeldBack(training, records, await draw_share(seat, study))
+
+
+async def draw_share(seat: Seat, study: Study) -> tuple[int, ...]:
+    """Draw a party's share of the noise on all numbers of an evaluation."""
+    share, count = noise_of(study).share, sum(_lengths(study))
+    return await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, count)))
 
 
 async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
@@ -165,21 +179,58 @@ async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
-    if held.records is None:
-        return model
-    seat, study, N = sums.seat, sums.study, sums.held_back
+    rule = _rule(sums.study)
+    return model if held.records is None else await measured(sums, sums.held_back, held, model, rule)
+
+
+async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: Rule) -> Model:
+    """Take a party's part in the measurement of a model with N records; ``rule`` chooses its threshold."""
+    seat, study, records = sums.seat, sums.study, held.records
+    if records is None:
+        raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
+    if study.classes is not None:
+        matrix = await seat.once("confusion", lambda _: _confusion(model, records))
+        (layout,) = evaluation_layouts(study, N)
+        return _judged_classes(
+            study, model, N, await sums.open_sum(layout, list(map(add, matrix, held.noise)), _bound_to(N, model))
+        )
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
-    scores = scores_of(model, held.records.X, None)
-    cells = np.bincount(cells_of(scores, exponent), minlength=CELLS) * LOCATE_UNITS
-    noisy_cells = list(map(add, cells.tolist(), held.noise))
-    opened = await sums.open_sum(layouts[0], noisy_cells, _bound_to(N, model))
-    bins = _bins(study, opened, exponent)
-    where = bins.of(scores)
-    by_label = [np.bincount(where[held.records.y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
-    counts = [*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, held.records.y)]
+    cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
+    opened = await sums.open_sum(layouts[0], list(map(add, cells, held.noise)), _bound_to(N, model))
+    bins = _bins(study, opened, exponent, model, rule)
+    counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
     noisy_counts = list(map(add, counts, held.noise[CELLS:]))
-    return _judged(study, model, bins, N, await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened)))
+    totals = await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened))
+    return _judged(study, model, bins, N, totals, rule)
+
+
+def _scores(model: Model, records: Dataset) -> NDArray[np.float64]:
+    with np.errstate(over="ignore", invalid="ignore"):  # whatever the model is, nobody stops
+        return scores_of(model, records.X, None)
+
+
+def _in_cells(model: Model, records: Dataset, exponent: int) -> tuple[int, ...]:
+    """Return the first vector: how many records have a score in each cell, in units of the grid."""
+    counted = np.bincount(cells_of(_scores(model, records), exponent), minlength=CELLS)
+    return tuple((counted * LOCATE_UNITS).tolist())
+
+
+def _in_bins(model: Model, records: Dataset, bins: Bins) -> tuple[int, ...]:
+    """Return the second vector: the records of each label in each bin, and the sum of squares."""
+    scores, y = _scores(model, records), records.y
+    where = bins.of(scores)
+    by_label = [np.bincount(where[y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
+    return (*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, y))
+
+
+def _confusion(model: Model, records: Dataset) -> tuple[int, ...]:
+    """Return the only vector for named classes: the confusion matrix row by row, in units of the grid."""
+    classes = records.classes or 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        answers = scores_of(model, records.X, classes).argmax(axis=1)
+    counted = np.bincount(records.y.astype(np.int64) * classes + answers, minlength=classes**2)
+    return tuple((counted * COUNT_UNITS).tolist())
 
 
 def _squares(scores: NDArray[np.float64], y: NDArray[np.float64]) -> int:
@@ -201,35 +252,48 @@ async def evaluated_by_all(sums: CharlieSums, model: Model) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
-    study, N = sums.study, sums.held_back
-    if study.evaluation is None:
-        return model
+    study = sums.study
+    return model if study.evaluation is None else await measured_by_all(sums, sums.held_back, model, _rule(study))
+
+
+async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -> Model:
+    """Take Charlie's part in the measurement of a model; returns what :func:`measured` returns."""
+    study = sums.study
     await sums.seat.stage(_STAGE)
+    if study.multiclass:
+        (layout,) = evaluation_layouts(study, N)
+        return _judged_classes(study, model, N, await sums.open_sum(layout))
     cells, counts = evaluation_layouts(study, N)
-    bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset))
-    return _judged(study, model, bins, N, await sums.open_sum(counts))
+    bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset), model, rule)
+    return _judged(study, model, bins, N, await sums.open_sum(counts), rule)
 
 
 # --- What everybody computes --------------------------------------------------------
 
 
-def _rule(study: Study) -> str | float | None:
+def _rule(study: Study) -> Rule:
     return None if study.evaluation is None else study.evaluation.threshold
 
 
-def _bins(study: Study, opened: Sequence[int], exponent: int) -> Bins:
+def _bins(study: Study, opened: Sequence[int], exponent: int, model: Model, rule: Rule) -> Bins:
     """Lay out the bins by the first sum."""
-    rule = _rule(study)
     sd = count_sd(noise_of(study), study.K) * COUNT_UNITS / LOCATE_UNITS
     rate = rule if isinstance(rule, float) else None
-    return locate_bins([value / LOCATE_UNITS for value in opened], sd, exponent, rate)
+    return locate_bins([value / LOCATE_UNITS for value in opened], sd, exponent, rate, model.threshold)
 
 
-def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int]) -> Model:
+def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int], rule: Rule) -> Model:
     """Return the model with what the second sum tells of it."""
     noisy, size = np.array(opened, dtype=np.float64) / COUNT_UNITS, len(bins.middles)
     variance, units = count_sd(noise_of(study), study.K) ** 2, COUNT_UNITS / SQUARE_UNITS
     squares = Noisy(float(noisy[-1]) * units, variance * units**2) if study.model.loss == LOGISTIC.name else None
     counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], variance, N, bins, squares)
-    found = evaluate(counts, rule=_rule(study))
+    found = evaluate(counts, rule=rule, threshold=model.threshold)
     return replace(model, threshold=found.threshold, evaluation=found)
+
+
+def _judged_classes(study: Study, model: Model, N: int, opened: Sequence[int]) -> Model:
+    """Return a model of named classes with what its confusion matrix tells of it."""
+    names = study.label.classes or ()
+    counts = np.array(opened, dtype=np.float64).reshape(len(names), -1) / COUNT_UNITS
+    return replace(model, evaluation=evaluate_classes(counts, count_sd(noise_of(study), study.K) ** 2, N, names))

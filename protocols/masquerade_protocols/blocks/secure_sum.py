@@ -132,9 +132,9 @@ class PartySums:
     key: PublicKey
     secret: SecretKey | None
     pair_keys: Mapping[str, tuple[bool, bytes]]
-    held_back: int = 0
     _round: int = 0
     _pool: ShortPool | None = None
+    held_back: int = 0
 
     async def precompute(self, count: int) -> None:
         """Draw the obfuscators of ``count`` more plaintexts before they are needed.
@@ -281,8 +281,8 @@ class CharlieSums:
     seat: Seat
     study: Study
     key: PublicKey
-    held_back: int = 0
     _round: int = 0
+    held_back: int = 0
 
     async def open_sum(self, layout: Packing) -> tuple[int, ...]:
         """Multiply everybody's contributions, have the total opened, and tell everybody; returns the sum.

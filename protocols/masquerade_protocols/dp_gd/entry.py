@@ -1,8 +1,9 @@
 """The entry of ``dp-gd``: what commands know of it."""
 
 from masquerade_core.data.holdout import fewest_to_learn_from
-from masquerade_core.privacy.expectation import expected_of_sums
+from masquerade_core.privacy.expectation import Expectation, expected_of_sums
 from masquerade_core.study import Study
+from masquerade_core.words import listed
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
@@ -13,19 +14,36 @@ from masquerade_protocols.entry import Cost, Explanation, Protocol
 
 __all__ = ["DP_GD"]
 
+_STRONG = 1e-3  # Lambda; on Adult, .001 costs a point and .01 nearly all, without any noise
+
 _SECTION = """\
+# What is "auto" follows from public numbers: the columns, the privacy target, expected_records, and the number of all
+# records that a run finds. Nobody may choose a number by looking at the records.
 # How many noisy sums of gradients are opened.
-rounds = 20
-# The clip: the longest gradient that a record may contribute. Longer ones are cut to this length.
-clip = 0.5
-# The length of a step.
-learning_rate = 4.0
+rounds = "auto"
+# The clip: the longest gradient that a record may contribute, at most 1. Longer ones are cut to this length.
+clip = "auto"
+# The length of a step. With "auto" the steps also have momentum; with a number, such as 4.0, they are plain.
+learning_rate = "auto"
 """
 
 
 def _explain(study: Study) -> Explanation:
-    chosen = schedule.parameters_of(study)
-    return explain_noisy_sums(study, chosen.rounds, f"Each gradient is cut to a length of {chosen.clip:g}.")
+    clip = float(schedule.clip_of(study))
+    return explain_noisy_sums(study, schedule.rounds_of(study), f"Each gradient is cut to a length of {clip:g}.")
+
+
+def _expectation(study: Study) -> Expectation:
+    """Doubt a study whose steps or penalty are too weak or too strong for records that lie off-centre."""
+    Lambda, seen = study.model.regularization, []
+    if Lambda > _STRONG:
+        seen.append(f"regularization = {Lambda:g}, where at most {_STRONG:g} is sure to do")
+    if not schedule.accelerates(study):
+        seen.append("a number for learning_rate, and so no momentum")
+    if not seen:
+        return expected_of_sums(study)
+    doubt = f"But the study has {listed(seen)}: it may learn nothing where columns lie off-centre in their bounds."
+    return expected_of_sums(study, doubt)
 
 
 def _cost(study: Study) -> Cost:
@@ -48,8 +66,9 @@ _ENTRY = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
-    expectation=expected_of_sums,
+    expectation=_expectation,
     calibrations=("proven",),
+    regularization=1e-4,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
 )

@@ -9,7 +9,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import judged_by_scores, model_of
 from masquerade_protocols.dp_gd.roles import Descent
-from masquerade_protocols.dp_gd.schedule import parameters_of
+from masquerade_protocols.dp_gd.schedule import rounds_of
 from masquerade_protocols.entry import Noiseless, Released, Weights
 
 __all__ = ["clean_descent", "noiseless"]
@@ -19,9 +19,9 @@ def clean_descent(study: Study, data: Mapping[str, Dataset]) -> Weights:
     """Return the last iterate on exact sums of clipped gradients; shape (d,)."""
     together = pool(study, training_sides(study, data))
     descent = Descent(study, len(together.y))
-    for _ in range(parameters_of(study).rounds):
+    for _ in range(rounds_of(study)):
         descent.step(descent.gradient(together))
-    return descent.w
+    return descent.iterate
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:

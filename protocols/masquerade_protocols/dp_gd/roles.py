@@ -15,15 +15,20 @@ party that holds the parties' Paillier key. For K parties, T rounds, d coordinat
       |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
       |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
       |                    2. one secure sum: N = sum of n_k; no n_k is seen       |
-      |                    3. T secure sums: sum_k (sum_i clip(grad_i(w_t), C) + x_t^k)
-      | 4. w_(t+1) = w_t - eta (sum/N + Lambda w_t), by everybody alike            |
+      |                    3. T secure sums: sum_k (sum_i clip(grad_i(v_t), C) + x_t^k)
+      | 4. w_(t+1) = v_t - eta (sum/N + Lambda v_t), by everybody alike            |
+      |    v_(t+1) = w_(t+1) + m_t (w_(t+1) - w_t)                                 |
 
 1. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
    that do not side with Charlie. The shares of any h parties are enough noise.
 2. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
 3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is
    integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
-4. The point of the next gradients follows from the sums alone, and the masks are bound to it.
+4. The point v_t of the next gradients follows from the sums alone, and the masks are bound to it. m_t is Nesterov's
+   momentum, (t+1)/(t+4); or 0, where the study gives eta itself.
+
+If the study has ``[evaluation]``, some records are held back from all of this. They measure the model afterwards, in
+two more sums (:mod:`masquerade_protocols.blocks.evaluation`).
 
 :mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
 """
@@ -47,11 +52,14 @@ from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
     Parameters,
+    accelerates,
     check,
     clip_of,
     layout,
+    momentum,
     noise_of,
-    parameters_of,
+    rounds_of,
+    step_of,
 )
 
 __all__ = [
@@ -60,10 +68,12 @@ __all__ = [
     "Parameters",
     "charlie",
     "check",
+    "clip_of",
     "clipped_sum",
     "layout",
     "noise_of",
     "party",
+    "rounds_of",
 ]
 
 _SHORT = 1 - 2.0**-30  # of C: floats err by less than (d + 20) 2^-53, d < 2^20, so no gradient comes out longer than C
@@ -117,21 +127,28 @@ class Descent:
 
     def __init__(self, study: Study, N: int) -> None:
         self.w = np.zeros(study.d)
+        """The point of the next gradients: the iterate, and with momentum a part of its last move beyond it."""
+        self.iterate = self.w
+        self._steps, self._moves = 0, accelerates(study)
         self._N, self._loss, self._clip = N, loss_of(study.model.loss), clip_of(study)
-        self._eta, self._Lambda = parameters_of(study).learning_rate, study.model.regularization
+        self._eta, self._Lambda = step_of(study, noise_of(study), N), study.model.regularization
 
     def gradient(self, data: Dataset) -> tuple[int, ...]:
-        """Return the clipped sum of one party's gradients at the present iterate."""
+        """Return the clipped sum of one party's gradients at the present point."""
         return clipped_sum(data, self.w, self._loss, self._clip)
 
     def step(self, sums: tuple[int, ...]) -> None:
-        """w_(t+1) = w_t - eta (sum/N + Lambda w_t)."""
+        """w_(t+1) = v_t - eta (sum/N + Lambda v_t), v_(t+1) = w_(t+1) + m (w_(t+1) - w_t); m = 0 without momentum."""
         gradient = np.array(sums, dtype=np.float64) / 2**FRACTION_BITS / self._N
-        self.w = self.w - self._eta * (gradient + self._Lambda * self.w)
+        before, self.iterate = self.iterate, self.w - self._eta * (gradient + self._Lambda * self.w)
+        self._steps += 1
+        self.w = self.iterate
+        if self._moves:
+            self.w = self.iterate + momentum(self._steps) * (self.iterate - before)
 
     def model(self) -> Model:
         """Return the present iterate as the model that is released."""
-        return Model(tuple(self.w.tolist()), None)
+        return Model(tuple(self.iterate.tolist()), None)
 
 
 # --- The parties ------------------------------------------------------------------
@@ -192,5 +209,5 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.stage("rounds")
     for t in range(noise.rounds):
         descent.step(await sums.open_sum(slots))
-        await seat.progress(t + 1, noise.rounds, tuple(descent.w.tolist()))
+        await seat.progress(t + 1, noise.rounds, tuple(descent.iterate.tolist()))
     return await evaluated_by_all(sums, descent.model())

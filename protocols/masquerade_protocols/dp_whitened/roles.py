@@ -198,10 +198,10 @@ class _PartySide(_Seated):
         contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
         noise, self._others = np.split(self._others, [length - products])  # no noise serves twice
         noisy_sum = contribution + np.concatenate([self._products[:products], noise])
-        opened: list[int] = []
+        opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
         for layout, piece in self._plan.pieces(length, unit):
-            opened += await self._sums.open_sum(layout, noisy_sum[piece].tolist(), self._agreement.digest)
-        return np.array(opened, dtype=np.float64) / (float(unit) * self._plan.N)
+            opened[piece] = await self._sums.open_sum(layout, noisy_sum[piece].tolist(), self._agreement.digest)
+        return opened / (float(unit) * self._plan.N)
 
 
 # --- Charlie --------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class _CharlieSide(_Seated):
     async def total(self, label: str, length: int, unit: int, own: object, products: int = 0) -> _Floats:
         """Have the total opened."""
         del label, own, products
-        opened: list[int] = []
-        for layout, _ in self._plan.pieces(length, unit):
-            opened += await self._sums.open_sum(layout)
-        return np.array(opened, dtype=np.float64) / (float(unit) * self._plan.N)
+        opened = np.zeros(length)
+        for layout, piece in self._plan.pieces(length, unit):
+            opened[piece] = await self._sums.open_sum(layout)
+        return opened / (float(unit) * self._plan.N)

@@ -6,14 +6,18 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.cells import Grid
+from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.histogram_counts import COUNT_BITS, histogram_noise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study
+from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols.blocks.descent import TAIL_BITS
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = ["COUNT_BITS", "Parameters", "check", "grid_of", "layout", "noise_of", "parameters_of"]
+
+_REST = 4096  # bytes of a message for everything but its ciphertexts, of which each has key_bits/4 bytes
 
 
 class Parameters(BaseModel):
@@ -67,9 +71,15 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        No noise meets the privacy target, or no plaintext holds the noise.
+        No noise meets the privacy target, no plaintext holds the noise, or no message holds the counts.
     """
-    layout(study, noise_of(study))
+    slots = layout(study, noise_of(study))
+    most = (MAX_BODY - _REST) * 4 // study.crypto.key_bits * slots.per_plaintext
+    if slots.length > most:
+        raise BadInput(
+            f"the histograms have {slots.length:,} bins in all, but a message holds the counts of at most {most:,}",
+            "ask for fewer cells, or summarise fewer columns at a time",
+        )
 
 
 def layout(study: Study, noise: SharedNoise) -> Packing:

@@ -13,7 +13,7 @@ from masquerade.audit.proofs import descent_scores
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import rounds_sigma, sensitivity
 from masquerade_core.privacy.noise.shares import gaussian_share_sigma
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_protocols.dp_gd import roles as dp_gd
 
 __all__ = ["known_bugs"]
@@ -30,7 +30,7 @@ def _study() -> Study:
         colluders=4,
         regularization=0.01,
         rounds=10,
-        section={"clip": 0.25},
+        section={"clip": 0.25, "learning_rate": 4.0},
     )
 
 
@@ -57,8 +57,7 @@ def _bug(name: str, share: Fraction) -> Audit:
 def _one_clip() -> Fraction:
     """Return the sigma of noise for C, the length of a record's gradient; a replaced record moves a sum by 2 C."""
     study, noise = _study(), dp_gd.noise_of(_study())
-    clip = as_fraction(dp_gd.Parameters.model_validate(study.protocol).clip)
-    Delta = sensitivity(clip / 2, study.d, dp_gd.FRACTION_BITS)
+    Delta = sensitivity(dp_gd.clip_of(study) / 2, study.d, dp_gd.FRACTION_BITS)
     sigma = rounds_sigma(Delta, noise.rounds, study.privacy.epsilon, study.privacy.delta)
     return gaussian_share_sigma(sigma, study.honest)
 

@@ -236,7 +236,7 @@ def _dp_gd(colluders: int, adversary: str, quick: int) -> Audit:
         colluders=colluders,
         regularization=0.01,
         rounds=10,
-        section={"clip": 0.25},
+        section={"clip": 0.25, "learning_rate": 4.0},
     )
     scores = partial(descent_scores, study, dp_gd.noise_of(study), study.honest)
     return _proof(f"dp-gd, {colluders} colluders", study, scores, adversary=adversary, quick=quick)

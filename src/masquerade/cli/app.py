@@ -12,6 +12,7 @@ from masquerade.cli import keys, study
 from masquerade.cli.audit import audit
 from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
+from masquerade.cli.evaluate import evaluate
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
 from masquerade.cli.reproduce import reproduce
@@ -35,7 +36,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.command()(study.statement)
-for _command in (curator, party, simulate, predict, doctor, reproduce, audit):
+for _command in (curator, party, simulate, predict, evaluate, doctor, reproduce, audit):
     app.command()(_command)
 
 

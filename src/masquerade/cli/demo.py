@@ -33,9 +33,15 @@ class Source(StrEnum):
 def demo(
     protocol: Annotated[
         str | None,
-        typer.Option(help="The protocol. If not given, the default of 'masquerade study new'.", show_default=False),
+        typer.Option(
+            help="The protocol. If not given, that of --study, or the default of 'masquerade study new'.",
+            show_default=False,
+        ),
     ] = None,
-    parties: Annotated[int | None, typer.Option(help="How many parties. 5 if not given.", show_default=False)] = None,
+    parties: Annotated[
+        int | None,
+        typer.Option(help="How many parties. If not given, 5, or as many as --study has.", show_default=False),
+    ] = None,
     dataset: Annotated[
         Source | None,
         typer.Option(
@@ -56,13 +62,16 @@ def demo(
         ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="With --data: COLUMN:POSITIVE, the column to predict.", show_default=False)
+        str | None,
+        typer.Option(
+            help="With --data: COLUMN:POSITIVE or COLUMN:CLASS,CLASS,..., the column to predict.", show_default=False
+        ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --data: a column that is not learned from, such as a number of the patient. Give it once for "
-            "each column.",
+            help="With --data: a column that is not learned from, such as a patient's number. Give it once for each "
+            "column.",
             show_default=False,
         ),
     ] = None,
@@ -74,7 +83,8 @@ def demo(
         ),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help="With --data: a study with the columns and public bounds.", show_default=False)
+        Path | None,
+        typer.Option(help="With --data: a study with the columns, public bounds and settings.", show_default=False),
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="The privacy target. 1 if not given.", show_default=False)
@@ -98,9 +108,9 @@ def demo(
     from masquerade.report import descent, statement
     from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
-    protocol = protocol or DEFAULT_PROTOCOL
     console = literal_console()
     template = _study(study)
+    protocol = protocol or (DEFAULT_PROTOCOL if template is None else template.study.protocol)
     own = {"--by": by, "--label": label, "--ignore": ignore, "--test": test, "--study": template}
     if data is None:
         cohort = _cohort(entry_named(protocol), dataset, parties, own)
@@ -108,7 +118,7 @@ def demo(
         cohort = _own_cohort(data, dataset, parties, own)
     target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
     existed = out is not None and out.exists()
-    plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds)
+    plan = prepare(cohort, epsilon=target, protocol=protocol, directory=out, rounds=rounds, like=template)
     try:
         stages = protocol_of(plan.study).stages
         _introduce(console, plan, loud=data is not None and template is None)
@@ -140,10 +150,12 @@ def demo(
 
 
 def _study(path: Path | None) -> "Study | None":
+    from masquerade.draft import with_some_keys
     from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.study import Study
 
-    return None if path is None else Study.parse(read_study_text(path), str(path), in_memory=True)
+    # A demonstration makes keys of its own, so a draft without keys will do.
+    return None if path is None else Study.parse(with_some_keys(read_study_text(path)), str(path), in_memory=True)
 
 
 def _cohort(protocol: "Protocol", dataset: Source | None, parties: int | None, own: "Mapping[str, Any]") -> "Cohort":
@@ -197,6 +209,7 @@ def _check_parties(K: int) -> None:
 
 
 def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     study = plan.study
@@ -209,6 +222,8 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
         ),
         soft_wrap=True,
     )
+    if foreseen := _foreseen(study):
+        console.print(Padding(Text(foreseen, style="yellow"), (1, 2, 0, 2)))
     if loud:
         console.print(
             Text.assemble(
@@ -222,6 +237,15 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     notes = "".join(f"\n  - {note}" for note in plan.cohort.notes)
     if notes:
         console.print(Text(notes.removeprefix("\n")), soft_wrap=True)
+
+
+def _foreseen(study: "Study") -> str:
+    """Return what was to be expected of the model, where that is not much; else nothing."""
+    from masquerade_protocols import protocol_of
+
+    tell = protocol_of(study).expectation
+    expected = tell(study) if tell is not None else None
+    return expected.text if expected is not None and expected.poor else ""
 
 
 def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
@@ -263,9 +287,8 @@ def _outcome(plan: "Plan", played: "Played") -> "tuple[RenderableType, ...]":
     ]
     if other.worth:
         parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
-    expected = protocol.expectation(plan.study) if protocol.expectation else None
-    foreseen = f"Before the run: {expected.text}" if expected is not None and expected.poor else ""
-    warnings = filter(None, (other.same_answer, other.advice, foreseen))
+    foreseen = _foreseen(plan.study) if other.useless else ""
+    warnings = filter(None, (other.same_answer, other.advice, foreseen and f"Before the run: {foreseen}"))
     parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [
         heading("Where things are"),
@@ -314,6 +337,8 @@ def _write_report(plan: "Plan", played: "Played", outcome: "tuple[RenderableType
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
         console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
+        for note in plan.cohort.notes:
+            console.print(f"- {note}")
         said = statement(played.result["statement"], full=True)
         measured = evaluation_shown(played.result.get("evaluation"))
         for part in (costs(played.result), *descent(played.result), *measured, *said, *outcome):

@@ -164,7 +164,8 @@ def new(
     regularization: Annotated[
         float | None,
         typer.Option(
-            help="Lambda, the weight of the penalty on the model's weights. 0.02 if not given.", show_default=False
+            help="Lambda, the weight of the penalty on the model's weights. The protocol's default if not given.",
+            show_default=False,
         ),
     ] = None,
     deadline: Annotated[
@@ -204,6 +205,7 @@ def new(
             "regularization": regularization,
             "deadline_seconds": deadline,
             "key_bits": key_bits,
+            "measured": True,
         },
         ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
         like=like,
@@ -214,7 +216,8 @@ def new(
     examples = [*draft.examples, *(() if party or like is not None else ("party",))]
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
-        + "".join(f". {note}" for note in notes),
+        + "".join(f". {note}" for note in notes)
+        + (f". Note: {note}" if (note := draft.proposal.note) else ""),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from masquerade.datasets import Cohort, Records
 from masquerade.demo.plan import classifiers
 from masquerade.demo.tuned import tuned_answers
-from masquerade.demo.worth import same_answer, worth_it
+from masquerade.demo.worth import errs_less, same_answer, worth_it
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset, Encoder
@@ -52,6 +52,8 @@ class Comparison:
         the run may cost more privacy than the study's privacy target says.
     worth : str
         Whether joining was worth it, in a sentence; empty where no released model was given.
+    useless : bool
+        Whether the released model is no better than the more frequent answer.
     same_answer : str
         A few sentences where the released model gives nearly all test records the same answer; else empty.
     """
@@ -67,6 +69,7 @@ class Comparison:
     enough_epsilon: float | None
     advice: str
     worth: str = ""
+    useless: bool = False
     same_answer: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -96,10 +99,11 @@ def compare(
     labels, counts = np.unique(test.y, return_counts=True)
     majority = test.y != labels[counts.argmax()]
     clean = protocol_of(study).noiseless(study, data, released, auxiliary=auxiliary, classifiers=classifiers(study))
-    worth = same = ""
+    worth, same, useless = "", "", False
     if released is not None:
         said = answers_of(released, test.X, test.classes)
         worth = worth_it(said != test.y, own, majority)
+        useless = not errs_less(said != test.y, majority)
         if gives_one_answer(said, test.y):
             same = same_answer(said, learned=_in_words(study, said))
     return Comparison(
@@ -114,6 +118,7 @@ def compare(
         enough_epsilon=clean.enough_epsilon,
         advice=clean.advice,
         worth=worth,
+        useless=useless,
         same_answer=same,
     )
 

@@ -116,7 +116,7 @@ def own_cohort(
     order = shuffled(both.count)
     held_out = order[::_HELD_OUT] if tests is None else []
     dealt_out = [row for place, row in enumerate(order) if tests is not None or place % _HELD_OUT]
-    parties, how = _dealt_out(both, dealing, study, dealt_out)
+    parties, how = _dealt_out(both, dealing, study, dealt_out, labels)
     if tests is None:
         how += (f"{counted(len(held_out), 'record')}, drawn at random, were held out as the test set",)
     columns = (*(f.name for f in features), label.name)
@@ -130,6 +130,7 @@ def own_cohort(
         intercept=study.model.intercept if study is not None else True,
         origin=f"{both.count:,} records of {path.name}",
         notes=(*how, *notes, *said),
+        stated=study is not None,
     )
 
 
@@ -163,12 +164,16 @@ def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None
             f"{source}: the label {label.name!r} is never {label.positive!r}",
             "name one of its two values" + (f": did you mean {near!r}?" if near else "; capitals count"),
         )
-    elif len(values) != 2:  # noqa: PLR2004
+    elif len(values) == 1:
         raise BadInput(
-            f"{source}: the label {label.name!r} has {counted(len(values), 'different value')}, where 2 are needed",
-            f"write one and the same value wherever it is not {label.positive!r}"
-            if len(values) > 1
-            else "a classifier is learned from records of both kinds",
+            f"{source}: the label {label.name!r} has 1 value only",
+            "a classifier is learned from records of both kinds; add some of the other",
+        )
+    elif len(values) > 2:  # noqa: PLR2004
+        raise BadInput(
+            f"{source}: the label {label.name!r} has {len(values):,} different values, where 2 are needed",
+            f"write one and the same value wherever it is not {label.positive!r}; or name them all, by --label "
+            f"{label.name}:VALUE,VALUE,..., for a protocol that tells classes apart",
         )
 
 
@@ -205,7 +210,7 @@ def _checked(both: _Everything, study: Study) -> _Columns:
 
 
 def _dealt_out(
-    both: _Everything, dealing: Dealing, study: Study | None, rows: Sequence[int]
+    both: _Everything, dealing: Dealing, study: Study | None, rows: Sequence[int], labels: Sequence[str]
 ) -> tuple[dict[str, list[int]], tuple[str, ...]]:
     """Return each party's records by their numbers, and how they came to it; ``rows`` are in random order."""
     if dealing.by is not None:
@@ -218,10 +223,10 @@ def _dealt_out(
                 "choose another column with --by, or leave --by out: then the records are dealt out at random",
             )
         names = _names(different)
-        groups: dict[str, list[int]] = {name: [] for name in names.values()}
+        by_value: dict[str, list[int]] = {name: [] for name in names.values()}
         for row in rows:
-            groups[names[values[row]]].append(row)
-        return groups, ()
+            by_value[names[values[row]]].append(row)
+        return by_value, ()
     K = dealing.parties or (study.K if study is not None else _PARTIES)
     fewest = study.study.min_records if study is not None else _FEWEST
     if len(rows) < K * fewest:
@@ -231,8 +236,14 @@ def _dealt_out(
             "ask for fewer with --parties, or add records",
         )
     known = study.names if study is not None and study.K == K else party_names(K, "site")
+    groups = {name: list(rows[j::K]) for j, name in enumerate(known)}
+    if any(len({labels[row] for row in group}) == 1 for group in groups.values()):
+        raise BadInput(
+            f"{both.dealt.source} has too few records of one label to deal some out to each of {K} parties",
+            "ask for fewer with --parties, or add records with that label",
+        )
     said = f"no --by was given, so the records were dealt out to {K} parties at random"
-    return {name: list(rows[j::K]) for j, name in enumerate(known)}, (said,)
+    return groups, (said,)
 
 
 def _names(values: Sequence[str]) -> dict[str, str]:

@@ -6,9 +6,11 @@ import time
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from masquerade.datasets import Cohort
 from masquerade.draft import Draft, auxiliary_file
+from masquerade.drafting import run_settings
 from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import SHORT_NAMES
@@ -72,7 +74,13 @@ class Plan:
 
 
 def prepare(
-    cohort: Cohort, *, epsilon: float, protocol: str, directory: Path | None, rounds: int | None = None
+    cohort: Cohort,
+    *,
+    epsilon: float,
+    protocol: str,
+    directory: Path | None,
+    rounds: int | None = None,
+    like: Study | None = None,
 ) -> Plan:
     """Make keys, a study and data files.
 
@@ -87,6 +95,8 @@ def prepare(
         Empty or not there yet; ``runs/demo-<time>`` by default.
     rounds : int, optional
         How many, for a protocol that has rounds; the protocol's default if None.
+    like : Study, optional
+        It gives delta, the colluders, the loss and, if it has the same protocol, that protocol's settings.
 
     Raises
     ------
@@ -110,18 +120,24 @@ def prepare(
             f"{protocol!r} makes no model, and a demonstration compares models",
             "write a study with 'masquerade study new', and run it with 'masquerade simulate' or between processes",
         )
+    if entry.measures:
+        raise BadInput(
+            f"{protocol!r} measures a model that exists, so a demonstration has nothing to learn with it",
+            f"choose one of the protocols {listed(list(PROTOCOLS))}",
+        )
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     if entry.auxiliary:
         cohort = cohort.with_auxiliary()
     try:
-        return _fill(where, cohort, epsilon, protocol, rounds)
+        settings = {"protocol": protocol} if like is None else run_settings(like, protocol)
+        return _fill(where, cohort, {**settings, "epsilon": epsilon, "rounds": rounds})
     except BaseException:
         discard(where, ours=ours)
         raise
 
 
-def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: int | None) -> Plan:
+def _fill(where: Path, cohort: Cohort, settings: dict[str, Any]) -> Plan:
     names = tuple(cohort.parties)
     for who in (CHARLIE, *names):
         (where / who).mkdir(mode=0o700)
@@ -134,18 +150,16 @@ def _fill(where: Path, cohort: Cohort, epsilon: float, protocol: str, rounds: in
         parties=[(name, keys[name]) for name in names],
         curator_key=keys[CHARLIE],
         name="demo",
-        protocol=protocol,
-        rounds=rounds,
         auxiliary=auxiliary,
         address=f"tcp://{_LOOPBACK}:{_free_port()}",
         features=cohort.features,
         label=cohort.label,
-        epsilon=epsilon,
         min_records=cohort.min_records,
         expected_records=max(cohort.min_records * len(names), sum(len(part.rows) for part in cohort.parties.values())),
         deadline_seconds=_DEADLINE_SECONDS,
-        regularization=cohort.regularization,
+        regularization=cohort.regularization_for(entry_named(settings["protocol"])),
         intercept=cohort.intercept,
+        **settings,
     )
     draft.write(where / "study.toml")
     study, points = load_study(where / "study.toml")

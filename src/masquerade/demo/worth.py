@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.words import counted
 
-__all__ = ["same_answer", "worth_it"]
+__all__ = ["errs_less", "same_answer", "worth_it"]
 
 _Wrong = NDArray[np.bool_]
 _CERTAIN = 2.0  # standard errors
@@ -29,10 +29,10 @@ def worth_it(released: _Wrong, own: Mapping[str, _Wrong], majority: _Wrong) -> s
     alone = f"{best:.1%}" if f"{best:.1%}" == f"{worst:.1%}" else f"{best:.1%} to {worst:.1%}"
     theirs = f"the parties' own models in {alone}, and always the more frequent label in {np.mean(majority):.1%}"
     figures = f"the released model errs in {np.mean(released):.1%}, {theirs}"
-    if not _better(released, majority):
+    if not errs_less(released, majority):
         return f"Joining was not worth it, since the released model is no better than no model: {figures}."
-    gains = sum(_better(released, wrong) for wrong in own.values())
-    losses = sum(_better(wrong, released) for wrong in own.values())
+    gains = sum(errs_less(released, wrong) for wrong in own.values())
+    losses = sum(errs_less(wrong, released) for wrong in own.values())
     unclear = K - gains - losses
     if gains == K:
         return f"Joining was worth it for every party: {figures}."
@@ -52,7 +52,7 @@ def _joined(parts: Sequence[str]) -> str:
     return ", and ".join(parts)
 
 
-def _better(one: _Wrong, other: _Wrong) -> bool:
+def errs_less(one: _Wrong, other: _Wrong) -> bool:
     """Return whether ``one`` errs less often, by more than chance on so many records explains.
 
     Only records on which one of the two errs tell them apart. If both were as good, each such record would be a fair

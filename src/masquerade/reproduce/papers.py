@@ -12,6 +12,7 @@ from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade.reproduce.kang import figure_2 as kang_figure_2
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade.reproduce.rajkumar import figure_1
+from masquerade.reproduce.summary import figure_1 as summary_figure_1
 from masquerade_core.errors import BadInput
 
 __all__ = ["PAPERS", "Figure", "Progress", "reproduce"]
@@ -49,6 +50,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
     "dp-gd": {"1": Figure(lambda draws, seed, progress, _: dp_gd_figure_1(draws, seed, progress), 5, 2012)},
+    "summary": {"1": Figure(summary_figure_1, 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
         "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
     },

@@ -24,7 +24,10 @@ from masquerade_core.data.tables import TextTable, cell_text, read_table
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Feature, Label, Study
 
-__all__ = ["Cells", "Grid", "Histogram", "cells_loader"]
+__all__ = ["MISSING", "Cells", "Grid", "Histogram", "cells_loader"]
+
+MISSING = "?"
+"""The level of missing values, where a column has it: empty cells count as it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Histogram:
         return {level: i for i, level in enumerate(self.levels)}
 
     def _place_of_level(self, text: str) -> int:
-        found = self._numbers_of_levels.get(text)
+        found = self._numbers_of_levels.get(text or MISSING)
         if found is not None:
             return found
         return len(self) - (1 if text.strip().lower() in MISSING_WORDS else 2)

@@ -6,66 +6,25 @@ bin; the noise on each has the same known standard deviation tau. Every particip
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.learning.intervals import (
-    UNKNOWN,
     Estimate,
-    around,
     fraction_of,
-    on_logit_scale,
     share_of,
     z_value,
 )
-from masquerade_core.learning.score_bins import Bins
+from masquerade_core.learning.label_counts import Counts, advantage_of, auc_of, brier_of
 
-__all__ = ["Confusion", "Counts", "Evaluation", "Group", "Noisy", "evaluate"]
+__all__ = ["Confusion", "Evaluation", "Group", "evaluate"]
 
 _Array = NDArray[np.float64]
 
 _DIGITS = 6
-_DOUBT = 0.5  # of the correction for ties, which is of first order: so much of it counts as one standard deviation
 _RARE = 0.01  # an answer that so few records get hardly ever comes
-
-
-class Noisy(NamedTuple):
-    """An opened number, and the variance of the noise on it."""
-
-    value: float
-    variance: float
-
-
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """Noisy counts of the records held back.
-
-    Parameters
-    ----------
-    positive, negative : ndarray of float64
-        For each bin, from the lowest scores up: the records with the positive and with the other label.
-    variance : float
-        tau^2, the variance of the noise on each count.
-    records : int
-        How many records were held back: exact, and public.
-    bins : Bins
-    squares : Noisy or None
-        The sum of all (probability - label)^2; None where scores give no probabilities.
-    """
-
-    positive: _Array
-    negative: _Array
-    variance: float
-    records: int
-    bins: Bins
-    squares: Noisy | None
-
-    @property
-    def candidates(self) -> int:
-        """How many thresholds there are."""
-        return len(self.bins.cuts)
 
 
 @dataclass(frozen=True)
@@ -227,7 +186,7 @@ class Evaluation:
         }
 
 
-def evaluate(counts: Counts, *, rule: str | float | None = None) -> Evaluation:
+def evaluate(counts: Counts, *, rule: str | float | None = None, threshold: float = 0.0) -> Evaluation:
     """Estimate how good a model is.
 
     Parameters
@@ -235,11 +194,13 @@ def evaluate(counts: Counts, *, rule: str | float | None = None) -> Evaluation:
     counts : Counts
     rule : str or float or None
         How the threshold is chosen: the largest Youden index (sensitivity + specificity - 1), the largest F1, or the
-        share of positive answers closest to a number. Without a rule it is a score of 0.
+        share of positive answers closest to a number. Without a rule it is that of the model.
+    threshold : float
+        The model's.
     """
     z = z_value()
     curve = tuple(_confusion(counts, at, z) for at in range(counts.candidates))
-    at = counts.bins.edges.index(0.0) if rule is None else _choose(curve, rule)
+    at = counts.bins.nearest(threshold) if rule is None else _choose(curve, rule)
     chosen = curve[at] if rule is None else _confusion(counts, at, z_value(counts.candidates))
     share = _positives(counts)
     middles = np.array(counts.bins.middles)
@@ -249,10 +210,10 @@ def evaluate(counts: Counts, *, rule: str | float | None = None) -> Evaluation:
         records=counts.records,
         noise_sd=counts.variance**0.5,
         positive_share=prevalence,
-        auc=_auc(counts, z),
+        auc=auc_of(counts, z),
         majority_error=min(prevalence.value or 0.0, 1 - (prevalence.value or 0.0)),
-        advantage=_advantage(counts, at, z if rule is None else z_value(counts.candidates)),
-        brier=_brier(counts, predicted, z),
+        advantage=advantage_of(counts, at, z if rule is None else z_value(counts.candidates)),
+        brier=brier_of(counts, predicted, z),
         rule=rule,
         chosen=chosen,
         curve=curve,
@@ -303,70 +264,6 @@ def _choose(curve: Sequence[Confusion], rule: str | float) -> int:
         return (point.sensitivity.value or 0.0) + (point.specificity.value or 0.0)
 
     return max(range(len(curve)), key=lambda at: worth(curve[at]))
-
-
-def _brier(counts: Counts, predicted: _Array, z: float) -> Estimate | None:
-    """Estimate the mean square; its spread from record to record follows from the bins."""
-    if counts.squares is None:
-        return None
-    N, value = counts.records, counts.squares.value / counts.records
-    fourth = float(
-        np.maximum(counts.positive, 0) @ (1 - predicted) ** 4 + np.maximum(counts.negative, 0) @ predicted**4
-    )
-    spread = max(0.0, fourth / N - value**2)
-    return around(value, spread / N + counts.squares.variance / N**2, z)
-
-
-def _advantage(counts: Counts, at: int, z: float) -> Estimate:
-    """Estimate the majority's error less the model's: only records on which the two answers differ count.
-
-    If the majority says no, these are the records above the threshold, of which the model wins the positive ones.
-    """
-    p, n, N = counts.positive, counts.negative, counts.records
-    above = np.arange(len(p)) > at
-    differ, sign = (~above, -1) if p.sum() > n.sum() else (above, 1)
-    won, lost = float(p[differ].sum()), float(n[differ].sum())
-    gain = sign * (won - lost) / N
-    spread = max(0.0, (won + lost) / N - gain**2)
-    reach = z * (spread / N + 2 * int(differ.sum()) * counts.variance / N**2) ** 0.5
-    return Estimate(gain, max(-1.0, gain - reach), min(1.0, gain + reach))
-
-
-def _auc(counts: Counts, z: float) -> Estimate:
-    """Estimate the area under the ROC curve.
-
-    Records in different bins are compared by their bins. Of two in one bin, the positive one has the higher score with
-    a chance that :func:`_same_bin` estimates; half of what this adds counts as a standard deviation of its own. The
-    rest of the variance is the delta method's: with g the gradient of U/(P N) in the counts, it is sum c g^2 + tau^2
-    sum g^2, and the noise's part of second order, since U multiplies noisy counts.
-    """
-    p, n, tau2 = counts.positive, counts.negative, counts.variance
-    P, N, bins = float(p.sum()), float(n.sum()), len(p)
-    if min(P, N) <= 0 or min(P, N) ** 2 <= z * z * bins * tau2:
-        return UNKNOWN  # one label is lost in the noise
-    half = _same_bin(counts, P, N)
-    below, above = np.cumsum(n) - n * (1 - half), P - np.cumsum(p) + p * half
-    auc = float(p @ below) / (P * N)
-    g = np.concatenate([(below / N - auc) / P, (above / P - auc) / N])
-    c = np.maximum(np.concatenate([p, n]), 0.0)
-    second = tau2**2 * (bins * (bins - 1) / 2 + bins / 4) / (P * N) ** 2
-    ties = float(p @ (n * (half - 0.5))) / (P * N)
-    return on_logit_scale(auc, float(c @ g**2) + tau2 * float(g @ g) + second + (_DOUBT * ties) ** 2, z)
-
-
-def _same_bin(counts: Counts, P: float, N: float) -> _Array:
-    """Return for each bin the chance that of two of its records with different labels the positive scores higher.
-
-    Let the ratio of the labels' densities grow like exp(slope score). To first order in the bin's width, the chance is
-    1/2 + slope spread/4, where spread is the mean distance of two of the bin's records. The slope is that of two normal
-    densities: the distance of the labels' means over the variance around them.
-    """
-    middles, spreads = np.array(counts.bins.middles), np.array(counts.bins.spreads)
-    plus, minus = float(counts.positive @ middles) / P, float(counts.negative @ middles) / N
-    around_means = counts.positive @ (middles - plus) ** 2 + counts.negative @ (middles - minus) ** 2
-    variance = float(around_means) / (P + N)
-    slope = max(0.0, (plus - minus) / variance) if variance > 0 else 0.0
-    return np.minimum(1.0, 0.5 + slope * spreads / 4)
 
 
 def _calibration(counts: Counts, predicted: _Array, z: float) -> tuple[Group, ...]:

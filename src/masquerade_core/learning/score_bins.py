@@ -27,7 +27,7 @@ _STEPS = 20  # bins of equal mass at most
 _LEAST_STEPS = 10  # bins at least, however large the noise
 _WORTH = 6.0  # a bin shall hold so many times the noise of a cell
 MOST_BINS = _STEPS + 2
-"""The most bins that there can be: those of equal mass, one cut at a score of 0 and one at the study's own rate."""
+"""The most bins that there can be: those of equal mass, a cut at the model's threshold and one at the study's rate."""
 
 _LARGEST, _SMALLEST = 4, -20  # R as a power of two
 _EMPTY, _SPLIT = 2.0, 3.0  # a run with fewer records than so many sd of its noise is empty; with more, worth halving
@@ -74,7 +74,7 @@ class Bins:
     exponent : int
         log2 R.
     cuts : tuple of int
-        The first cell of each bin but the lowest; they grow, and 128, the score 0, is always among them.
+        The first cell of each bin but the lowest; they grow, and the model's threshold is always among them.
     middles : tuple of float
         For each bin the mean score of its records, by the noisy histogram.
     spreads : tuple of float
@@ -85,6 +85,10 @@ class Bins:
     cuts: tuple[int, ...]
     middles: tuple[float, ...]
     spreads: tuple[float, ...]
+
+    def nearest(self, threshold: float) -> int:
+        """Return which edge is next to a threshold."""
+        return min(range(len(self.cuts)), key=lambda i: abs(self.edges[i] - threshold))
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -100,7 +104,9 @@ def _edge(cut: int, exponent: int) -> float:
     return (cut - _HALF) * 2.0**exponent / _HALF
 
 
-def locate_bins(histogram: Sequence[float], sd: float, exponent: int, rate: float | None = None) -> Bins:
+def locate_bins(
+    histogram: Sequence[float], sd: float, exponent: int, rate: float | None = None, threshold: float = 0.0
+) -> Bins:
     """Return bins of equal mass from a noisy histogram over the cells.
 
     Parameters
@@ -113,14 +119,17 @@ def locate_bins(histogram: Sequence[float], sd: float, exponent: int, rate: floa
         log2 R.
     rate : float, optional
         A share of records for which an edge is wanted: so many shall have a higher score.
+    threshold : float
+        The model's threshold; the cell border next to it becomes an edge. 0 is a border.
     """
+    border = min(CELLS - 1, max(1, _HALF + round(threshold * _HALF / 2.0**exponent)))
     seen = _smoothed(np.array(histogram, dtype=np.float64), sd)
     if not seen.any():
         seen = np.ones(CELLS)
     mass = np.cumsum(seen) / seen.sum()
     steps = max(_LEAST_STEPS, min(_STEPS, int(max(0.0, math.fsum(histogram)) / (_WORTH * sd))))
     wanted = [step / steps for step in range(1, steps)] + ([] if rate is None else [1 - rate])
-    found = {int(np.abs(mass - quantile).argmin()) + 1 for quantile in wanted} | {_HALF}
+    found = {int(np.abs(mass - quantile).argmin()) + 1 for quantile in wanted} | {border}
     cuts = tuple(sorted(cut for cut in found if 0 < cut < CELLS))
     inside = [_within(seen[low:high]) for low, high in zip((0, *cuts), (*cuts, CELLS), strict=True)]
     width, starts = 2.0**exponent / _HALF, np.array((0, *cuts)) - _HALF

@@ -105,26 +105,32 @@ def strength(study: Study, N: int) -> float:
     return N * mu * math.sqrt(study.honest / study.K / study.d)
 
 
-def expected_of_sums(study: Study) -> Expectation:
+def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
     """Return what can be expected of noisy sums over all records, whose noise is sized by mu and shared by the parties.
 
-    ``study`` must have a delta between 0 and 1, as such a protocol's ``check`` demands.
+    Parameters
+    ----------
+    study : Study
+        With a delta between 0 and 1, as such a protocol's ``check`` demands.
+    doubt : str
+        What in the study may keep it from learning, however little noise there is: a sentence. Then a useful threshold
+        is uncertain.
     """
     N, words = counted_records(study)
     s = strength(study, N)
     enough_records = math.ceil(USEFUL_FROM / s * N)
     mu_needed = USEFUL_FROM / s * mu_of(study.privacy.epsilon, study.privacy.delta)
     enough_epsilon = rounded_up(epsilon_of(mu_needed, study.privacy.delta))
-    verdict = _verdict(s)
+    verdict = Verdict.UNSURE if doubt and s >= _UNSURE_FROM else _verdict(s)
     measured = (
         f"The records outweigh the noise by s = N mu/sqrt(d) = {_shown(s)}, where {USEFUL_FROM:g} is enough for a "
         "useful threshold"
     )
-    if verdict is Verdict.USEFUL:
+    if s >= USEFUL_FROM:
         remedy = f"{enough_records:,} records would do."
     else:
         remedy = f"{enough_records:,} records would do, or epsilon = {enough_epsilon:g}."
-    text = f"With {words}, expect {_HEADS[verdict]} {measured}: {remedy}"
+    text = f"With {words}, expect {_HEADS[verdict]} {measured}: {remedy}" + (f" {doubt}" if doubt else "")
     return Expectation(verdict, text, N, s, enough_records, enough_epsilon)
 
 

@@ -13,6 +13,7 @@ from masquerade_core.study.sections import (
     Party,
     Privacy,
     StudySection,
+    threshold_rule,
 )
 from masquerade_core.study.study import INTERCEPT, Study, as_fraction, check_section
 
@@ -33,4 +34,5 @@ __all__ = [
     "StudySection",
     "as_fraction",
     "check_section",
+    "threshold_rule",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "Privacy",
     "Section",
     "StudySection",
+    "threshold_rule",
 ]
 
 CHARLIE = "charlie"
@@ -107,6 +108,17 @@ THRESHOLD_RULES = ("youden", "f1")
 """The rules by which a threshold may be chosen from the noisy counts of an evaluation."""
 
 
+def threshold_rule(value: Any) -> Any:
+    """Return the value of a field that says how a threshold is chosen, after a check."""
+    rate = isinstance(value, float) and 0 < value < 1
+    if value is not None and not rate and value not in THRESHOLD_RULES:
+        raise ValueError(
+            f"is {value!r}, but must be 'youden', 'f1', or a number between 0 and 1: the share of records that the "
+            "model shall answer with the positive label"
+        )
+    return value
+
+
 class EvaluationSection(Section):
     """``[evaluation]``: the share of each party's records that measures the model, and how a threshold is chosen.
 
@@ -117,16 +129,7 @@ class EvaluationSection(Section):
     share: float = Field(gt=0, le=0.5, allow_inf_nan=False, description="the share of each party's records held back")
     threshold: str | float | None = None
 
-    @field_validator("threshold", mode="before")
-    @classmethod
-    def _a_rule_or_a_rate(cls, value: Any) -> Any:
-        rate = isinstance(value, float) and 0 < value < 1
-        if value is not None and not rate and value not in THRESHOLD_RULES:
-            raise ValueError(
-                f"is {value!r}, but must be 'youden', 'f1', or a number between 0 and 1: the share of records that the "
-                "model shall answer with the positive label"
-            )
-        return value
+    _threshold = field_validator("threshold", mode="before")(threshold_rule)
 
 
 class Label(Section):

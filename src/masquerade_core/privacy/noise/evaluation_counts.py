@@ -33,7 +33,7 @@ SQUARE_UNITS = 96
 _ROOT_BITS = 32
 
 
-def counts_noise(epsilon: float, delta: float, honest: int) -> SharedNoise:
+def counts_noise(epsilon: float, delta: float, honest: int, *, classes: bool = False) -> SharedNoise:
     """Return the noise of an evaluation; parties draw it in shares.
 
     Parameters
@@ -42,13 +42,18 @@ def counts_noise(epsilon: float, delta: float, honest: int) -> SharedNoise:
         The study's privacy target, all of it: the records held back take part in nothing else.
     honest : int
         h, how many parties do not collude; their noise alone must meet the target.
+    classes : bool
+        Whether the label has named classes. Then there is one vector of counts, in units of ``COUNT_UNITS``: those of
+        the confusion matrix.
 
     Raises
     ------
     BadInput
         No noise meets the target.
     """
-    squared = 2 * LOCATE_UNITS**2 + 2 * COUNT_UNITS**2 + SQUARE_UNITS**2
+    squared = 2 * COUNT_UNITS**2
+    if not classes:
+        squared += 2 * LOCATE_UNITS**2 + SQUARE_UNITS**2
     Delta = root_up(Fraction(squared), _ROOT_BITS)
     sigma = rounds_sigma(Delta, 1, epsilon, delta)
     return SharedNoise(Delta, 1, sigma, gaussian_share_sigma(sigma, honest), epsilon, delta, honest)

@@ -1,0 +1,72 @@
+"""``masquerade evaluate``: make the study that measures a model that exists."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade.cli.study import StudyArgument
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    study: StudyArgument,
+    model: Annotated[Path, typer.Option(help="The model.json of a run.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write. It must not exist.")],
+    epsilon: Annotated[
+        float | None, typer.Option(help="The privacy that a record may lose. The study's if not given.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="The probability that epsilon does not hold. The study's if not given.")
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(help="Choose a threshold for the model: youden, f1, or the share of positive answers, as in 0.1."),
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Write the study that measures MODEL on the records of STUDY's parties. It is a release, and has its own cost."""
+    from masquerade.measuring import measuring_study
+    from masquerade.prediction import load_model
+    from masquerade.report import heading, paragraphs, program
+    from masquerade_core.data.auxiliary import read_study_text
+    from masquerade_core.errors import BadInput
+    from masquerade_core.study import Study
+    from masquerade_protocols import entry_of
+
+    del output_format
+    template = Study.parse(read_study_text(study), str(study), in_memory=True)
+    rule = _rule(threshold)
+    made = measuring_study(template, load_model(model), epsilon=epsilon, delta=delta, threshold=rule)
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(made.to_toml())
+    except FileExistsError as error:
+        raise BadInput(f"{output} exists already, and a study is never overwritten", "choose another file") from error
+    except OSError as error:
+        raise BadInput(f"{output} cannot be written: {error.strerror}", "choose another file") from error
+    words = entry_of(made).explain(made).cost
+    message = f"{output} measures the model on the records of {made.K} parties, at epsilon = {made.privacy.epsilon:g}"
+    return Outcome(
+        message,
+        {
+            "file": str(output),
+            "name": made.study.name,
+            "epsilon": made.privacy.epsilon,
+            "delta": made.privacy.delta,
+            "parties": list(made.names),
+            "cost": list(words),
+        },
+        hint=f"each party runs: {program()} party {output} --data FILE --key FILE; "
+        f"in one process: {program()} simulate {output}",
+        shown=(message, heading("What it costs"), paragraphs(words)),
+    )
+
+
+def _rule(text: str | None) -> str | float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,76 @@
+"""Whether a new study should hold records back to measure its model: where the answer would be worth having."""
+
+import textwrap
+from dataclasses import dataclass
+
+from masquerade_core.errors import BadInput
+from masquerade_core.learning.expected_intervals import expected_reach, records_needed
+from masquerade_core.privacy.noise.evaluation_counts import count_sd, counts_noise
+
+__all__ = ["SHARE", "Proposal", "propose"]
+
+SHARE = 0.2
+"""The share of records that a new study holds back."""
+
+_WORTH = 0.05  # an interval that reaches farther to each side is not worth a fifth of the records
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a new study says about an evaluation.
+
+    Parameters
+    ----------
+    section : str
+        The section of the file, or a comment on why there is none; empty where there cannot be one.
+    note : str
+        The same as one sentence.
+    """
+
+    section: str = ""
+    note: str = ""
+
+
+def propose(records: int, parties: int, colluders: int, epsilon: float, delta: float) -> Proposal:
+    """Propose ``[evaluation]`` where its intervals would reach less than 5 points to each side.
+
+    Parameters
+    ----------
+    records : int
+        How many records all parties have together, as far as it is public.
+    parties, colluders : int
+    epsilon, delta : float
+        The privacy target.
+    """
+    if colluders >= parties:
+        return Proposal()
+    try:
+        sd = count_sd(counts_noise(epsilon, delta, parties - colluders), parties)
+    except BadInput:
+        return Proposal()  # the study's own check says what is wrong
+    held = int(SHARE * records)
+    reach = expected_reach(held, sd) if held else 1.0
+    if reach < _WORTH:
+        note = (
+            f"[evaluation] holds {SHARE:.0%} of the records back to measure the model, for no more epsilon: intervals "
+            f"of error and AUC would reach about {100 * reach:.1f} points to each side"
+        )
+        return Proposal(f"\n# {_wrapped(note)}.\n[evaluation]\nshare = {SHARE}\n", note)
+    needed = records_needed(sd, _WORTH)
+    enough = f"about {_rounded(needed / SHARE):,} records would do" if needed else "no number of records would do"
+    far = f"{100 * reach:.0f} points" if reach < _WORTH * 10 else "half of all that there is"
+    note = (
+        f"there is no [evaluation], since its intervals would reach {far} to each side with {records:,} records; "
+        f"{enough}"
+    )
+    return Proposal(f"\n# {_wrapped(note[:1].upper() + note[1:])}.\n", note)
+
+
+def _rounded(number: float) -> int:
+    digits = max(0, len(str(int(number))) - 2)
+    return int(-(-number // 10**digits) * 10**digits)
+
+
+def _wrapped(text: str) -> str:
+
+    return "\n# ".join(textwrap.wrap(text, 116))

@@ -1,0 +1,49 @@
+"""The numbers, tests and links on the evaluation's two pages are right."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from masquerade_core.learning.expected_intervals import expected_reach
+from masquerade_core.learning.score_bins import CELLS, MOST_BINS
+from masquerade_core.privacy.noise.evaluation_counts import (
+    COUNT_UNITS,
+    LOCATE_UNITS,
+    SQUARE_UNITS,
+    count_sd,
+    counts_noise,
+)
+from masquerade_protocols.blocks.evaluation import evaluation_layouts
+from tests.evaluation_helpers import held_back_study
+from tests.pages import Page, defined_tests
+
+PAGE = Page("docs/protocols/evaluation.md")
+PROOF = Page("docs/privacy/evaluation.md")
+
+
+@pytest.mark.parametrize("held", [500, 1000, 2000, 5000, 10000, 50000])
+def test_the_table_of_widths_is_what_a_new_study_expects(held: int) -> None:
+    for told, epsilon in zip(PAGE.row(str(held)), (0.3, 1.0, 3.0), strict=True):
+        expected = 100 * expected_reach(held, count_sd(counts_noise(epsilon, 1e-6, 3), 3))
+        assert told == pytest.approx(expected, abs=0.051)
+
+
+def test_the_proof_s_numbers_are_the_program_s() -> None:
+    study = held_back_study(3, 4)
+    cells, counts = (layout.length for layout in evaluation_layouts(study, 1000))
+    assert (cells, counts) == (CELLS, 2 * MOST_BINS + 1)
+    assert f"All {cells + counts} numbers" in PROOF.text
+    assert f"{CELLS} *cells*" in PROOF.text
+    assert f"| q_1: {CELLS} cells | {LOCATE_UNITS} to one number | {LOCATE_UNITS} sqrt(2) |" in PROOF.text
+    row = f"| q_2: 2 x {MOST_BINS} counts, 1 sum of squares | {COUNT_UNITS} to one count, and 0 to {SQUARE_UNITS} to"
+    assert row in PROOF.text
+    (sd,) = re.findall(r"standard deviation of ([\d.]+) records", PROOF.text)
+    assert float(sd) == pytest.approx(count_sd(counts_noise(1.0, 1e-6, 3), 3), abs=0.05)
+
+
+def test_the_pages_name_tests_that_exist() -> None:
+    named = PAGE.tests | PROOF.tests
+    assert named
+    assert named <= defined_tests()
