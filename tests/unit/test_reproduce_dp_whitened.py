@@ -23,7 +23,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit, gradient_norm
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.rng import SimulationRng
-from masquerade_protocols.dp_whitened.public import SIGMA
+from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult
 
 _Array = NDArray[np.float64]
@@ -32,11 +32,12 @@ WIDENED = 4.0
 """Standard errors."""
 
 
-def _records(n: int = 400, d: int = 6, seed: int = 0) -> Dataset:
+def _records(n: int = 400, d: int = 6, seed: int = 0, mean: float = 0.5) -> Dataset:
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) + 0.5
+    X = rng.normal(size=(n, d)) + mean
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-    return Dataset(X, np.where(X @ rng.normal(size=d) + 0.1 * rng.normal(size=n) > 0.2, 1.0, -1.0))
+    scores = X @ rng.normal(size=d) + 0.1 * rng.normal(size=n)
+    return Dataset(X, np.where(scores > np.median(scores), 1.0, -1.0))
 
 
 def _benchmark(title: str = "Adult", delta: float = 1e-5) -> sets.Benchmark:
@@ -70,13 +71,30 @@ def test_the_shares_of_five_parties_add_up() -> None:
 
 
 def test_the_noise_that_is_measured_keeps_the_mu_of_the_target_and_half_of_it_keeps_twice_that() -> None:
-    found = measure(_benchmark(), sets.Split(_records(d=14)), 10, 1, broken=(0.1,))
+    """So far off the middle that they are centred from epsilon = 1 on."""
+    found = measure(_benchmark(), sets.Split(_records(d=24, mean=2.0)), 4, 1, broken=(0.1,))
     for epsilon in dp_whitened_runs.EPSILONS:
         assert found.mu_kept(dp_whitened_runs.OURS, epsilon) == pytest.approx(1, abs=0.03)
     for variant in (dp_whitened_runs.HALVED, dp_whitened_runs.THINNED):
         assert found.mu_kept(variant, 0.1) == pytest.approx(2, abs=0.06)
     assert found.apart < 1e-9
-    assert (found.N, found.d) == (320, 14)
+    assert [number for number, _, _ in found.by[dp_whitened_runs.OURS, 1.0]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert (found.N, found.d) == (320, 24)
+
+
+def test_a_replaced_record_moves_each_sum_as_far_as_the_protocol_s_plan_has_it() -> None:
+    """In the plan, squared moves are proportional to the sums' parts of mu^2."""
+    d, plan, move = 6, Plan(study_of(6, 1.0, 1e-5), 4000), dp_whitened_runs._squared_move
+    first, second, moments, gradients = map(float, plan.parts)
+    squared = [
+        move("first mean", d + 1, d) * plan.first_mean**2 / first,
+        move("second mean", d, d) * plan.second_mean**2 / second,
+        move("labels", d, d) * plan.second_mean**2 / second,
+        move("second moments", 2 * d + 1, d) * plan.moments(centred=True) ** 4 / moments,
+        move("second moments", 2 * d, d) * plan.moments(centred=False) ** 4 / moments,
+        move("gradient 0", d + 2, d) * plan.gradient**2 * plan.rounds / gradients,
+    ]
+    assert squared == pytest.approx([squared[0]] * 6, rel=1e-3)
 
 
 def test_the_epsilon_of_half_the_noise_has_twice_the_mu() -> None:
@@ -88,7 +106,7 @@ def test_error_and_auc_are_those_of_scikit_learn() -> None:
     rng, found = np.random.default_rng(3), Found(_benchmark())
     X = np.round(rng.normal(size=(60, 2)), 1) / 10  # with ties
     test = Dataset(X, np.where(rng.random(60) < 0.3, 1.0, -1.0))
-    found.note("a", 1.0, test, [2.0, -1.0], 0.05)
+    found.note(("a", 1.0, 0), test, [2.0, -1.0], 0.05)
     scores = X @ [2.0, -1.0] + 0.05
     wrong = np.mean(np.where(scores > 0, 1, -1) != test.y)
     for (value, error), expected in (
@@ -97,8 +115,9 @@ def test_error_and_auc_are_those_of_scikit_learn() -> None:
     ):
         assert value == pytest.approx(expected)
         assert error is None
-    found.note("a", 1.0, test, [-2.0, 1.0], -0.05)
-    mean, error = found.auc("a", 1.0)
+    found.note(("a", 1.0, 0), test, [2.0, -1.0], 0.05)
+    found.note(("a", 1.0, 1), test, [-2.0, 1.0], -0.05)
+    mean, error = found.auc("a", 1.0)  # of two splits, the first with two draws
     assert mean == pytest.approx(0.5)
     assert error == pytest.approx(abs(roc_auc_score(test.y, scores) - 0.5))
 
@@ -267,14 +286,14 @@ def reduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, list[tupl
     lines[5] = "5,1,1,1,1,2,?,3,1,1,2"
     (folder / "breast-cancer-wisconsin.data").write_text("\n".join(lines) + "\n")
     steps: list[tuple[int, int]] = []
-    return PAPERS["dp-whitened"]["1"].run(6, 2026, lambda done, of: steps.append((done, of)), root), steps
+    return PAPERS["dp-whitened"]["1"].run(3, 2026, lambda done, of: steps.append((done, of)), root), steps
 
 
 def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(
     reduced: tuple[Report, list[tuple[int, int]]],
 ) -> None:
     report, steps = reduced
-    assert steps == [(i, 12) for i in range(1, 13)]
+    assert steps == [(i, 6) for i in range(1, 7)]
     banded = [row for row in report.rows if row.banded and not row.table.startswith("The noise itself")]
     assert len(banded) >= 4 + 5 + 2
     assert [row for row in banded if not row.inside(WIDENED)] == []
@@ -306,7 +325,7 @@ def test_the_same_seed_gives_the_same_tables(tmp_path: Path, monkeypatch: pytest
 def _made(errors: dict[tuple[str, float], list[float]], N: int = 32_561, d: int = 109) -> Found:
     found = Found(_benchmark(delta=1e-6), N, d)
     for key, values in errors.items():
-        found.by[key] = [(value, 0.9) for value in values]
+        found.by[key] = [(number, value, 0.9) for number, value in enumerate(values)]
     return found
 
 

@@ -14,6 +14,7 @@ from masquerade.reproduce.dp_whitened_runs import (
     ADASSP,
     AMP,
     CENTRAL_DRAWS,
+    EACH,
     EPSILONS,
     FREE,
     HALVED,
@@ -77,8 +78,8 @@ _SEEDED = "The noise comes from a seed and one draw serves all epsilons: nothing
 _MEANING = (
     "Error is the fraction of test records with a wrong answer. AUC is the probability that a positive record has a "
     "higher score than a negative one. s = N mu/sqrt(d) says how much there is to go by, beside the noise. Adult, a9a, "
-    "KDD and HAR have one split, and the standard error counts the noise; the others have a new split of 80 to 20 for "
-    "each draw, and the standard error counts both."
+    "KDD and HAR have one split, and the standard error counts the noise. The others have random splits of 80 to 20, "
+    f"and the standard error counts both; sets of at most {LARGE:,} records have {EACH} draws for each split."
 )
 _CENTRAL = (
     "AMP, objective perturbation and AdaSSP are central: one person has all records. Objective perturbation has the "
@@ -95,7 +96,7 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     Parameters
     ----------
     draws : int
-        How many draws of the noise for each data set; where it has no fixed split, each has a split of its own.
+        How many draws of the noise for each data set; where it has no fixed split, how many splits.
     seed : int
     progress : callable
         (done, of).

@@ -30,6 +30,7 @@ __all__ = [
     "ADASSP",
     "AMP",
     "CENTRAL_DRAWS",
+    "EACH",
     "EPSILONS",
     "FREE",
     "HALVED",
@@ -52,6 +53,8 @@ EPSILONS = (0.1, 0.2, 0.5, 1.0, 3.0)
 PARTIES = 5
 LARGE, CENTRAL_DRAWS = 20_000, 10
 """On data sets of more than so many records, the central methods have so many draws at most."""
+EACH = 3
+"""Smaller sets without a fixed split have so many draws of the noise for each of their splits."""
 ROLES_EPSILON = 1.0
 
 OURS, AMP, OBJECTIVE, ADASSP = "dp-whitened", "AMP", "objective perturbation", "AdaSSP"
@@ -63,6 +66,7 @@ _FREE_PENALTIES = (0.01, 0.1, 1.0, 10.0)
 _SMALL_KEYS = 512
 
 _Array = NDArray[np.float64]
+_At = tuple[str, float, int]
 _Integers = NDArray[np.int64]
 
 
@@ -191,34 +195,51 @@ def _through_roles(study: Study, data: Dataset, label: str) -> Model:
 
 @dataclass
 class Found:
-    """What was measured on one data set: by method and epsilon, the error and the AUC of each draw."""
+    """What was measured on one data set.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    N, d : int
+        Training records, and coordinates of one.
+    by : dict
+        By method and epsilon, for each draw: the number of the split or of the draw, the error and the AUC.
+    noise : dict
+        By method and epsilon, the noise of each sum in turn.
+    apart : float
+        How far the classifier of the real roles was from that in the clear.
+    """
 
     benchmark: Benchmark
     N: int = 0
     d: int = 0
-    by: defaultdict[tuple[str, float], list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    by: defaultdict[tuple[str, float], list[tuple[int, float, float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     noise: defaultdict[tuple[str, float], list[Noise]] = field(default_factory=lambda: defaultdict(list))
     apart: float = 0.0
 
-    def note(self, method: str, epsilon: float, test: Dataset, w: Sequence[float] | _Array, offset: float = 0) -> None:
-        """Add one classifier's error and AUC on test records."""
+    def note(self, at: _At, test: Dataset, w: Sequence[float] | _Array, offset: float = 0) -> None:
+        """Add one classifier's error and AUC on test records; ``at`` has the method, epsilon and number."""
+        method, epsilon, number = at
         scores = test.X @ np.asarray(w) + offset
         ranks, positive = rankdata(scores), test.y > 0
         pairs = positive.sum() * (~positive).sum()
         above = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
-        self.by[method, epsilon].append((float(np.mean((scores > 0) != positive)), float(above / pairs)))
+        self.by[method, epsilon].append((number, float(np.mean((scores > 0) != positive)), float(above / pairs)))
 
     def error(self, method: str, epsilon: float) -> tuple[float, float | None]:
         """Return the mean error and its standard error, None after a single draw."""
-        return self._mean(method, epsilon, 0)
+        return self._mean(method, epsilon, 1)
 
     def auc(self, method: str, epsilon: float) -> tuple[float, float | None]:
         """Return the mean AUC and its standard error, None after a single draw."""
-        return self._mean(method, epsilon, 1)
+        return self._mean(method, epsilon, 2)
 
     def _mean(self, method: str, epsilon: float, which: int) -> tuple[float, float | None]:
-        values = np.array(self.by[method, epsilon])[:, [which]]
-        return mean_and_error(values) if len(values) > 1 else (float(values[0, 0]), None)
+        values = np.array(self.by[method, epsilon])
+        means = np.array([values[values[:, 0] == number, which].mean() for number in np.unique(values[:, 0])])
+        return mean_and_error(means[:, None]) if len(means) > 1 else (float(means[0]), None)
 
     def best(self, method: str, epsilon: float) -> str:
         """Return the name of the method's best variant."""
@@ -244,26 +265,34 @@ def measure(
     broken: Collection[float] = (),
     advance: Callable[[], None] = lambda: None,
 ) -> Found:
-    """Learn from one data set, so many times at each epsilon; at ``broken`` ones by broken variants too."""
+    """Learn from one data set at each epsilon, and at ``broken`` ones by broken variants too.
+
+    There are so many draws of the noise; or so many splits, with ``EACH`` draws where records are few.
+    """
     found = Found(benchmark)
     logistic: Logistic | None = None
     for number in range(draws):
         label = f"dp-whitened {seed} {benchmark.title} {number}"
         train, test = records.draw(label)
         found.N, found.d = train.X.shape
+        few = found.N <= LARGE
+        central = number < CENTRAL_DRAWS or few
         if number == 0:
             found.apart = _apart(train, benchmark.delta, label)
-        _ours(found, train, test, label, broken)
-        if number < CENTRAL_DRAWS or found.N <= LARGE:
-            if logistic is None or records.test is None:
-                logistic = Logistic(train)
-                _without_noise(found, logistic, test)
-            _central(found, logistic, test, label)
+        if central and (logistic is None or records.test is None):
+            logistic = Logistic(train)
+            _without_noise(found, logistic, test, number)
+        for draw in range(EACH if few and records.test is None else 1):
+            drawn = f"{label} {draw}" if draw else label
+            _ours(found, train, test, (drawn, number), broken)
+            if central and logistic is not None:
+                _central(found, logistic, test, (drawn, number))
         advance()
     return found
 
 
-def _ours(found: Found, train: Dataset, test: Dataset, label: str, broken: Collection[float]) -> None:
+def _ours(found: Found, train: Dataset, test: Dataset, draw: tuple[str, int], broken: Collection[float]) -> None:
+    label, number = draw
     noise = draw_shares(label, found.d)
     delta = found.benchmark.delta
     variants = [(OURS, epsilon, epsilon, noise) for epsilon in EPSILONS]
@@ -271,7 +300,7 @@ def _ours(found: Found, train: Dataset, test: Dataset, label: str, broken: Colle
     variants += [(THINNED, epsilon, epsilon, noise // 2) for epsilon in broken]
     for method, epsilon, used, shares in variants:
         model = learn_in_clear(study_of(found.d, used, delta), train, shares, found.noise[method, epsilon])
-        found.note(method, epsilon, test, model.weights, model.offset[0])
+        found.note((method, epsilon, number), test, model.weights, model.offset[0])
 
 
 def halved_epsilon(epsilon: float, delta: float) -> float:
@@ -287,19 +316,20 @@ def _apart(train: Dataset, delta: float, label: str) -> float:
     return float(np.linalg.norm(a - b) / np.linalg.norm(a))
 
 
-def _without_noise(found: Found, logistic: Logistic, test: Dataset) -> None:
+def _without_noise(found: Found, logistic: Logistic, test: Dataset, number: int) -> None:
     answer = 1.0 if logistic.records.y.sum() > 0 else -1.0
-    found.note(MAJORITY, 0, test, np.zeros(found.d), answer)
+    found.note((MAJORITY, 0, number), test, np.zeros(found.d), answer)
     for penalty in _FREE_PENALTIES:
-        found.note(f"{FREE} {penalty:g}", 0, test, logistic.fit(penalty))
+        found.note((f"{FREE} {penalty:g}", 0, number), test, logistic.fit(penalty))
 
 
-def _central(found: Found, logistic: Logistic, test: Dataset, label: str) -> None:
+def _central(found: Found, logistic: Logistic, test: Dataset, draw: tuple[str, int]) -> None:
+    label, number = draw
     delta = found.benchmark.delta
     for epsilon in EPSILONS:
         at = f"{label} {epsilon}"
-        found.note(AMP, epsilon, test, amp(logistic, epsilon, delta, SimulationRng(at, AMP)))
-        found.note(ADASSP, epsilon, test, adassp(logistic, epsilon, delta, SimulationRng(at, ADASSP)))
+        found.note((AMP, epsilon, number), test, amp(logistic, epsilon, delta, SimulationRng(at, AMP)))
+        found.note((ADASSP, epsilon, number), test, adassp(logistic, epsilon, delta, SimulationRng(at, ADASSP)))
         for k, penalty in enumerate(penalties(epsilon)):
             w = objective_perturbation(logistic, penalty, epsilon, delta, SimulationRng(at, f"{OBJECTIVE} {k}"))
-            found.note(f"{OBJECTIVE} {k}", epsilon, test, w)
+            found.note((f"{OBJECTIVE} {k}", epsilon, number), test, w)
