@@ -47,6 +47,7 @@ def held_back_study(
     """A study of d numeric features with ``[evaluation]``."""
     text = make_study(K, d, epsilon=epsilon, min_records=min_records).to_toml()
     threshold = f"threshold = {rule}\n" if rule else ""
+    section = "" if protocol == "dp-whitened" else section  # it has nothing to choose
     for old, new in (
         ('protocol = "local-aggregation"', f'protocol = "{protocol}"'),
         ("delta = 1e-05", f"delta = {delta}"),

@@ -96,7 +96,7 @@ def _frames(study: Study, data: Mapping[str, Dataset]) -> tuple[dict[str, list[A
     return before, after
 
 
-@pytest.mark.parametrize("protocol", ["dp-gd", "psgd"])
+@pytest.mark.parametrize("protocol", ["dp-gd", "dp-whitened", "psgd"])
 def test_records_held_back_touch_nothing_before_the_model_is_there(protocol: str) -> None:
     study = held_back_study(3, 4, protocol=protocol)
     data = _data(study)
@@ -127,7 +127,7 @@ def test_the_model_is_learned_from_the_other_records_alone(monkeypatch: pytest.M
     assert not np.allclose(found.weights, clean_descent(plain, data), atol=1e-3)
 
 
-@pytest.mark.parametrize("protocol", ["dp-gd", "psgd"])
+@pytest.mark.parametrize("protocol", ["dp-gd", "dp-whitened", "psgd"])
 def test_everybody_has_the_same_model_and_the_same_figures(protocol: str) -> None:
     study = held_back_study(3, 4, protocol=protocol, rule='"f1"', epsilon=5.0)
     results = run_in_memory(entry_of(study), study, _data(study, 500))
