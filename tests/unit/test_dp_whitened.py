@@ -20,6 +20,7 @@ from scipy import stats
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
@@ -28,6 +29,7 @@ from masquerade_protocols.dp_whitened.estimates import Centre, Point
 from masquerade_protocols.dp_whitened.points import rounded
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
 from masquerade_protocols.in_memory import run_in_memory
+from tests.evaluation_helpers import held_back_study
 from tests.protocol_helpers import make_data
 from tests.whitened_helpers import whitened_study
 from tests.whitened_oracle import oracle
@@ -105,6 +107,40 @@ def test_one_record_moves_the_second_moments_by_no_more_than_the_proof_says(*, c
         found.append(_squared_move(a, b, d * (d - 1) // 2))
     assert max(found) <= most * B**4
     assert max(found) >= 0.995 * most * B**4
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("classes", [3, 6, 10])
+def test_with_several_classes_one_record_moves_no_sum_farther(classes: int, *, centred: bool) -> None:
+    """At every angle, with the same class and with another, and with unequal shares of the classes."""
+    rng, B, d = np.random.default_rng(classes), 1 << 14, 4
+    yb = 2 * rng.dirichlet(np.full(classes, 0.5)) - 1 if centred else np.zeros(classes)
+    centre = Centre(np.zeros(d), 1.0, yb, centred=centred)
+    point = Point(np.eye(d), 1.0, 1.0, rng.normal(size=(d, classes)), np.zeros(classes), centred=centred)
+    found: dict[str, list[float]] = {"first": [], "labels": [], "moments": [], "gradient": []}
+    rows = _rows(rng, 80, d).reshape(40, 2, d).tolist()
+    rows += [
+        [[1 - 1e-9, 0, 0, 0], [np.cos(angle) * (1 - 1e-9), np.sin(angle) * (1 - 1e-9), 0, 0]]
+        for angle in np.linspace(0, np.pi, 25)
+    ]
+    for u, x in rows:
+        for other in (0, 1):
+            a = Dataset(np.array([u]), np.array([0.0]), classes)
+            b = Dataset(np.array([x]), np.array([float(other)]), classes)
+            sums: dict[str, Callable[[Dataset], NDArray[np.int64]]] = {
+                "first": partial(vectors.mean_sum, B=B),
+                "labels": partial(vectors.labels_sum, B=B),
+                "moments": partial(vectors.moments_sum, centre=centre, B=B),
+                "gradient": partial(vectors.gradient_sum, centre=centre, point=point, B=B),
+            }
+            for name, added in sums.items():
+                pairs, unit = (d * (d - 1) // 2, B**4) if name == "moments" else (0, B**2)
+                found[name].append(_squared_move(added(a), added(b), pairs) / unit)
+    most = {"first": 5, "labels": 4, "moments": 5 if centred else 4.5, "gradient": 4}
+    for name, moved in found.items():
+        assert max(moved) <= most[name], name
+    assert max(found["first"]) > 3.9
+    assert max(found["moments"]) > (4.4 if not centred else 3.9)
 
 
 def test_one_record_moves_a_gradient_by_no_more_than_the_proof_says() -> None:
@@ -417,3 +453,14 @@ def test_a_run_is_what_the_oracle_computes(
     found = run.models[CHARLIE]
     np.testing.assert_allclose(np.reshape(found.weights, weights.shape), weights, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found.offset, offsets, rtol=1e-6, atol=1e-6)
+
+
+def test_a_model_of_several_classes_is_measured_on_records_that_were_held_back() -> None:
+    study = held_back_study(3, 5, protocol="dp-whitened", epsilon=8.0)
+    study = study.model_copy(update={"label": Label(name="y", classes=("a", "b", "c"))})
+    models = run_in_memory(roles, study, _classes(study, (200, 150, 250), 3))
+    assert len({model.weights + model.offset for model in models.values()}) == 1
+    found = models[CHARLIE].evaluation
+    assert isinstance(found, ClassEvaluation)
+    assert found.error.low <= 0.3
+    assert len(found.classes) == 3
