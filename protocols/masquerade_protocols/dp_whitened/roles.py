@@ -23,11 +23,13 @@ The *lead* is the party that holds the parties' Paillier key. For keys of n bits
 
 0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
 2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
-   shortens a vector to a length.
+   shortens a vector to a length. Where R is too large to help, the second sum is of the labels, and z = u.
 3. The second moments of z give its covariance, without the noise's part. A = V diag(1/sqrt(lp)) V' whitens: x = A z has
    nearly the same spread in every direction that is not noise. Second moments and labels give a first classifier th, b0
    by ridge regression.
-4. A record's gradient at (th, b0) is cut to a length C and rounded. T is 0, 4 or 8.
+4. A record's gradient at (th, b0) is cut to a length C and rounded. T is 4 or 8.
+
+With m classes there are m labels, and as many columns of th.
 
 :mod:`~masquerade_protocols.dp_whitened.vectors` has what a party adds up,
 :mod:`~masquerade_protocols.dp_whitened.estimates` what follows from the sums,
