@@ -107,7 +107,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "dp-whitened, epsilon = 1",
         "569 real records (Wisconsin breast cancer), 5 parties and Charlie",
         "(5 of 5)",
-        "30 rounds of",
+        "moments: ",
         "Privacy statement",
         "None of the observers above can subtract all of it.",
         "What is proved holds if",
