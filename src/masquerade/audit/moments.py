@@ -30,7 +30,7 @@ _Sums = Sequence[tuple[_Integers, ...]]
 
 _D = 2
 _PRODUCTS = 1  # how many products of two different coordinates there are
-_FEW, _MANY = 20, 100  # records in all: so few that there are second moments alone, and enough for every kind of sum
+_FEW, _MANY = 2, 100  # records in all: so few that second moments have nearly all of mu^2, and enough for every sum
 
 
 def _record(degrees: float, label: float) -> Dataset:
@@ -106,7 +106,7 @@ def moments() -> tuple[Audit, ...]:
             _second_moments(Plan(study, _FEW)),
             0,
             "one of two unit vectors 60 degrees apart, with different labels",
-            2000,
+            3000,
         ),
         _audit(
             "dp-whitened, all sums",
