@@ -124,7 +124,9 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         assert piece in text
     assert "What each has of it" not in text  # that is in report.txt
     (report,) = tmp_path.glob("runs/demo-*/report.txt")
-    assert "A missing share weakens the proof like one more party on Charlie's side" in " ".join(report.read_text().split())
+    assert "A missing share weakens the proof like one more party on Charlie's side" in " ".join(
+        report.read_text().split()
+    )
     results = [json.loads(path.read_text()) for path in tmp_path.glob("runs/demo-*/*/model.json")]
     assert len(results) == 6
     assert len({json.dumps(model["weights"]) for model in results}) == 1
