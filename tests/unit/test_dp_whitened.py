@@ -354,7 +354,7 @@ KINDS: dict[str, Callable[[np.random.Generator], tuple[_Floats, _Floats]]] = {
 }
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1, 1.0, 20.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_records_gives_a_model(kind: str, epsilon: float) -> None:
     X, y = KINDS[kind](np.random.default_rng(4))
@@ -365,6 +365,18 @@ def test_every_kind_of_records_gives_a_model(kind: str, epsilon: float) -> None:
     assert np.isfinite(model.weights + model.offset).all()
     if epsilon > 1 and kind in {"one class", "the other class", "all records equal"}:
         assert error_on(model, pool(study, data)) <= (0.4 if kind == "all records equal" else 0.01)
+
+
+@pytest.mark.parametrize("N", [2, 3, 50, 10**6])
+def test_every_sum_has_a_unit_wherever_a_study_is_accepted(N: int) -> None:
+    """Down to the smallest privacy target that the check accepts; a smaller one is refused in a sentence."""
+    study = whitened_study(2, 4, epsilon=4e-7, delta=4e-7)
+    public.check(study)
+    plan = Plan(study, N)
+    assert min(plan.moments(centred=True), plan.moments(centred=False), plan.gradient) >= 4
+    assert not plan.looks_for_centre or min(plan.first_mean, plan.second_mean) >= 4
+    with pytest.raises(BadInput, match="less than one unit of the grid"):
+        public.check(whitened_study(2, 4, epsilon=1e-7, delta=1e-7))
 
 
 def test_a_study_with_too_many_coordinates_is_refused_in_a_sentence() -> None:

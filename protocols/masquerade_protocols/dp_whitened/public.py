@@ -54,6 +54,9 @@ _LONGEST = 1 << 34
 _LONGEST_FACTOR = 1 << 18
 """B at most for second moments, whose products are as long as B^2."""
 
+_LEAST_BUDGET = 1 << 24
+"""Of the squared length of a move: each sum's part of it leaves B well above 0."""
+
 _STRENGTH_BITS = 10  # fraction bits of s
 
 
@@ -108,10 +111,13 @@ class Plan:
 
     @property
     def strength(self) -> Fraction:
-        """S = N mu sqrt(h/K)/sqrt(d), rounded down to 2^-10: how much there is to go by, beside the noise."""
+        """The strength s = N mu sqrt(h/K)/sqrt(d), in multiples of 2^-10 and at least one: how much is beside the noise.
+
+        It is rounded down.
+        """
         study = self.study
         squared = self.N**2 * _squared_mu(study) * Fraction(study.honest, study.K * study.d)
-        return Fraction(isqrt(int(squared * (1 << 2 * _STRENGTH_BITS))), 1 << _STRENGTH_BITS)
+        return Fraction(max(1, isqrt(int(squared * (1 << 2 * _STRENGTH_BITS)))), 1 << _STRENGTH_BITS)
 
     @property
     def rounds(self) -> int:
@@ -229,6 +235,12 @@ def check(study: Study) -> None:
             "choose dp-gd, or fewer features",
         )
     noise_of(study)
+    if _budget(study) < _LEAST_BUDGET:
+        raise BadInput(
+            f"[privacy] epsilon is {study.privacy.epsilon:g} and delta is {study.privacy.delta:g}, but with the noise "
+            "that they need, a record would count less than one unit of the grid",
+            "choose a larger epsilon or a larger delta",
+        )
     plan = Plan(study, study.K * study.max_records)
     largest = max(plan.first_mean, plan.second_mean, plan.moments(centred=False) ** 2)
     check_slots(study, plan.layout(1, largest), "a sum", "a smaller epsilon", "fewer parties")
