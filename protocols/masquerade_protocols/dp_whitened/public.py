@@ -111,9 +111,9 @@ class Plan:
 
     @property
     def strength(self) -> Fraction:
-        """The strength s = N mu sqrt(h/K)/sqrt(d), in multiples of 2^-10 and at least one: how much is beside the noise.
+        """The strength s = N mu sqrt(h/K)/sqrt(d): how much there is to go by, beside the noise.
 
-        It is rounded down.
+        It is rounded down to a multiple of 2^-10, and is at least one such multiple.
         """
         study = self.study
         squared = self.N**2 * _squared_mu(study) * Fraction(study.honest, study.K * study.d)
