@@ -7,6 +7,8 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from masquerade.datasets import Cohort, Records
@@ -209,8 +211,6 @@ def test_records_that_a_study_does_not_allow_are_named_by_the_line_of_the_user_s
 
 
 def test_semicolons_tabs_and_parquet_are_read_like_commas(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     made = rows(300)
     cohorts = []
     for name, mark in (("a.csv", ","), ("b.csv", ";"), ("c.csv", "\t")):
@@ -218,21 +218,19 @@ def test_semicolons_tabs_and_parquet_are_read_like_commas(tmp_path: Path) -> Non
         file.write_text("\n".join(mark.join(row) for row in (COLUMNS, *made)))
         cohorts.append(own_cohort(file, RANDOM, label=INCOME))
     columns = dict(zip(COLUMNS, zip(*made, strict=True), strict=True))
-    parquet.write_table(pyarrow.table(columns), tmp_path / "d.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "d.parquet")
     cohorts.append(own_cohort(tmp_path / "d.parquet", RANDOM, label=INCOME))
     assert len({str(everybody(cohort)) for cohort in cohorts}) == 1
     assert cohorts[0].features == cohorts[3].features
 
 
 def test_an_ignored_column_of_a_parquet_file_may_hold_what_is_not_read(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     columns = {
         "age": list(range(120)),
         "ill": ["yes", "no"] * 60,
         "day": [dt.date(2020, 1, 1)] * 120,
     }
-    parquet.write_table(pyarrow.table(columns), tmp_path / "d.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "d.parquet")
     label = Label(name="ill", positive="yes")
     cohort = own_cohort(tmp_path / "d.parquet", Dealing(parties=2), label=label, ignore=["day"])
     assert cohort.features == (Feature(name="age", min=0.0, max=200.0),)
