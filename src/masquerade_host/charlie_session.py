@@ -127,6 +127,8 @@ class CharlieSession(Session):
         self._out.flush()
         for arrival in self._out.arrivals():
             self._accept(arrival, now)
+            if self.closed:
+                return  # a party's beat may have been under way when Charlie closed
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         name, hop = arrival.name, self._hops[arrival.name]
@@ -346,4 +348,6 @@ class CharlieSession(Session):
             return
         body = self._verdict or abort
         for hop in self._joined:
+            if not hop.may_send(Turn.ABORT):
+                continue  # it was told that every role has returned
             self._link.send(hop.name, hop.seal(Turn.ABORT, encode(body, hop.name)))

@@ -187,6 +187,8 @@ class Session(ABC):
             self._progress += pause
             self._shift(pause)
         self._take(now)
+        if self.closed:
+            return
         self._look()
         self._tick(now)
         self._check_progress(now)

@@ -20,6 +20,7 @@ from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.session_messages import Abort, Beat, Fields, Hello, Roster
+from masquerade_host.session_states import Turn
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import abort_of, error_of
@@ -796,6 +797,21 @@ def test_everybody_closes_when_all_are_done(seated: Wired) -> None:
     seated.pump(2)
     assert all(session.closed for session in seated.sessions.values())
     assert not seated.errors
+
+
+def test_a_beat_that_was_under_way_when_charlie_closed_ends_nothing(seated: Wired) -> None:
+    for name in (CHARLIE, "p1", "p2"):
+        seated.finish(name)
+    seated.pump(2)
+    seated.finish("p3")
+    beat = seated.parties["p1"]._seal(Turn.BEAT, encode(Beat(waits_for=()), CHARLIE))
+    seated.links["p3"].sent, closed = [], seated.links["p3"].sent
+    seated.link.inbox += [Arrival("p3", seated.routes["p3"], closed[0]), Arrival("p1", seated.routes["p1"], beat)]
+    seated.pump(2)
+    assert all(session.closed for session in seated.sessions.values())
+    assert not seated.errors
+    seated.charlie.abort(None)  # whoever was told the end is told no other
+    assert not seated.link.sent
 
 
 def test_a_party_that_breaks_down_is_named_and_its_error_stays_at_home(seated: Wired) -> None:
