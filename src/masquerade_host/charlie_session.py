@@ -128,7 +128,7 @@ class CharlieSession(Session):
         for arrival in self._out.arrivals():
             self._accept(arrival, now)
             if self.closed:
-                return  # a party's beat may have been under way when Charlie closed
+                return  # a beat may have been under way
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         name, hop = arrival.name, self._hops[arrival.name]
@@ -344,10 +344,7 @@ class CharlieSession(Session):
 
     def say_abort(self, abort: Abort) -> None:
         """Tell every party that has joined; what a party found out bears that party's name."""
-        if self._link is None:
-            return
-        body = self._verdict or abort
+        body = encode(self._verdict or abort, "")
         for hop in self._joined:
-            if not hop.may_send(Turn.ABORT):
-                continue  # it was told that every role has returned
-            self._link.send(hop.name, hop.seal(Turn.ABORT, encode(body, hop.name)))
+            if self._link is not None and hop.may_send(Turn.ABORT):  # else it was told that every role has returned
+                self._link.send(hop.name, hop.seal(Turn.ABORT, body))
