@@ -68,7 +68,7 @@ class Header:
     def __init__(self, name: str, hop: str) -> None:
         self.key = SigningKey(SimulationRng(name).bytes(32))
         self.fields: dict[str, Any] = {
-            "v": 2,
+            "v": 3,
             "run": RUN,
             "src": name,
             "dst": hop,
@@ -80,7 +80,13 @@ class Header:
 
     def sealed(self, **changes: Any) -> bytes:
         """Sign the header with these changes."""
-        return self.signed(msgpack.packb({**self.fields, **changes}))
+        fields = {**self.fields, **changes}
+        for name in ("src", "dst"):
+            if isinstance(fields[name], str):
+                fields[name] = fields[name].ljust(32)
+        if type(fields["seq"]) is int and 0 <= fields["seq"] < 2**32:
+            fields["seq"] = fields["seq"].to_bytes(4, "big")
+        return self.signed(msgpack.packb(tuple(fields.values())))
 
     def signed(self, data: bytes) -> bytes:
         """Sign any bytes."""
