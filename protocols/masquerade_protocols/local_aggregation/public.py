@@ -144,9 +144,9 @@ def _paper_packing(study: Study) -> Packing:
         noise = tail_bound(scale * paper_scale(floor, eps, lam), count=study.d)
     else:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
-    layout = Packing(study.d, weights + noise, study.crypto.key_bits)
+    layout = Packing(study.d, weights + noise, study.key_bits)
     if not layout.fits:
-        msg = f"this study's noise is too large for a key of {study.crypto.key_bits} bits"
+        msg = f"this study's noise is too large for a key of {study.key_bits} bits"
         raise BadInput(msg, "choose a larger epsilon, regularization or min_records, or a longer key")
     return layout
 
@@ -157,7 +157,7 @@ def _joint_packing(study: Study) -> Packing:
     by_size = noise.scale_rule == "sizes"
     counts = MOST_COUNTED_RECORDS if by_size else 1
     bound = study.K * counts * _grid_norm(study.model.regularization, JOINT_FRACTION_BITS)
-    return Packing(study.d + by_size, bound + noise.largest, study.crypto.key_bits)
+    return Packing(study.d + by_size, bound + noise.largest, study.key_bits)
 
 
 def _grid_norm(Lambda: float, fraction_bits: int) -> int:
