@@ -154,7 +154,7 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
         "a lead under masks",
         "key_bits = 2048",
         'sum = "masks"',
-        ("[study] lead is", "no party leads", "remove the line"),
+        ("[study] lead is", "no party leads"),
     ),
     ("no lead", 'lead = "hospital-a"\n', "", ("[study] has no lead", "hospital-a, hospital-b")),
     ("a short key", "key_bits = 2048", "key_bits = 1024", ("key_bits is 1024", "2048 and 3072")),

@@ -98,10 +98,15 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for which
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for which
         there is no :func:`packing`.
     """
     chosen = parameters_of(study)
+    if study.crypto.sum == "masks":
+        raise BadInput(
+            '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
+            'set sum = "paillier", and name a lead in [study]',
+        )
     if not study.proven and (chosen.scale, chosen.weights) != ("selected", "uniform"):
         raise BadInput(
             f'[protocol] has scale = "{chosen.scale}" and weights = "{chosen.weights}", but calibration = "paper" '
