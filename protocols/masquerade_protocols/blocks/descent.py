@@ -11,13 +11,13 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
-from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, relay_key, set_up
+from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, set_up, set_up_charlie
 
 __all__ = [
     "TAIL_BITS",
@@ -37,9 +37,9 @@ _RECORDS_BITS = 32  # of a party's n_j
 _DIVERGES = 2.0  # a step times the largest curvature
 
 
-def count_layout(study: Study) -> Packing:
+def count_layout(study: Study) -> Layout:
     """Lay out the sum of sizes: one number, or two where records are held back for an evaluation."""
-    return Packing(1 if study.evaluation is None else 2, study.K << _RECORDS_BITS, study.crypto.key_bits)
+    return layout_of(study, 1 if study.evaluation is None else 2, study.K << _RECORDS_BITS)
 
 
 def check_count(study: Study, own: int, n: int) -> None:
@@ -105,7 +105,7 @@ async def join_and_count(seat: Seat, study: Study, data: Dataset, held: Dataset 
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
-    await sums.precompute(1)
+    await sums.precompute([count_layout(study)])
     own = [len(side.y) for side in (data, held) if side is not None]
     N, *more = await sums.open_sum(count_layout(study), own, b"N")
     check_count(study, len(data.y), N)
@@ -118,7 +118,7 @@ async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
     """Begin a descent as Charlie: join, relay the lead's key and open N; returns the sums and N."""
     await seat.join()
     await seat.stage("keys")
-    sums = await relay_key(seat, study)
+    sums = await set_up_charlie(seat, study)
     N, *more = await sums.open_sum(count_layout(study))
     check_count(study, 1, N)
     if more:

@@ -174,14 +174,14 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     own = await prepare(seat, study, data)  # section 3.1
     xi = None
     if seat.me == study.lead:
-        xi = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.crypto.key_bits)))
+        xi = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.key_bits)))
 
     await seat.join()
     await seat.stage("keys")
     if xi is not None:
         await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes()))
     keys = await seat.receive(CharlieKeys, CHARLIE)
-    zeta = PublicKey.received(keys.modulus, study.crypto.key_bits, CHARLIE)
+    zeta = PublicKey.received(keys.modulus, study.key_bits, CHARLIE)
     check_point(keys.decider, CHARLIE)
 
     # Step 1.2, "mutually agree on a permutation": by a coin toss. A second permutation breaks ties.
@@ -292,13 +292,13 @@ async def charlie(seat: Seat, study: Study) -> Model:
     if not selects(study):
         return await public_scale.charlie(seat, study)
     K, lead, layout = study.K, study.lead, packing(study)
-    zeta = SecretKey(*await seat.once("key zeta", lambda rng: draw_primes(rng, study.crypto.key_bits)))
+    zeta = SecretKey(*await seat.once("key zeta", lambda rng: draw_primes(rng, study.key_bits)))
     decider = DeciderKey(await seat.once("decider key", DeciderKey.draw))
 
     await seat.join()
     await seat.stage("keys")
     await seat.broadcast(CharlieKeys(modulus=zeta.public.to_bytes(), decider=decider.public))
-    xi = PublicKey.received((await seat.receive(LeadKey, lead)).modulus, study.crypto.key_bits, lead)
+    xi = PublicKey.received((await seat.receive(LeadKey, lead)).modulus, study.key_bits, lead)
 
     # All this is drawn while the parties toss their coins.
     pool = FullPool(xi, await seat.once("obfuscators xi", lambda rng: xi.full_obfuscators(rng, K)))
