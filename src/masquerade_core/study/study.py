@@ -24,6 +24,7 @@ from pydantic import (
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.limits import size_problems
 from masquerade_core.study.sections import (
     CHARLIE,
     Crypto,
@@ -107,18 +108,7 @@ class Study(Section):
             yield f"[study] lead is {rules.lead!r}, but must be one of the parties: {', '.join(self.names)}"
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
-        if rules.min_records > self.max_records:
-            yield (
-                f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
-                "that a party may have in a study with this number of parties"
-            )
-        fewest, most = K * rules.min_records, K * self.max_records
-        if rules.expected_records is not None and not fewest <= rules.expected_records <= most:
-            yield (
-                f"[study] expected_records is {rules.expected_records}, but {counted(K, 'party', 'parties')} with "
-                f"min_records = {rules.min_records} have {fewest} to {most} records together; correct expected_records "
-                "or min_records"
-            )
+        yield from size_problems(rules, self.parties, self.countable)
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
@@ -269,9 +259,31 @@ class Study(Section):
         return self.classes or 1
 
     @property
-    def max_records(self) -> int:
-        """The most records that a party may have: n_j 2^m + rho(j) fits into 32 bits, with m = ceil(log2 K)."""
+    def countable(self) -> int:
+        """The most records of a party that a run can count: n_j 2^m + rho(j) fits into 32 bits, m = ceil(log2 K)."""
         return (1 << (32 - (self.K - 1).bit_length())) - 1
+
+    def most_of(self, name: str) -> int:
+        """Return the most records that one party may have: its own ``max_records``, or that of the study."""
+        return self._most(self.party(name))
+
+    def _most(self, party: Party) -> int:
+        return party.max_records or self.study.max_records or self.countable
+
+    @property
+    def max_records(self) -> int:
+        """The most records that any party may have."""
+        return max(map(self._most, self.parties))
+
+    @property
+    def fewest_records(self) -> int:
+        """The fewest records that all parties together may have."""
+        return self.K * self.study.min_records
+
+    @property
+    def most_records(self) -> int:
+        """The most records that all parties together may have."""
+        return sum(map(self._most, self.parties))
 
     def party(self, name: str) -> Party:
         """Return one party of the roster.
