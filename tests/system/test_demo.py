@@ -6,7 +6,6 @@ import resource
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 

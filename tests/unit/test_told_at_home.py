@@ -20,7 +20,11 @@ from tests.unit.test_records import _study
 
 def _told(data: object) -> list[tuple[str, dict[str, Any]]]:
     events: list[tuple[str, dict[str, Any]]] = []
-    _tell_the_owner(data, lambda event, **fields: events.append((event, fields)))
+
+    def observe(event: str, /, **fields: str | float) -> None:
+        events.append((event, fields))
+
+    _tell_the_owner(data, observe)
     return events
 
 

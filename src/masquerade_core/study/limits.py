@@ -1,11 +1,20 @@
-"""The public limits of parties' sizes: which of them contradict each other."""
+"""The public limits of parties' sizes: which of them contradict each other, or leave nothing to measure with."""
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
-from masquerade_core.study.sections import Party, StudySection
+from masquerade_core.study.sections import EvaluationSection, Party, StudySection
 from masquerade_core.words import counted
 
-__all__ = ["size_problems"]
+__all__ = ["as_fraction", "evaluation_problems", "size_problems"]
+
+
+def as_fraction(x: float) -> Fraction:
+    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
+
+    So two machines that read the same study compute the same noise scale to the last bit.
+    """
+    return Fraction(repr(float(x)))
 
 
 def size_problems(rules: StudySection, parties: Sequence[Party], countable: int) -> Iterator[str]:
@@ -40,3 +49,14 @@ def size_problems(rules: StudySection, parties: Sequence[Party], countable: int)
             f"min_records = {fewest} have {K * fewest} to {together} records together; correct expected_records "
             "or min_records"
         )
+
+
+def evaluation_problems(section: EvaluationSection, min_records: int, *, multiclass: bool) -> Iterator[str]:
+    """Yield what is wrong with a study's ``[evaluation]``, as sentences."""
+    if as_fraction(section.share) * min_records < 1:
+        yield (
+            f"[evaluation] share is {section.share:g}, but of min_records = {min_records} that is less than one record; "
+            "choose a larger share, or a larger min_records"
+        )
+    if multiclass and section.threshold is not None:
+        yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"

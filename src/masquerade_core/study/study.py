@@ -9,7 +9,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -24,7 +23,7 @@ from pydantic import (
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
-from masquerade_core.study.limits import size_problems
+from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
 from masquerade_core.study.sections import (
     CHARLIE,
     Crypto,
@@ -47,14 +46,6 @@ INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
 
 _NETWORK_KEY_BITS = (2048, 3072)
-
-
-def as_fraction(x: float) -> Fraction:
-    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
-
-    So two machines that read the same study compute the same noise scale to the last bit.
-    """
-    return Fraction(repr(float(x)))
 
 
 class Study(Section):
@@ -93,7 +84,8 @@ class Study(Section):
         yield from self._roster_problems()
         yield from self._key_problems()
         yield from self._column_problems()
-        yield from self._evaluation_problems()
+        if self.evaluation is not None:
+            yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
 
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
@@ -127,18 +119,6 @@ class Study(Section):
             yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
         if (name := _first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
-
-    def _evaluation_problems(self) -> Iterator[str]:
-        if self.evaluation is None:
-            return
-        share, fewest = self.evaluation.share, self.study.min_records
-        if as_fraction(share) * fewest < 1:
-            yield (
-                f"[evaluation] share is {share:g}, but of min_records = {fewest} that is less than one record; choose "
-                "a larger share, or a larger min_records"
-            )
-        if self.multiclass and self.evaluation.threshold is not None:
-            yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"
 
     @classmethod
     def parse(cls, text: str, source: str = "study", *, in_memory: bool = False) -> Self:
