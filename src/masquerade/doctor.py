@@ -126,7 +126,7 @@ def _described(me: str, study: Study, cost: Cost) -> str:
 
 def _arithmetic(study: Study, cost: Cost) -> Check:
     """Time one modular exponentiation: they take most of the time of a run that encrypts."""
-    bits = study.crypto.key_bits
+    bits = study.key_bits
     n = gmpy2.mpz(secrets.randbits(bits) | 1 << (bits - 1) | 1)
     base = gmpy2.mpz(secrets.randbits(2 * bits)) % (n * n)
     began = time.perf_counter()

@@ -21,7 +21,8 @@ from masquerade_core.wire.codec import pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import descent
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd import schedule as dp_gd_schedule
 from masquerade_protocols.in_memory import run_in_memory
@@ -42,8 +43,8 @@ def _made(protocol: str, **kw: Any) -> Study:
 
 def _slots(study: Study, protocol: str, N: int) -> Packing:
     if protocol == "dp-gd":
-        return dp_gd.layout(study, dp_gd.noise_of(study), N)
-    return psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0)
+        return as_packing(dp_gd.layout(study, dp_gd.noise_of(study), N))
+    return as_packing(psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0))
 
 
 def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any) -> tuple[Table, dict[str, Any]]:
@@ -79,8 +80,8 @@ def _dividing_by_nothing(protocol: str, by: int) -> Any:
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
-        key = (await ss.relay_key(seat, study)).key
-        N = await _open(seat, study, key, descent.count_layout(study), 0, [by])
+        key = (await ss.PaillierCharlieSums.set_up(seat, study)).key
+        N = await _open(seat, study, key, as_packing(descent.count_layout(study)), 0, [by])
         slots = _slots(study, protocol, N)
         await _open(seat, study, key, slots, 1, [-(slots.bound // 2)] * study.d)
         await seat.gather(ss.Contribution, study.names)
@@ -169,8 +170,8 @@ def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> 
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
-        key = seen["key"] = (await ss.relay_key(seat, study)).key
-        layout = descent.count_layout(study)
+        key = seen["key"] = (await ss.PaillierCharlieSums.set_up(seat, study)).key
+        layout = as_packing(descent.count_layout(study))
         await seat.gather(ss.Contribution, study.names)
         for name, n in told.items():
             plain = layout.pack([n])[0] + study.K * layout.mark()[0]
@@ -192,10 +193,10 @@ def test_parties_that_are_told_different_numbers_stay_masked(
         monkeypatch.setattr(ROLES[protocol], "fingerprint", lambda _n, w: descent.fingerprint(0, w))
     study = _made(protocol, colluders=1)
     told = {"p1": 100, "p2": study.K * study.max_records}
-    sums: dict[str, ss.PartySums] = {}
-    set_up = ss.set_up
+    sums: dict[str, ss.PaillierPartySums] = {}
+    set_up = ss.PaillierPartySums.set_up
 
-    async def kept(seat: Seat, study: Study) -> ss.PartySums:
+    async def kept(seat: Seat, study: Study) -> ss.PaillierPartySums:
         sums[seat.me] = await set_up(seat, study)
         return sums[seat.me]
 

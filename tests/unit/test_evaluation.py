@@ -27,7 +27,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import BASELINES, PROTOCOLS, entry_of, statement_of
 from masquerade_protocols.blocks import evaluation as block
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import check_held_back
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.in_memory import run_in_memory

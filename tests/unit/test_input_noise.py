@@ -23,6 +23,7 @@ from masquerade_core.privacy.noise.noisy_copies import copies_epsilon, largest_a
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.input_noise import public
 from masquerade_protocols.input_noise import roles as input_noise
@@ -307,7 +308,7 @@ def test_what_is_too_large_for_a_slot_is_scaled_and_what_is_no_number_dropped() 
     w = np.array([2.0**33, -(2.0**40), 1.0])
     assert input_noise._on_the_grid(w) == tuple(round(v * 2**28) for v in (w * 2.0**-8).tolist())
     assert input_noise._on_the_grid(np.array([1.0, np.nan])) == (0, 0)
-    slots = public.layout(study := _study(K=3))
+    slots = as_packing(public.layout(study := _study(K=3)))
     most = study.max_records * (1 << 60)
     assert slots.unpack(slots.pack([most] * 5), 1 << 511) == (most,) * 5
     assert 3 * most <= slots.bound

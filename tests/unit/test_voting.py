@@ -24,7 +24,7 @@ from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.voting import counting, public, roles
 from masquerade_protocols.voting.noiseless import clean_votes
@@ -221,7 +221,7 @@ def _noise(study: Study, runs: int, monkeypatch: pytest.MonkeyPatch) -> Array:
     data, votes = vote_data(study), [Fixed(np.full(3, 0 if study.multiclass else 1))] * study.K
     monkeypatch.setattr(roles, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))
     # The same votes each time, so what differs is the noise; the sum is not what is tested here.
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     for _ in range(runs):
         r = cast(study, data, votes)
         w_s = np.array(drawn(r.table, CHARLIE, "minimiser")) / F
@@ -302,7 +302,7 @@ def test_a_partys_messages_contain_no_vote(classes: int | None, monkeypatch: pyt
     assert stats.kstest(parts, "uniform").pvalue > 1e-6
     assert bare == 0
     # The test can fail: without masks they are the votes.
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     parts, bare = shown()
     assert stats.kstest(parts, "uniform").pvalue < 1e-6
     assert bare == 4 * 5

@@ -172,7 +172,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)
     descent, slots = Descent(study, N), layout(study, noise, N)
-    await sums.precompute(noise.rounds * slots.count)
+    await sums.precompute([slots] * noise.rounds)
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)

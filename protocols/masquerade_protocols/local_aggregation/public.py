@@ -98,10 +98,15 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for which
-        there is no :func:`packing`.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
+        which there is no :func:`packing`.
     """
     chosen = parameters_of(study)
+    if study.crypto.sum == "masks":
+        raise BadInput(
+            '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
+            'set sum = "paillier", and name a lead in [study]',
+        )
     if not study.proven and (chosen.scale, chosen.weights) != ("selected", "uniform"):
         raise BadInput(
             f'[protocol] has scale = "{chosen.scale}" and weights = "{chosen.weights}", but calibration = "paper" '
@@ -144,9 +149,9 @@ def _paper_packing(study: Study) -> Packing:
         noise = tail_bound(scale * paper_scale(floor, eps, lam), count=study.d)
     else:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
-    layout = Packing(study.d, weights + noise, study.crypto.key_bits)
+    layout = Packing(study.d, weights + noise, study.key_bits)
     if not layout.fits:
-        msg = f"this study's noise is too large for a key of {study.crypto.key_bits} bits"
+        msg = f"this study's noise is too large for a key of {study.key_bits} bits"
         raise BadInput(msg, "choose a larger epsilon, regularization or min_records, or a longer key")
     return layout
 
@@ -157,7 +162,7 @@ def _joint_packing(study: Study) -> Packing:
     by_size = noise.scale_rule == "sizes"
     counts = MOST_COUNTED_RECORDS if by_size else 1
     bound = study.K * counts * _grid_norm(study.model.regularization, JOINT_FRACTION_BITS)
-    return Packing(study.d + by_size, bound + noise.largest, study.crypto.key_bits)
+    return Packing(study.d + by_size, bound + noise.largest, study.key_bits)
 
 
 def _grid_norm(Lambda: float, fraction_bits: int) -> int:

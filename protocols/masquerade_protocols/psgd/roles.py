@@ -148,7 +148,7 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     await seat.stage("noise")
     T, F, slots = descent.rounds, descent.fraction_bits, list(layouts(study, descent.schedule, N, descent.rounds))
     noise = await _draw_noise(seat, study, descent)
-    await sums.precompute(sum(s.count for s in slots))
+    await sums.precompute(slots)
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)

@@ -36,7 +36,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.statistics import Statistics
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.secure_sum import relay_key, set_up
+from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.summary.public import (
     COUNT_BITS,
     Parameters,
@@ -87,7 +87,7 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
-    await sums.precompute(slots.count)
+    await sums.precompute([slots])
 
     await seat.stage("histograms")
     await seat.release("histograms", study.privacy.epsilon, study.privacy.delta)
@@ -107,6 +107,6 @@ async def charlie(seat: Seat, study: Study) -> Statistics:
     slots = layout(study, noise_of(study))
     await seat.join()
     await seat.stage("keys")
-    sums = await relay_key(seat, study)
+    sums = await set_up_charlie(seat, study)
     await seat.stage("histograms")
     return statistics(study, await sums.open_sum(slots))

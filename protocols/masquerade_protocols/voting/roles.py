@@ -49,7 +49,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Message
-from masquerade_protocols.blocks.secure_sum import relay_key, set_up
+from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.voting.counting import counters_of, exact_counts, minimiser, noisy_counts, targets_of
 from masquerade_protocols.voting.public import (
     FRACTION_BITS,
@@ -136,7 +136,7 @@ async def party(seat: Seat, study: Study, data: Dataset, auxiliary: Auxiliary, c
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
-    await sums.precompute(slots.count)
+    await sums.precompute([slots])
 
     # 2. and 3. The counters, in a sum that Charlie alone learns.
     await seat.stage("votes")
@@ -171,7 +171,7 @@ async def charlie(seat: Seat, study: Study, auxiliary: Auxiliary) -> Model:
         eta = await seat.once("eta", partial(_draw_noise, beta(study), grid.length))
     await seat.join()
     await seat.stage("keys")
-    sums = await relay_key(seat, study)
+    sums = await set_up_charlie(seat, study)
 
     await seat.stage("votes")
     total = await sums.aggregate(slots)

@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import check_steps
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.local_descent import (
     UNIT,
     DescentParameters,
@@ -166,7 +166,7 @@ def _check_together(study: Study, chosen: Parameters) -> None:
         )
 
 
-def layout(study: Study, descent: Plan) -> Packing:
+def layout(study: Study, descent: Plan) -> Layout:
     """Lay out the sum of the parties' classifiers, each counted by its weight.
 
     Raises
@@ -177,7 +177,7 @@ def layout(study: Study, descent: Plan) -> Packing:
     bound = descent.reach(loss_of(study.model.loss).L, study.d, descent.divisor, study.K)
     return check_slots(
         study,
-        Packing(study.d, bound, study.crypto.key_bits),
+        layout_of(study, study.d, bound),
         "the sum of classifiers",
         "fewer rounds",
         "a smaller learning_rate",

@@ -55,8 +55,8 @@ def evaluation_problems(section: EvaluationSection, min_records: int, *, multicl
     """Yield what is wrong with a study's ``[evaluation]``, as sentences."""
     if as_fraction(section.share) * min_records < 1:
         yield (
-            f"[evaluation] share is {section.share:g}, but of min_records = {min_records} that is less than one record; "
-            "choose a larger share, or a larger min_records"
+            f"[evaluation] share is {section.share:g}, but of min_records = {min_records} that is less than one "
+            "record; choose a larger share, or a larger min_records"
         )
     if multiclass and section.threshold is not None:
         yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"

@@ -51,7 +51,9 @@ class StudySection(Section):
     name: _Name
     protocol: _Name
     min_parties: int = Field(ge=1, description="the fewest parties a run may have")
-    lead: _Name = Field(description="the party that holds the secret half of the parties' encryption key")
+    lead: _Name | None = Field(
+        default=None, description="the party that holds the secret half of the parties' encryption key"
+    )
     min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
     max_records: int | None = Field(default=None, ge=1, description="the most records that a party may have; public")
     out_of_bounds: OutOfBounds = Field(
@@ -107,10 +109,28 @@ class Model(Section):
 
 
 class Crypto(Section):
-    """``[crypto]``: key length in bits, and how sums are made."""
+    """``[crypto]``: how sums are made, and the length of the key where they are made under encryption."""
 
-    key_bits: int = Field(default=2048, ge=512, le=4096)
-    aggregation: Literal["paillier"] = "paillier"
+    sum: Literal["masks", "paillier"] = Field(
+        default="paillier", description='"masks" for words under masks, "paillier" for encrypted numbers'
+    )
+    key_bits: int | None = Field(default=None, ge=512, le=4096, description="length of the parties' encryption key")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_key(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("sum", "paillier") == "paillier":
+            return {"key_bits": 2048, **value}
+        return value
+
+    @model_validator(mode="after")
+    def _key_of_use(self) -> Self:
+        if self.sum == "masks" and self.key_bits is not None:
+            raise ValueError(
+                f'[crypto] has key_bits = {self.key_bits}, but sum = "masks" uses no such key; remove key_bits, or set '
+                'sum = "paillier"'
+            )
+        return self
 
 
 THRESHOLD_RULES = ("youden", "f1")

@@ -13,16 +13,15 @@ from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     Field,
     ValidationError,
-    create_model,
     field_validator,
     model_validator,
 )
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.fields import first_repeated, flat, json_text
 from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
 from masquerade_core.study.sections import (
     CHARLIE,
@@ -40,7 +39,7 @@ from masquerade_core.study.sections import (
 from masquerade_core.study.text import explain, to_toml
 from masquerade_core.words import counted
 
-__all__ = ["INTERCEPT", "Study", "as_fraction", "check_section"]
+__all__ = ["INTERCEPT", "Study", "as_fraction"]
 
 INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
@@ -89,18 +88,27 @@ class Study(Section):
 
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
-        if (name := _first_repeated(self.names)) is not None:
+        if (name := first_repeated(self.names)) is not None:
             yield f"party {name!r} stands in the roster twice; give each party a name of its own"
         if rules.min_parties > K:
             yield (
                 f"the roster has {counted(K, 'party', 'parties')}, but min_parties is {rules.min_parties}; "
                 "lower min_parties, or add parties"
             )
-        if rules.lead not in self.names:
-            yield f"[study] lead is {rules.lead!r}, but must be one of the parties: {', '.join(self.names)}"
+        yield from self._lead_problems()
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
         yield from size_problems(rules, self.parties, self.countable)
+
+    def _lead_problems(self) -> Iterator[str]:
+        lead, names = self.study.lead, ", ".join(self.names)
+        if self.crypto.sum == "masks":
+            if lead is not None:
+                yield f'[study] lead is {lead!r}, but with [crypto] sum = "masks" no party leads; remove the line'
+        elif lead is None:
+            yield f'[study] has no lead, which [crypto] sum = "paillier" needs; name one of the parties: {names}'
+        elif lead not in self.names:
+            yield f"[study] lead is {lead!r}, but must be one of the parties: {names}"
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
@@ -113,11 +121,11 @@ class Study(Section):
 
     def _column_problems(self) -> Iterator[str]:
         columns = [f.name for f in self.features]
-        if (name := _first_repeated(columns)) is not None:
+        if (name := first_repeated(columns)) is not None:
             yield f"feature {name!r} stands in the study twice; remove or rename one"
         if self.label.name in columns:
             yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
-        if (name := _first_repeated(self.coordinates)) is not None:
+        if (name := first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
 
     @classmethod
@@ -147,7 +155,7 @@ class Study(Section):
         BadInput
             Its key has a length that only the in-memory table may use, or it has one party only.
         """
-        if self.crypto.key_bits not in _NETWORK_KEY_BITS:
+        if self.crypto.sum == "paillier" and self.crypto.key_bits not in _NETWORK_KEY_BITS:
             raise BadInput(
                 f"[crypto] key_bits is {self.crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
                 "set key_bits = 2048; 'masquerade simulate' alone takes other lengths",
@@ -167,7 +175,7 @@ class Study(Section):
     def canonical(self) -> dict[str, str]:
         """Return all fields in a fixed order, defaults included: the dotted name and the value as canonical JSON."""
         dump = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: _json(value) for name, value in _flat(dump)}
+        return {name: json_text(value) for name, value in flat(dump)}
 
     def field_hashes(self) -> dict[str, bytes]:
         """Return a hash of 16 bytes for each field of :meth:`canonical`. They show where two studies differ."""
@@ -175,7 +183,7 @@ class Study(Section):
 
     def digest(self) -> bytes:
         """Return the 32-byte hash of this study."""
-        return hashlib.blake2b(_json(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
+        return hashlib.blake2b(json_text(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
 
     def run_id(self, version: str) -> bytes:
         """Return the 16 bytes that identify a run of this study by this version of the program."""
@@ -204,8 +212,13 @@ class Study(Section):
 
     @property
     def lead(self) -> str:
-        """The lead: the party that holds the secret half of the parties' Paillier key, where the protocol has one."""
-        return self.study.lead
+        """The lead: the party that holds the secret half of the parties' Paillier key; "" where nobody leads."""
+        return self.study.lead or ""
+
+    @property
+    def key_bits(self) -> int:
+        """The length of the parties' Paillier key in bits; 0 where sums are made with masks."""
+        return self.crypto.key_bits or 0
 
     @property
     def address(self) -> str:
@@ -293,40 +306,3 @@ class Study(Section):
             f"the key with fingerprint {key.fingerprint()} belongs to nobody in this study",
             "use the key whose public half you gave to the coordinator",
         )
-
-
-def check_section(model: type[BaseModel], values: dict[str, Any], section: str) -> None:
-    """Check a table whose form another module defines, such as a protocol's own parameters.
-
-    Raises
-    ------
-    BadInput
-        The table has an unknown key or a value out of range. The words are those of :meth:`Study.parse`.
-    """
-    root = create_model("Root", **{section: (model, ...)})  # type: ignore[call-overload]  # a field by its name
-    try:
-        root.model_validate({section: values})
-    except ValidationError as error:
-        raise BadInput(explain(error, root)) from error
-
-
-def _first_repeated(values: tuple[str, ...] | list[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _flat(dump: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for section, content in dump.items():
-        rows = content if isinstance(content, list) else [content]
-        for index, row in enumerate(rows):
-            prefix = f"{section}.{index}" if isinstance(content, list) else section
-            for key in sorted(row):
-                yield f"{prefix}.{key}", row[key]
