@@ -93,7 +93,7 @@ def check(study: Study) -> None:
         )
     if study.multiclass and (chosen.threshold or chosen.choose is not None):
         raise BadInput("[protocol] has a threshold, but the label has named classes", "leave threshold and choose out")
-    evaluation_layouts(study, study.K * study.max_records)
+    evaluation_layouts(study, study.most_records)
 
 
 # --- The parties ------------------------------------------------------------------

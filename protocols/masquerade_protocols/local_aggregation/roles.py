@@ -139,8 +139,11 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
 
 
 def _select(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
-    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each."""
-    return tuple(c.to_int() for c in v_j.powers(exponents))
+    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each.
+
+    Noise within its bound has exponents below N. Other noise, which has a chance of 2^-60, is reduced and stops nobody.
+    """
+    return tuple(c.to_int() for c in v_j.powers([e % v_j.key.n for e in exponents]))
 
 
 # --- The parties ---------------------------------------------------------------

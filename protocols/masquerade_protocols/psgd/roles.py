@@ -60,7 +60,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
     """Refuse a study that must fail, before anybody joins.
 
     What depends on N is checked for the smallest and for the largest N. Delta is largest, and the grid finest, at N = K
-    min_records. Gradients are largest at N = K max_records, and so is the first step where Delta sets the steps.
+    min_records. Gradients are largest at N = sum of max_records, and so is the first step where Delta sets the steps.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
         the noise.
     """
     require_convex(study.model)
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     Descent(study, most, variant)
     descent = Descent(study, fewest, variant)
     for t in {0, descent.rounds - 1}:

@@ -163,9 +163,9 @@ def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
     """Return a lower bound of :func:`fraction_bits` for every N that the study allows; a statement is made without N.
 
     A layout takes at least as many plaintexts as one for numbers up to K 2^25, because K 2^25 <= N 2^F. It takes at
-    most as many as one for N = K max_records.
+    most as many as one for N = sum of max_records.
     """
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     schedule = variant(study, fewest)  # it has the most noise
     count = layout_of(study, study.d, study.K << (_EXACT_BITS - 1)).count
     fine = (_slots(study, schedule, most, 0, F) for F in range(FRACTION_BITS, _LEAST_FRACTION_BITS, -1))
