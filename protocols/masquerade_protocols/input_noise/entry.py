@@ -134,6 +134,7 @@ INPUT_NOISE = Protocol(
     expectation=expectation,
     cost=_cost,
     calibrations=("paper", "proven"),
+    noise_in_shares=False,
     proven_section=_PROVEN_SECTION,
     alone=True,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
