@@ -4,7 +4,6 @@ from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
 from masquerade_core.privacy.statement import (
     ONE_RELEASE,
-    PARTY_UNIT,
     PUBLIC_SETTINGS,
     Claim,
     SharedNoiseRows,
@@ -118,7 +117,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "the party that holds the record is honest",
             )
         )
-    return (*result, _rule_breakers(rows, selected=selected), PARTY_UNIT)
+    return (*result, _rule_breakers(rows, selected=selected))
 
 
 def _rule_breakers(rows: SharedNoiseRows, *, selected: bool) -> Claim:
@@ -137,7 +136,7 @@ def _rule_breakers(rows: SharedNoiseRows, *, selected: bool) -> Claim:
         "Charlie or a party that breaks the rules",
         text,
         claimed="nothing: the paper assumes that all follow the protocol",
-        holds_at="no scale of this noise; it takes a protocol that checks what participants do",
+        holds_at="no setting: it takes a protocol that checks what participants do",
     )
 
 
