@@ -15,6 +15,7 @@ enforces three rules:
 * A ciphertext is sent only to the recipient for whom it was randomized.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
@@ -308,3 +309,9 @@ class Seat:
     def shared_key(self, peer: str, label: bytes) -> bytes:
         """Return a 32-byte key for this run and ``label`` that only this participant and ``peer`` can compute."""
         return self._joined_box.shared_key(self._keys[peer], self.run + label)
+
+    def roster_hash(self) -> bytes:
+        """Return a hash of this run and of everybody's name and box key: equal where two saw the same roster."""
+        _ = self._joined_box
+        rows = b"".join(f"{name}\0".encode() + key for name, key in self._keys.items())
+        return hashlib.blake2b(self.run + rows, digest_size=32, person=b"masq roster").digest()

@@ -29,7 +29,7 @@ def _study(name: str, K: int = 3, d: int = 4, **kw: Any) -> Study:
         protocol=name,
         features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(d)],
         intercept=False,
-        **{"delta": 1e-5, "regularization": 0.1, "min_records": 10, **kw},
+        **{"delta": 1e-5, "regularization": 0.1, "min_records": 10, "calibration": "paper", **kw},
     )
     return Study.parse(draft.to_toml(), in_memory=True)
 

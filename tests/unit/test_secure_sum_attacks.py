@@ -19,7 +19,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import Message
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, Tamper, cheating, multiplying, product, sums_of
 
@@ -70,7 +70,7 @@ ATTACKS: dict[str, tuple[Tamper, tuple[int, ...]]] = {
 
 
 def _unmask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
 
 
 def _nothing_left_the_lead(run: Sums) -> bool:

@@ -60,11 +60,7 @@ class SumWords:
 
 def sum_words(study: Study) -> SumWords:
     """Return the words for the way in which this study's sums are made."""
-    return _masked() if _by_masks(study) else _encrypted(study)
-
-
-def _by_masks(study: Study) -> bool:
-    return False
+    return _masked() if study.crypto.sum == "masks" else _encrypted(study)
 
 
 def _encrypted(study: Study) -> SumWords:

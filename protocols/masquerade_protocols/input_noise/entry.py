@@ -43,8 +43,8 @@ noise = "gaussian"
 once = true
 # Some labels are reversed at random.
 labels = "randomised-response"
-# A label's share of epsilon; the features have the rest. A label is kept with probability e^epsilon_y/(1 +
-# e^epsilon_y), and reversed otherwise.
+# What a label alone costs, less than epsilon. It is kept with probability e^epsilon_y/(1 + e^epsilon_y), and reversed
+# otherwise. The smaller epsilon_y, the more labels are reversed, and the less noise the features need.
 epsilon_y = 0.3
 # Examples in a step, passes over a party's records, and the length of a step. More passes cost no privacy.
 batch = 50
@@ -84,7 +84,8 @@ A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
 {gained} That is proved, whoever looks, and the record's label is included: the noise is sized for these two numbers.
-{epsilon_y:g} of epsilon is for the label, and the rest is for the features.{person}
+The label alone costs epsilon = {epsilon_y:g}. The noise on the features is sized such that both together cost no more
+than the target.{person}
 
 Noise on every single record is much noise. The model is useful only if there are very many records, or epsilon is
 large.
@@ -138,6 +139,7 @@ INPUT_NOISE = Protocol(
     expectation=expectation,
     cost=_cost,
     calibrations=("paper", "proven"),
+    noise_in_shares=False,
     proven_section=_PROVEN_SECTION,
     alone=True,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",

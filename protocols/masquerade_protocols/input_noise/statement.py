@@ -95,11 +95,11 @@ def input_noise_statement(
         What Charlie sees of a party's contribution.
     """
     apart = access_sensitivity(d, fraction_bits)
-    features = copies_epsilon(law=law, alpha=alpha, copies=copies, delta=delta, sensitivity=apart)
-    total = features + (epsilon_y or 0.0)
+    noise = partial(copies_epsilon, law=law, alpha=alpha, copies=copies, delta=delta, sensitivity=apart)
+    features, total = noise(), noise(epsilon_y=epsilon_y or 0.0)
     lost = copies_delta(law=law, copies=copies, epsilon=total, delta=delta)
-    if proven:  # by construction; the sums above may differ from it in the last bit
-        total, features = eps, eps - (epsilon_y or 0.0)
+    if proven:  # by construction; the numbers above may differ from it in the last bit
+        total = eps
         lost = delta if law == "gaussian" else copies_delta(law=law, copies=1, epsilon=eps)
     often = "once" if copies == 1 else counted(copies, "time")
     unperturbed = epsilon_y is None
@@ -115,13 +115,13 @@ def input_noise_statement(
         provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
         epsilon=total,
         delta=lost,
-        holds_at="this noise" if proven else _holds_at(law, eps - (epsilon_y or 0.0), delta, copies),
+        holds_at="this noise" if proven else _holds_at(law, eps, epsilon_y or 0.0, delta, copies, apart),
         definition="approximate",
     )
 
     of = "Of a record's features alone, its label being the same" if unperturbed else "Of a record and its label"
     verdict = "holds" if total <= eps and lost <= delta + 2.0**-40 else "is not proved"
-    label = "" if unperturbed else f" and epsilon_y = {epsilon_y:g} for its label"
+    label = "" if unperturbed else f" and {epsilon_y:g} for its label, together epsilon = {digits(total)}"
     views = [
         row(
             "released model",
@@ -150,10 +150,10 @@ def input_noise_statement(
     return (*labels, *views)
 
 
-def _holds_at(law: str, epsilon: float, delta: float, copies: int) -> str:
-    if epsilon <= 0:
-        return "no alpha: the labels alone cost more than the study's epsilon"
-    alpha = largest_alpha(law=law, epsilon=epsilon, delta=delta, copies=copies)
+def _holds_at(law: str, epsilon: float, epsilon_y: float, delta: float, copies: int, apart: float) -> str:
+    if epsilon <= epsilon_y:
+        return "no alpha: the labels alone cost the study's epsilon or more"
+    alpha = largest_alpha(law=law, epsilon=epsilon, delta=delta, copies=copies, sensitivity=apart, epsilon_y=epsilon_y)
     return f"alpha = {digits(alpha, math.floor)} or less in the study"
 
 

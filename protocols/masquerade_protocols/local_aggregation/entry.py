@@ -102,9 +102,23 @@ _PROVEN_COLLUSION = """
 
 Every party, the one with the fewest records included, knows its own share of the noise and can take it off. {beyond}
 {keys}
-Everybody is assumed to follow the protocol and to draw its share of the noise. Nobody notices a party that lies about
-its records or adds no noise{steering}.
+{rules}
 """
+_RULES_THAT_NOTHING_HANGS_ON = """\
+This does not rest on others who follow the protocol. A party that adds no noise counts as one that sides with Charlie.
+Whatever Charlie and such parties do, they cannot take off your noise, or that of others who follow the protocol. They
+can spoil the model, and nobody notices.\
+"""
+_PROVEN_RULES = {
+    "selected": """\
+Everybody is assumed to follow the protocol and to draw its share of the noise. A single party that does not can take
+nearly all of the noise away: it pretends to have the fewest records, and sends a scale of 0. So can {lead} alone, and
+Charlie with any party. Nobody notices. If you cannot exclude that, ask for a study with scale = "floor" or weights =
+"sizes", where nothing like that works.\
+""",
+    "floor": _RULES_THAT_NOTHING_HANGS_ON,
+    "sizes": _RULES_THAT_NOTHING_HANGS_ON,
+}
 _PROVEN_COST = """
 {gained} That is proved against anybody who sees the model.{careful}{person}
 
@@ -144,10 +158,9 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
         "gained": gained(privacy.epsilon, privacy.delta, about="one of your records"),
         "target": target,
         "beyond": beyond,
-        "steering": ", or a Charlie who steers the comparison" if rule == "selected" else "",
         "careful": careful_of_delta(study),
     }
-    collusion = _PROVEN_COLLUSION.replace("{keys}", _PROVEN_KEYS[rule])
+    collusion = _PROVEN_COLLUSION.replace("{keys}", _PROVEN_KEYS[rule]).replace("{rules}", _PROVEN_RULES[rule])
     return Explanation(*(paragraphs(text, more) for text in (_PROVEN_LEAVES[rule], collusion, _PROVEN_COST)))
 
 
@@ -157,9 +170,10 @@ noise = "laplace"
 """
 
 _PROVEN_SECTION = """\
-# "selected": the noise is sized for the party with the fewest records, whose number stays hidden.
-# "floor": the noise is sized for min_records, as if every party had no more.
-scale = "selected"
+# "floor": the noise is sized for min_records, as if every party had no more. Nobody can take away the noise of others.
+# "selected": the noise is sized for the party with the fewest records, whose number stays hidden. That is less noise,
+# but one party that breaks the rules can take nearly all of it away.
+scale = "floor"
 # "uniform": each classifier counts once. "sizes": each counts as often as its party has records. Then there is less
 # noise, the setting scale has no effect, and the number of all records is published.
 weights = "uniform"

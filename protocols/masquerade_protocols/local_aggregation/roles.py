@@ -139,8 +139,11 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
 
 
 def _select(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
-    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each."""
-    return tuple(c.to_int() for c in v_j.powers(exponents))
+    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each.
+
+    Noise within its bound has exponents below N. Other noise, which has a chance of 2^-60, is reduced and stops nobody.
+    """
+    return tuple(c.to_int() for c in v_j.powers([e % v_j.key.n for e in exponents]))
 
 
 # --- The parties ---------------------------------------------------------------
@@ -174,14 +177,14 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     own = await prepare(seat, study, data)  # section 3.1
     xi = None
     if seat.me == study.lead:
-        xi = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.crypto.key_bits)))
+        xi = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.key_bits)))
 
     await seat.join()
     await seat.stage("keys")
     if xi is not None:
         await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes()))
     keys = await seat.receive(CharlieKeys, CHARLIE)
-    zeta = PublicKey.received(keys.modulus, study.crypto.key_bits, CHARLIE)
+    zeta = PublicKey.received(keys.modulus, study.key_bits, CHARLIE)
     check_point(keys.decider, CHARLIE)
 
     # Step 1.2, "mutually agree on a permutation": by a coin toss. A second permutation breaks ties.
@@ -292,13 +295,13 @@ async def charlie(seat: Seat, study: Study) -> Model:
     if not selects(study):
         return await public_scale.charlie(seat, study)
     K, lead, layout = study.K, study.lead, packing(study)
-    zeta = SecretKey(*await seat.once("key zeta", lambda rng: draw_primes(rng, study.crypto.key_bits)))
+    zeta = SecretKey(*await seat.once("key zeta", lambda rng: draw_primes(rng, study.key_bits)))
     decider = DeciderKey(await seat.once("decider key", DeciderKey.draw))
 
     await seat.join()
     await seat.stage("keys")
     await seat.broadcast(CharlieKeys(modulus=zeta.public.to_bytes(), decider=decider.public))
-    xi = PublicKey.received((await seat.receive(LeadKey, lead)).modulus, study.crypto.key_bits, lead)
+    xi = PublicKey.received((await seat.receive(LeadKey, lead)).modulus, study.key_bits, lead)
 
     # All this is drawn while the parties toss their coins.
     pool = FullPool(xi, await seat.once("obfuscators xi", lambda rng: xi.full_obfuscators(rng, K)))

@@ -60,7 +60,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
     """Refuse a study that must fail, before anybody joins.
 
     What depends on N is checked for the smallest and for the largest N. Delta is largest, and the grid finest, at N = K
-    min_records. Gradients are largest at N = K max_records, and so is the first step where Delta sets the steps.
+    min_records. Gradients are largest at N = sum of max_records, and so is the first step where Delta sets the steps.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
         the noise.
     """
     require_convex(study.model)
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     Descent(study, most, variant)
     descent = Descent(study, fewest, variant)
     for t in {0, descent.rounds - 1}:
@@ -148,7 +148,7 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     await seat.stage("noise")
     T, F, slots = descent.rounds, descent.fraction_bits, list(layouts(study, descent.schedule, N, descent.rounds))
     noise = await _draw_noise(seat, study, descent)
-    await sums.precompute(sum(s.count for s in slots))
+    await sums.precompute(slots)
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)

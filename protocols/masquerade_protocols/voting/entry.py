@@ -21,10 +21,6 @@ _TIES = """\
 # Who wins where several classes have as many votes? The class that stands first; of two values, the positive one.
 ties = "first"
 """
-_UNSEEN = """\
-# May a party take part whose records lack a class? Or "allow".
-unseen_classes = "refuse"
-"""
 _SAMPLES = """\
 # Is each auxiliary sample to be protected as well, from those who get the model?
 private_auxiliary = false
@@ -143,7 +139,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         party=roles.party,
         charlie=roles.charlie,
         parameters=parameters,
-        section=ties + _UNSEEN + _SAMPLES,
+        section=ties + _SAMPLES,
         stages=("training", "keys", "votes", "model"),
         check=public.check,
         statement=statement,
@@ -152,7 +148,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         cost=_cost,
         expectation=expectation,
         calibrations=("paper", "proven"),
-        proven_section=ties + _UNSEEN,
+        proven_section=ties,
         multiclass=True,
         classifiers=True,
         auxiliary=True,

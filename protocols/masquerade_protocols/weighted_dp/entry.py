@@ -139,6 +139,7 @@ WEIGHTED_DP = Protocol(
     cost=_cost,
     expectation=expectation,
     calibrations=("paper", "proven"),
+    noise_in_shares=False,
     proven_section=local_descent.STEPS_SECTION,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
 )
