@@ -409,7 +409,7 @@ def test_edges_travel_with_the_study_the_template_and_the_model() -> None:
     assert Encoder.from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
     assert feature.range == "0 to 40, in bins at 0.1, 25"
     assert [f.range for f in (study.features[1], binned("edges = [1]\n").features[0])] == ["f, m", "in bins at 1"]
-    draft = Draft(parties=[("a", None), ("b", None)], features=[feature], protocol="local-aggregation", delta=0.0)
+    draft = Draft(parties=[("a", None), ("b", None)], features=[feature], protocol="local-aggregation")
     drafted = draft.to_toml()
     assert "edges = [0.1, 25.0]" in drafted
 

@@ -47,7 +47,7 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.model import Model
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Ciphertexts, Message, SealedMessage
+from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.local_aggregation import joint_noise, public_scale
 from masquerade_protocols.local_aggregation.additive_shares import Published, Share, give_share, publish_shares
@@ -75,7 +75,7 @@ class LeadKey(Message):
     modulus: bytes
 
 
-class CharlieKeys(Message):
+class CharlieKeys(Broadcast):
     """Charlie to all: his public Paillier key zeta, and his public ElGamal key for the comparisons."""
 
     modulus: bytes
@@ -102,7 +102,7 @@ class BlindedShares(Message):
     a: Ciphertexts
 
 
-class Indicator(Message):
+class Indicator(Broadcast):
     """Step 2.1, Charlie to all: zeta(pi2^-1(u))."""
 
     u: Ciphertexts
