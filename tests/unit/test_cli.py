@@ -453,13 +453,13 @@ def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(
     def shown(file: Path) -> str:
         return " ".join(shell("study", "show", file).err.split())
 
-    with_key = small_study(shell, tmp_path / "key.toml", calibration="proven")
-    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
-    text = with_key.read_text()
-    assert 'scale = "selected"' in text
-    without = tmp_path / "no-key.toml"
-    without.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
+    without = small_study(shell, tmp_path / "no-key.toml", calibration="proven")
     assert "The lead, north, holds no secret key besides its own" in shown(without)
+    text = without.read_text()
+    assert 'scale = "floor"' in text
+    with_key = tmp_path / "key.toml"
+    with_key.write_text(text.replace('scale = "floor"', 'scale = "selected"'))
+    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
 
 
 def test_the_studys_fingerprint_changes_with_anything_in_it(shell: Shell, tmp_path: Path) -> None:

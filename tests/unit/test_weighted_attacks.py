@@ -18,9 +18,9 @@ from masquerade_core.study import Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import local_descent
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
-from masquerade_protocols.blocks.secure_sum import CharlieSums
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
@@ -41,31 +41,33 @@ def _shifting(by: int) -> Any:
 
     async def charlie(seat: Seat, study: Study) -> Any:
         await seat.join()
-        sums = await ss.relay_key(seat, study)
+        sums = await ss.PaillierCharlieSums.set_up(seat, study)
         key = sums.key
         terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
         paid = ss.receipt(0, {name: vector.digest() for name, vector in terms.items()})
-        layout: Packing = count_layout(study)
+        layout = as_packing(count_layout(study))
         total = Ciphertexts(product(key, [v._raw for v in terms.values()], [by]), study.lead, key)
         await seat.send(study.lead, ss.RoundTotal(round=0, total=total, receipt=paid))
         answer = await seat.receive(ss.RoundSum, study.lead)
         await seat.broadcast(ss.Opened(round=0, sums=answer.sums, receipt=paid))
         (n,) = layout.unpack([int.from_bytes(answer.sums, "big")], key.n, contributors=study.K)
         descent = public.plan(study, n)
-        return wd._released(descent, await CharlieSums(seat, study, key, 1).open_sum(public.layout(study, descent)))
+        return wd._released(
+            descent, await ss.PaillierCharlieSums(seat, study, key, 1).open_sum(public.layout(study, descent))
+        )
 
     return charlie
 
 
 def _claiming(monkeypatch: pytest.MonkeyPatch, liar: str, records: int) -> None:
     """Let one party count ``records``, whatever it has."""
-    open_sum = ss.PartySums.open_sum
+    open_sum = ss.PaillierPartySums.open_sum
 
-    async def false(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
+    async def false(self: ss.PaillierPartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
         lies = self.seat.me == liar and bound_to == b"N"
         return await open_sum(self, layout, [records] if lies else vector, bound_to)
 
-    monkeypatch.setattr(ss.PartySums, "open_sum", false)
+    monkeypatch.setattr(ss.PaillierPartySums, "open_sum", false)
 
 
 def _ends(study: Study, data: Mapping[str, Dataset], charlie: Any = wd.charlie) -> tuple[Table, dict[str, Any]]:

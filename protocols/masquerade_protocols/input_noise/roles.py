@@ -35,7 +35,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study, as_fraction
 from masquerade_core.wire.messages import Message
-from masquerade_protocols.blocks.secure_sum import relay_key, set_up
+from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.input_noise.public import RADIUS_BITS, alpha_of, cost, layout, parameters_of
 
 __all__ = ["OwnClassifier", "charlie", "party", "train"]
@@ -162,7 +162,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.stage("keys")
     if study.K == 1:
         await seat.stage("sum")
-        return _own(await seat.receive(OwnClassifier, study.lead), study.d, study.lead)
-    sums = await relay_key(seat, study)
+        return _own(await seat.receive(OwnClassifier, study.names[0]), study.d, study.names[0])
+    sums = await set_up_charlie(seat, study)
     await seat.stage("sum")
     return _average(await sums.open_sum(layout(study)), study.K)

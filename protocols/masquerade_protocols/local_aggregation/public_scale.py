@@ -79,7 +79,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
 
 def _modulus(study: Study) -> int:
     """Return M, the modulus of the shares. There is no key here, so M is a public number as long as a key's modulus."""
-    return (1 << study.crypto.key_bits) - 1
+    return (1 << study.key_bits) - 1
 
 
 def _released(study: Study, shares: Shares) -> Model:

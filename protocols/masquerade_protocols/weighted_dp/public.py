@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import check_steps
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.local_descent import (
     UNIT,
     DescentParameters,
@@ -129,7 +129,7 @@ def check(study: Study) -> None:
     """Refuse a study that is known to fail, before anybody joins.
 
     With the paper's noise n sigma is the same for every n, and so is the noise in sum_j n_j theta^(j). The proven noise
-    depends on no n. The gradients in the sum are largest at n = K max_records.
+    depends on no n. The gradients in the sum are largest at n = sum of max_records.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def check(study: Study) -> None:
     chosen = parameters_of(study)
     check_steps(study, chosen.learning_rate)
     _check_together(study, chosen)
-    for n in (study.K * study.study.min_records, study.K * study.max_records):
+    for n in (study.K * study.study.min_records, study.most_records):
         layout(study, plan(study, n))
 
 
@@ -166,7 +166,7 @@ def _check_together(study: Study, chosen: Parameters) -> None:
         )
 
 
-def layout(study: Study, descent: Plan) -> Packing:
+def layout(study: Study, descent: Plan) -> Layout:
     """Lay out the sum of the parties' classifiers, each counted by its weight.
 
     Raises
@@ -177,7 +177,7 @@ def layout(study: Study, descent: Plan) -> Packing:
     bound = descent.reach(loss_of(study.model.loss).L, study.d, descent.divisor, study.K)
     return check_slots(
         study,
-        Packing(study.d, bound, study.crypto.key_bits),
+        layout_of(study, study.d, bound),
         "the sum of classifiers",
         "fewer rounds",
         "a smaller learning_rate",

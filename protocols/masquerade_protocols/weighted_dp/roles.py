@@ -45,7 +45,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, UNIT, local_descent
-from masquerade_protocols.blocks.secure_sum import relay_key, set_up
+from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.weighted_dp.public import Plan, layout, parameters_of, plan, shown, smallest_part
 
 __all__ = ["charlie", "party"]
@@ -120,7 +120,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
         sums, n = await set_up(seat, study), 0
     descent = plan(study, n)
     slots = layout(study, descent)
-    await sums.precompute(slots.count)
+    await sums.precompute([slots])
     if own is None:
         own = await _train(seat, study, descent, data)
 
@@ -145,7 +145,7 @@ async def charlie(seat: Seat, study: Study) -> Model:
     else:
         await seat.join()
         await seat.stage("keys")
-        sums, n = await relay_key(seat, study), 0
+        sums, n = await set_up_charlie(seat, study), 0
     descent = plan(study, n)
     if not study.proven:
         await seat.stage("training")

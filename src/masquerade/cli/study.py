@@ -250,8 +250,8 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
     if entry.baseline:
         warning, hint = f"; {entry.name} is a baseline, for simulations only", "masquerade simulate --help"
     else:
-        network = loaded.crypto.key_bits >= 2048  # noqa: PLR2004
-        warning = "" if network else f"; with {loaded.crypto.key_bits}-bit keys it is for simulations only"
+        network = loaded.crypto.sum == "masks" or loaded.key_bits >= 2048  # noqa: PLR2004
+        warning = "" if network else f"; with {loaded.key_bits}-bit keys it is for simulations only"
         hint = f"masquerade study show {study}"
     valid = (
         f"{study} is a valid study: {entry.name}, {loaded.K} parties, {loaded.d} coordinates, "
