@@ -574,7 +574,8 @@ def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int
 
 def test_a_new_proven_study_has_no_alpha() -> None:
     _checked(_proven(entry_named("input-noise").section_for("proven")))
-    assert "alpha = " in entry_named("input-noise").section_for("paper") == entry_named("input-noise").section_for()
+    assert "alpha = " in entry_named("input-noise").section_for("paper")
+    assert entry_named("input-noise").section_for("proven") == entry_named("input-noise").section_for()
 
 
 @pytest.mark.parametrize("section", ["alpha = 0.5\nonce = false\nepochs = 7", INPUT_NOISE.section])

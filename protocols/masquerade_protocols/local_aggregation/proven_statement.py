@@ -6,7 +6,6 @@ from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
 from masquerade_core.privacy.statement import (
     ONE_RELEASE,
-    PARTY_UNIT,
     PUBLIC_SETTINGS,
     Claim,
     SharedNoiseRows,
@@ -122,7 +121,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "the party that holds the record is honest",
             )
         )
-    return (*result, _selection_breakers(rows) if selected else _rule_breakers(rows, t), PARTY_UNIT)
+    return (*result, _selection_breakers(rows) if selected else _rule_breakers(rows, t))
 
 
 def _selection_breakers(rows: SharedNoiseRows) -> Claim:

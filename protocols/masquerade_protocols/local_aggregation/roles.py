@@ -47,7 +47,7 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.model import Model
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Ciphertexts, Message, SealedMessage
+from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.local_aggregation import joint_noise, public_scale
 from masquerade_protocols.local_aggregation.additive_shares import Published, Share, give_share, publish_shares
@@ -76,7 +76,7 @@ class LeadKey(Message):
     modulus: bytes
 
 
-class CharlieKeys(Message):
+class CharlieKeys(Broadcast):
     """Charlie to all: his public Paillier key zeta, and his public ElGamal key for the comparisons."""
 
     modulus: bytes
@@ -103,7 +103,7 @@ class BlindedShares(Message):
     a: Ciphertexts
 
 
-class Indicator(Message):
+class Indicator(Broadcast):
     """Step 2.1, Charlie to all: zeta(pi2^-1(u))."""
 
     u: Ciphertexts
@@ -139,8 +139,11 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
 
 
 def _select(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
-    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each."""
-    return tuple(c.to_int() for c in v_j.powers(exponents))
+    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each.
+
+    Noise within its bound has exponents below N. Other noise, which has a chance of 2^-60, is reduced and stops nobody.
+    """
+    return tuple(c.to_int() for c in v_j.powers([e % v_j.key.n for e in exponents]))
 
 
 # --- The parties ---------------------------------------------------------------

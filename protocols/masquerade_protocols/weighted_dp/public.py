@@ -129,7 +129,7 @@ def check(study: Study) -> None:
     """Refuse a study that is known to fail, before anybody joins.
 
     With the paper's noise n sigma is the same for every n, and so is the noise in sum_j n_j theta^(j). The proven noise
-    depends on no n. The gradients in the sum are largest at n = K max_records.
+    depends on no n. The gradients in the sum are largest at n = sum of max_records.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def check(study: Study) -> None:
     chosen = parameters_of(study)
     check_steps(study, chosen.learning_rate)
     _check_together(study, chosen)
-    for n in (study.K * study.study.min_records, study.K * study.max_records):
+    for n in (study.K * study.study.min_records, study.most_records):
         layout(study, plan(study, n))
 
 
