@@ -78,7 +78,8 @@ The model is right only if everybody follows the protocol. A contribution that i
 ends the run. Nobody notices a party that lies about its records.
 """
 _COST = """
-The paper calls the result "privacy-secure" and names no epsilon. {proved} The privacy statement names the assumptions.{labels}{person}
+The paper calls the result "privacy-secure" and names no epsilon. {proved} The privacy statement names the
+assumptions.{labels}{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
