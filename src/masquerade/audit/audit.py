@@ -127,7 +127,7 @@ class Finding:
         The same with half of the noise, for the gate ``HOLDS``.
     seconds : float
         How long the audit took.
-    notices : float, optional
+    noticed : float, optional
         For the gate ``HOLDS``: the estimated fraction of the noise below which the bound would have exceeded epsilon.
     checked : float, optional
         The bound that runs with that fraction of the noise show; None in a quick selection.
@@ -139,7 +139,7 @@ class Finding:
     bound: float
     control: float | None
     seconds: float
-    notices: float | None = None
+    noticed: float | None = None
     checked: float | None = None
 
     @property
@@ -176,7 +176,7 @@ class Finding:
             "bound": self.bound,
             "control_noise": None if self.control is None else str(CONTROL),
             "control": self.control,
-            "notices": self.notices,
+            "noticed": self.noticed,
             "checked": self.checked,
             "holds": self.holds,
             "verdict": self.verdict,

@@ -85,9 +85,7 @@ def _work(audit: Audit, runs: int, *, quick: bool) -> float:
     return audit.cost * runs * 2 * (1 if audit.gate is not Gate.HOLDS else 2 if quick else 3)
 
 
-def _found(
-    audit: Audit, runs: int, drawn: Callable[[bool, Fraction], NDArray[np.float64]], *, quick: bool
-) -> Finding:
+def _found(audit: Audit, runs: int, drawn: Callable[[bool, Fraction], NDArray[np.float64]], *, quick: bool) -> Finding:
     began, error = time.perf_counter(), error_of(audit.gate)
 
     def pair(factor: Fraction) -> _Pair:

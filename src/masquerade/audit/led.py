@@ -160,9 +160,7 @@ def minimisers(study: Study, led: Led, eta: _Array, extra: float) -> _Array:
     raise AssertionError("the minimisers of an audit were not found, which is this audit's own fault")
 
 
-def _objective_scores(
-    study: Study, degrees: float, runs: int, moved: bool, source: Source, factor: Fraction
-) -> _Array:
+def _objective_scores(study: Study, degrees: float, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Release the minimiser, from which the adversary computes the length of eta under D and under D'."""
     pair = [Led(LEADERS, -degrees), Led(LEADERS, degrees)]
     noise, bits = objective_noise(study, LEADERS), gop.FRACTION_BITS

@@ -22,7 +22,16 @@ from scipy.stats import binom
 
 from masquerade.audit.bounds import Rule, choose, probability_above, probability_below
 
-__all__ = ["MOST_RUNS", "POWER", "enough_runs", "needed_separation", "noticed", "separation"]
+__all__ = [
+    "MOST_RUNS",
+    "POWER",
+    "enough_runs",
+    "fraction",
+    "least_separation",
+    "needed_separation",
+    "noticed",
+    "separation",
+]
 
 POWER = 0.99
 """How often an audit exceeds the target at the fraction of noise of which it says that it would notice it."""
@@ -88,6 +97,11 @@ def needed_separation(runs: int, rare: float, epsilon: float, delta: float, erro
     return _CHOSEN * _least(power, 0.0, _FAR) if power(_FAR) >= POWER else math.inf
 
 
+def least_separation(runs: int, epsilon: float, delta: float, error: float) -> float:
+    """Return :func:`needed_separation` of the event for which it is least."""
+    return min(needed_separation(runs, rare, epsilon, delta, error) for rare in _EVENTS)
+
+
 def _power(counted: int, rare: float, epsilon: float, delta: float, error: float) -> Callable[[float], float]:
     """Return how often the bound exceeds epsilon, as a function of the separation."""
     spread = _WIDE * math.sqrt(counted * rare * (1 - rare)) + _WIDE
@@ -95,7 +109,7 @@ def _power(counted: int, rare: float, epsilon: float, delta: float, error: float
     hits = np.unique(np.linspace(low, high, min(_CELLS, high - low + 1)).astype(np.int64))
     # A cell's hits count as its largest number, which is harder to exceed.
     chances = np.diff(binom.cdf(hits, counted, rare), prepend=0.0)
-    wanted = math.exp(epsilon) * probability_above(hits, counted, error / 2) + delta
+    wanted = math.exp(epsilon) * probability_above(hits.astype(np.float64), counted, error / 2) + delta
     least = _fewest(wanted, counted, error)
 
     def power(apart: float) -> float:
@@ -110,7 +124,7 @@ def _fewest(wanted: _Array, counted: int, error: float) -> NDArray[np.int64]:
     low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), counted + 1, np.int64)
     while np.any(high - low > 1):
         middle = (low + high) // 2
-        shown = probability_below(middle, counted, error / 2) > wanted
+        shown = probability_below(middle.astype(np.float64), counted, error / 2) > wanted
         low, high = np.where(shown, low, middle), np.where(shown, middle, high)
     return high
 
@@ -151,13 +165,19 @@ def noticed(
     def least(place: float, pairs: Sequence[_Pair]) -> float:
         rare, near = separation(*pairs[0], rule, place)
         _, far = separation(*pairs[1], rule, rare)
-        return _fraction(near, far, needed_separation(runs, place, epsilon, delta, error), factors)
+        return fraction(near, far, needed_separation(runs, place, epsilon, delta, error), factors)
 
     return least(max(_EVENTS, key=lambda place: least(place, first)), counted)
 
 
-def _fraction(near: float, far: float, needed: float, factors: tuple[float, float]) -> float:
-    """Return the fraction of the noise at which the separation is what is needed."""
+def fraction(near: float, far: float, needed: float, factors: tuple[float, float]) -> float:
+    """Return the fraction of the noise at which the separation is what is needed, at most ``factors[0]``.
+
+    Parameters
+    ----------
+    near, far : float
+        Separations with less noise and with more of it, which are ``factors[1]`` and ``factors[0]``.
+    """
     if not (near > 0 and math.isfinite(needed)):
         return 0.0
     slope = math.log(near / far) / math.log(factors[0] / factors[1]) if 0 < far < near else 1.0

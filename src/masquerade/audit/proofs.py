@@ -155,7 +155,14 @@ def _dp_gd(colluders: int, adversary: str, quick: int) -> Audit:
         section={"clip": 0.25, "learning_rate": 4.0},
     )
     scores = partial(descent_scores, study, dp_gd.noise_of(study), study.honest)
-    return proof(f"dp-gd, {colluders} colluders", study, scores, adversary=adversary, quick=quick, cost=2.5 if colluders == 0 else 1.2)
+    return proof(
+        f"dp-gd, {colluders} colluders",
+        study,
+        scores,
+        adversary=adversary,
+        quick=quick,
+        cost=2.5 if colluders == 0 else 1.2,
+    )
 
 
 def _input_noise(law: str, d: int, delta: float) -> Audit:
