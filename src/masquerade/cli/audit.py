@@ -167,7 +167,7 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
     heads = {
         Gate.REFUTED: "Claims of papers: each bound must exceed the claim (together at 95 %)",
         Gate.CAUGHT: "Known bugs, made on purpose: each must exceed the privacy target (together at 95 %)",
-        Gate.HOLDS: "Proofs: no bound may exceed what is proved, and with half of the noise each must (together at 99.9 %)",
+        Gate.HOLDS: "Proofs: no bound may exceed what is proved, and each must with half of the noise (at 99.9 %)",
     }
     parts: list[RenderableType] = []
     for gate, head in heads.items():
