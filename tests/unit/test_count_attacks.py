@@ -14,6 +14,7 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import PublicKey, SecretKey
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.table import Table
@@ -229,7 +230,7 @@ def test_a_party_with_a_sum_beyond_its_slots_goes_on(
     study = _made(protocol)
     data = _one_sided(study, (10, 30_000, 10))
     slots = _slots(study, protocol, study.fewest_records)
-    own = dp_gd.clipped_sum(data["p1"], np.zeros(study.d), psgd.loss_of("logistic"), dp_gd.clip_of(study))
+    own = dp_gd.clipped_sum(data["p1"], np.zeros(study.d), loss_of("logistic"), dp_gd.clip_of(study))
     assert protocol != "dp-gd" or max(map(abs, own)) > 10 * slots.bound
     if not reduces:
         pack = Packing.pack

@@ -55,6 +55,9 @@ class StudySection(Section):
         default=None, description="the party that holds the secret half of the parties' encryption key"
     )
     min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
+    records_per_person: int = Field(
+        default=1, ge=1, description="how many records one person may have, with one party or several; public"
+    )
     max_records: int | None = Field(default=None, ge=1, description="the most records that a party may have; public")
     out_of_bounds: OutOfBounds = Field(
         default="refuse",
@@ -71,7 +74,9 @@ class Privacy(Section):
     """``[privacy]``: the privacy target, and what the noise is to do for it."""
 
     epsilon: float = Field(
-        gt=0, allow_inf_nan=False, description="the privacy that a record may lose; there is no default"
+        gt=0,
+        allow_inf_nan=False,
+        description="the odds of a guess about a record change by at most e^epsilon; there is no default",
     )
     delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
     calibration: Literal["paper", "proven"] = Field(
