@@ -14,6 +14,7 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import PublicKey, SecretKey
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.table import Table
@@ -27,6 +28,7 @@ from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
+from tests.helpers import tell_each
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn, product, sent
 from tests.unit.test_dp_gd import _study as dp_gd_study
@@ -46,9 +48,11 @@ def _slots(study: Study, protocol: str, N: int) -> Packing:
     return as_packing(psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0))
 
 
-def _ends(study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any) -> tuple[Table, dict[str, Any]]:
+def _ends(
+    study: Study, protocol: str, data: Mapping[str, Dataset], charlie: Any, table: Table | None = None
+) -> tuple[Table, dict[str, Any]]:
     """Run against this Charlie; return the table, and each party's result or error."""
-    table, ends = Table(study.names), dict[str, Any]()
+    table, ends = table or Table(study.names), dict[str, Any]()
 
     async def watched(seat: Seat, study: Study, data: Dataset) -> Any:
         try:
@@ -226,7 +230,7 @@ def test_a_party_with_a_sum_beyond_its_slots_goes_on(
     study = _made(protocol)
     data = _one_sided(study, (10, 30_000, 10))
     slots = _slots(study, protocol, study.fewest_records)
-    own = dp_gd.clipped_sum(data["p1"], np.zeros(study.d), psgd.loss_of("logistic"), dp_gd.clip_of(study))
+    own = dp_gd.clipped_sum(data["p1"], np.zeros(study.d), loss_of("logistic"), dp_gd.clip_of(study))
     assert protocol != "dp-gd" or max(map(abs, own)) > 10 * slots.bound
     if not reduces:
         pack = Packing.pack
@@ -241,7 +245,7 @@ def test_a_party_with_a_sum_beyond_its_slots_goes_on(
     assert goes_on == frozenset(study.names if reduces else {"p0", "p2"})
 
 
-def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> Any:
+def _two_faced(table: Table, told: Mapping[str, int], seen: dict[str, Any]) -> Any:
     """Make a Charlie who, with the lead's help, tells each party another N, and keeps the contributions that follow."""
 
     async def charlie(seat: Seat, study: Study) -> Any:
@@ -249,10 +253,12 @@ def _two_faced(protocol: str, told: Mapping[str, int], seen: dict[str, Any]) -> 
         key = seen["key"] = (await ss.PaillierCharlieSums.set_up(seat, study)).key
         layout = as_packing(descent.count_layout(study))
         await seat.gather(ss.Contribution, study.names)
+        opened = {}
         for name, n in told.items():
             plain = layout.pack([n])[0] + study.K * layout.mark()[0]
             sums = pack_numbers([plain % key.n], (key.bits + 7) // 8)
-            await seat.send(name, ss.Opened(round=0, sums=sums, receipt=b"\0" * 32))
+            opened[name] = ss.Opened(round=0, sums=sums, receipt=b"\0" * 32)
+        await tell_each(table, opened)
         contributions = await seat.gather(ss.Contribution, list(told))
         seen.update({name: message.terms for name, message in contributions.items()})
 
@@ -278,7 +284,8 @@ def test_parties_that_are_told_different_numbers_stay_masked(
 
     monkeypatch.setattr(descent, "set_up", kept)
     seen: dict[str, Any] = {}
-    table, _ = _ends(study, protocol, make_data(study, SIZES), _two_faced(protocol, told, seen))
+    table = Table(study.names)
+    _ends(study, protocol, make_data(study, SIZES), _two_faced(table, told, seen), table)
     assert study.lead == "p0"
     secret = SecretKey(*drawn(table, "p0", "key xi"))
     slots = {name: _slots(study, protocol, n) for name, n in told.items()}

@@ -48,7 +48,7 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.messages import Broadcast
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.voting.counting import counters_of, exact_counts, minimiser, noisy_counts, targets_of
 from masquerade_protocols.voting.public import (
@@ -62,7 +62,7 @@ from masquerade_protocols.voting.public import (
 __all__ = ["Released", "charlie", "party"]
 
 
-class Released(Message):
+class Released(Broadcast):
     """Charlie to all: w_p, each weight in units of 2^-F, as a number from 0 that stands for -bound."""
 
     weights: bytes
