@@ -363,7 +363,7 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
 def test_a_new_study_of_the_paper_s_calibration_is_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation")
+    path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation", calibration="paper")
     text = path.read_text(encoding="utf-8")
     assert 'calibration = "paper"\n' in text
     assert 'in all directions.\nnoise = "laplace"\n\n' in text
