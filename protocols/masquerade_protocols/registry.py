@@ -6,11 +6,13 @@ group ``masquerade.protocols``. Every process of a run needs it installed.
 
 from importlib.metadata import entry_points
 
+from masquerade_core.data.loading import POINTS
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
 from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP, INDIVIDUAL, POOLED
+from masquerade_protocols.blocks.refusing import with_refusals
 from masquerade_protocols.dp_gd.entry import DP_GD
 from masquerade_protocols.dp_whitened.entry import DP_WHITENED
 from masquerade_protocols.entry import Protocol
@@ -57,6 +59,8 @@ def register(entry: Protocol) -> None:
     """
     if any(entry.name in known for known in (PROTOCOLS, MEASUREMENTS, BASELINES)):
         raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
+    if entry.records is POINTS and not entry.baseline:
+        entry = with_refusals(entry)
     (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS)[entry.name] = entry
 
 

@@ -22,9 +22,10 @@ from masquerade_core.learning.erm import fit
 from masquerade_core.model import Model
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Passed, Table
-from masquerade_protocols import PROTOCOLS, entry_of
+from masquerade_protocols import PROTOCOLS, entry_of, statement_of
 from masquerade_protocols.blocks.masked_sum import MaskedPartySums
 from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
+from masquerade_protocols.blocks.refusing import NO_REFUSAL
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import before_join
 from tests.statement_studies import study_text
@@ -260,6 +261,15 @@ def test_a_study_that_refuses_tells_of_a_record(kind: str, tmp_path: Path) -> No
     assert not isinstance(_run(study, tmp_path, USUAL).end, Exception)
     with pytest.raises(BadInput):
         _run(study, tmp_path, RECORDS[kind])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_statement_says_what_it_assumes_of_refusals(name: str) -> None:
+    clamps, refuses = (statement_of(_study(name, rule)) for rule in ("clamp", "refuse"))
+    assert all(NO_REFUSAL not in row.assumptions for row in clamps)
+    proved = [row for row in refuses if row.epsilon is not None]
+    assert all((NO_REFUSAL in row.assumptions) is not name.startswith("summary") for row in proved)
+    assert [(row.view, row.epsilon, row.delta) for row in clamps] == [(r.view, r.epsilon, r.delta) for r in refuses]
 
 
 def test_it_would_notice_a_party_that_refuses_one_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
