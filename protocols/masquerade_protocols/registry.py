@@ -12,7 +12,6 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
 from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP, INDIVIDUAL, POOLED
-from masquerade_protocols.blocks.refusing import with_refusals
 from masquerade_protocols.dp_gd.entry import DP_GD
 from masquerade_protocols.dp_whitened.entry import DP_WHITENED
 from masquerade_protocols.entry import Protocol
@@ -20,6 +19,7 @@ from masquerade_protocols.evaluation.entry import EVALUATION
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
 from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
+from masquerade_protocols.refusing import with_refusals
 from masquerade_protocols.summary.entry import SUMMARY
 from masquerade_protocols.voting.entry import SOFT, VOTE
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
