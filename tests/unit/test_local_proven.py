@@ -349,7 +349,7 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     assert "even if one other party sides with Charlie" in words
     assert ("Charlie and any other party together read" in words) == (rule == "selected")
     assert ("A single party that does not can take nearly all of the noise away" in words) == (rule == "selected")
-    assert ("Whatever Charlie and such parties do, they cannot take off your noise" in words) == (rule != "selected")
+    assert ("Whatever they do, they cannot take off your noise" in words) == (rule != "selected")
     assert ("as if every party had only 20 records" in words) == (rule == "floor")
     assert ("the number of all records together" in words) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)
@@ -363,7 +363,7 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
 def test_a_new_study_of_the_paper_s_calibration_is_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation")
+    path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation", calibration="paper")
     text = path.read_text(encoding="utf-8")
     assert 'calibration = "paper"\n' in text
     assert 'in all directions.\nnoise = "laplace"\n\n' in text

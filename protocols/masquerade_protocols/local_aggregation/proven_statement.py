@@ -150,8 +150,8 @@ def _rule_breakers(rows: SharedNoiseRows, t: int) -> Claim:
         rows.K - t,
         f"Whatever they send, change or leave out, {kept} stays on the sum. Nobody selects that noise, and no key "
         "opens what it is added to. So they learn no more than if they followed the protocol. If these parties add no "
-        "noise, this row also holds for everybody who sees the model. They can give false numbers of records and "
-        "classifiers that nobody trained, and so spoil the model. Nobody notices.",
+        "noise, this row also holds for everybody who sees the model. False numbers of records, and classifiers that "
+        "nobody trained, spoil the model, and nobody notices.",
         "the other parties, of which one holds the record, follow the protocol",
     )
 
