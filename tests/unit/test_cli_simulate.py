@@ -41,7 +41,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 @pytest.fixture
 def study(shell: Shell, tmp_path: Path) -> Path:
-    return small_study(shell, tmp_path / "study.toml")
+    return small_study(shell, tmp_path / "study.toml", calibration="paper")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import LEAST_LAMBDA
 from masquerade_core.learning.losses import require_convex
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
@@ -99,8 +100,8 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
-        which there is no :func:`packing`.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", a study for
+        which there is no :func:`packing`, or a regularization with which training could fail for some records.
     """
     chosen = parameters_of(study)
     if study.crypto.sum == "masks":
@@ -121,6 +122,12 @@ def check(study: Study) -> None:
             'remove noise, or set calibration = "paper"',
         )
     packing(study)
+    if study.model.regularization < LEAST_LAMBDA:  # a party that cannot train would stop, and so tell of its records
+        raise BadInput(
+            f"[model] regularization is {study.model.regularization:g}, but must be at least {LEAST_LAMBDA:.2g}: below "
+            "it, whether a party can train its classifier may depend on its records",
+            "choose a larger regularization, such as 0.02",
+        )
 
 
 def packing(study: Study) -> Packing:

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.learning.losses import Loss, loss_of, objective, objective_gradient
 
-__all__ = ["TOLERANCE", "error_rate", "fit", "gradient_norm", "predict_labels"]
+__all__ = ["LEAST_LAMBDA", "TOLERANCE", "error_rate", "fit", "gradient_norm", "predict_labels"]
 
 TOLERANCE = 1e-9
 """The largest norm of the gradient at a classifier that may be used."""
+
+LEAST_LAMBDA = 2.0**-40
+"""From this Lambda on, floating point reaches ``TOLERANCE`` whatever the records are; it can fail below 10^-15."""
 
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
