@@ -137,9 +137,10 @@ def _selection_breakers(rows: SharedNoiseRows) -> Claim:
         "One party can take nearly all of the noise away: it claims to have the fewest records, and sends a scale of "
         "0. The lead can send another scale than the selected one. Charlie can select a party that sides with him. "
         f"What stays is {FINE}/{UNIT:,} of the noise for min_records records. Nobody notices. To exclude it takes "
-        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet.",
+        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet. "
+        'With scale = "floor" or weights = "sizes" nothing is selected, and nobody can do this.',
         claimed="nothing: the paper assumes that all follow the protocol",
-        holds_at='scale = "floor" or weights = "sizes" in the study',
+        holds_at='scale = "floor" in the study',
     )
 
 
