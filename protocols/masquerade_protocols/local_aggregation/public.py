@@ -100,8 +100,8 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
-        which there is no :func:`packing`.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", a study for
+        which there is no :func:`packing`, or a regularization with which training could fail for some records.
     """
     chosen = parameters_of(study)
     if study.crypto.sum == "masks":
