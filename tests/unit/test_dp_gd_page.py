@@ -56,7 +56,7 @@ def test_the_epsilons_of_the_views_are_those_of_the_statement(page: Page) -> Non
         privacy = study.privacy.model_copy(update={"epsilon": 1.0, "delta": 1e-5, "colluders": t})
         study = study.model_copy(update={"privacy": privacy, "protocol": {}})
         noise = dp_gd.noise_of(study)
-        rows = {claim.view: claim.epsilon for claim in noisy_sums_statement(noise, K=5, min_records=100)}
+        rows = {claim.view: claim.epsilon for claim in noisy_sums_statement(study, noise)}
         beyond = epsilon_of(noise.mu(3), 1e-5)  # where t = 2 is not the study's own number
         views = (
             "released model and all iterates",

@@ -315,8 +315,9 @@ def test_what_is_too_large_for_a_slot_is_scaled_and_what_is_no_number_dropped() 
 
 
 def test_a_sum_of_sizes_that_cannot_be_ends_the_run() -> None:
-    with pytest.raises(RunFailed, match="smaller than the number of parties"):
-        input_noise._average((0, 0, 2), 3)
+    with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
+        input_noise._average((0, 0, 29), _study(K=3))
+    assert input_noise._average((30 << 28, 0, 30), _study(K=3)).weights == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "not a finite number")])

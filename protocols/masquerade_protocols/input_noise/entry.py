@@ -44,7 +44,7 @@ once = true
 # Some labels are reversed at random.
 labels = "randomised-response"
 # What a label alone costs, less than epsilon. It is kept with probability e^epsilon_y/(1 + e^epsilon_y), and reversed
-# otherwise. The smaller epsilon_y, the more labels are reversed, and the less noise the features need.
+# otherwise. The smaller epsilon_y, the more labels are reversed, and the more of epsilon is left for the features.
 epsilon_y = 0.3
 # Examples in a step, passes over a party's records, and the length of a step. More passes cost no privacy.
 batch = 50
@@ -78,7 +78,8 @@ The model is right only if everybody follows the protocol. A contribution that i
 ends the run. Nobody notices a party that lies about its records.
 """
 _COST = """
-The paper calls the result "privacy-secure" and names no epsilon. {proved} The privacy statement names the assumptions.{labels}{person}
+The paper calls the result "privacy-secure" and names no epsilon. {proved} The privacy statement names the
+assumptions.{labels}{person}
 
 A second run over the same records costs the same again: the costs add up.
 """

@@ -43,7 +43,7 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
 from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.errors import ProtocolViolation
 from masquerade_core.model import Model
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
@@ -55,7 +55,6 @@ from masquerade_protocols.local_aggregation.before_join import Prepared, prepare
 from masquerade_protocols.local_aggregation.public import joint_noise_of, packing, selects
 from masquerade_protocols.local_aggregation.tournament import (
     MODULUS,
-    NUMBER_BITS,
     answer_matches,
     find_smallest,
     rounds,
@@ -126,11 +125,7 @@ class NoiseTotal(Message):
 
 def _size_with_tie(n: int, rank: int, study: Study) -> int:
     """Step 1.1: N_j = n_j 2^m + rho(j). All N_j differ, so no comparison shows that two parties are equally large."""
-    value = (n << rounds(study.K)) + rank
-    if value >> NUMBER_BITS:
-        msg = f"a party has more records than the {NUMBER_BITS - rounds(study.K)} bits of a size can hold"
-        raise LocalProtocolError(msg)
-    return value
+    return (n << rounds(study.K)) + rank
 
 
 def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fresh:

@@ -56,15 +56,14 @@ few, your noise hides most of what they could teach, and your classifier counts 
 A second run over the same records costs the same again: the costs add up.
 """
 _BY_SIZE = """
-What is proved is {found}, if you have at least {part} of all records. The noise is sized for everybody's records
+What is proved is {found}. That is what holds for {part} of all records. The noise is sized for everybody's records
 together, but your classifier is made from yours alone. So the smaller your part of all records, the less privacy yours
 have.
 """
 _UNIFORM = "What is proved is {found}, for every party. Each has at least {least:,} records."
 _NOTHING = "With so little noise nothing can be proved."
-_STOPS = """
- If you have less than {part} of all records, your program stops once it knows how many there are in all, and everybody
-sees that it stops.
+_MORE = """
+ If you have less than {part} of all records, your program adds as much noise as if you had that part.
 """
 
 
@@ -103,14 +102,14 @@ def _proved(study: Study, *, by_size: bool) -> str:
         found = f"epsilon = {digits(model.epsilon)}, delta = {model.delta:.1e}"
         text = _BY_SIZE if by_size else _UNIFORM
     if by_size:
-        text += _STOPS
+        text += _MORE
     words = {"found": found, "part": shown(smallest_part(study)), "least": study.study.min_records}
     return " ".join(text.split()).format(**words)
 
 
 _SECTION = """\
-# The smallest part of all records that a party may have. The proof holds for parties with that part or more. If the
-# line is left out, it is a quarter of an even share.
+# The part of all records for which the proof is worked out. A party with less adds more noise, and the proof holds for
+# it too. If the line is left out, it is a quarter of an even share.
 # smallest_part = 0.05
 # "sizes": each classifier counts as often as its party has records. Or "uniform": each counts once.
 weights = "sizes"

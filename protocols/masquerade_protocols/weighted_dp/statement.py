@@ -92,8 +92,8 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
     holds_at = f"{least}, in the study"
     if by_size:
         reach = (
-            f" The epsilon holds for every party that takes part, the smallest with {shown(part)} of all records: a "
-            "party with less refuses when n is opened. For a party with an even share, "
+            f" The epsilon holds for every party. It is that of a party with {shown(part)} of all records: a party "
+            "with less adds as much noise as if it had that part. For a party with an even share, "
             f"1/{K}, it is epsilon = {digits(proved(1 / K))}. "
             "In general mu_j = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))), and the proved epsilon' is the one at which "
             "Phi(-epsilon'/mu_j + mu_j/2) - exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
@@ -124,7 +124,7 @@ def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:
     if by_size:
         sizes = "n, the number of all records, is published as it is; epsilon does not cover sizes"
         least = shown(smallest_part(study))
-        refusal = (f"the party that holds the record refuses if it has less than {least} of all records",)
+        refusal = (f"the party that holds the record adds more noise if it has less than {least} of all records",)
     else:
         sizes = f"each party has at least {study.study.min_records:,} records; no sum of sizes is opened"
     return (
