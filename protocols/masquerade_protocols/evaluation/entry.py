@@ -63,6 +63,7 @@ EVALUATION = Protocol(
     noiseless=noiseless,
     cost=_cost,
     calibrations=("proven",),
+    sum="masks",
     multiclass=True,
     measures=True,
 )
