@@ -126,7 +126,7 @@ def _beforehand(study: "Study", runs: int) -> str:
     if enough is not None and enough <= runs:
         return (
             f"{runs:,} runs with each of two data sets are enough to notice half of the noise, if the made-up record "
-            f"moves the model as far as a proof allows; {enough:,} would be"
+            f"moves the model as far as a proof allows; {enough:,} would be enough too"
         )
     number = f"more than {MOST_RUNS:,}" if enough is None else f"{enough:,}"
     return (
@@ -165,9 +165,9 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
     from masquerade.audit import Gate
 
     heads = {
-        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (together at 95 %)",
-        Gate.CAUGHT: "Known bugs, made on purpose: each must exceed the privacy target (together at 95 %)",
-        Gate.HOLDS: "Proofs: no bound may exceed what is proved, and with half of the noise each must (together at 99.9 %)",
+        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (jointly at 95 %)",
+        Gate.CAUGHT: "Known bugs, made on purpose: each must exceed the privacy target (jointly at 95 %)",
+        Gate.HOLDS: "Proofs: no bound may exceed what is proved; with half of the noise each must (jointly at 99.9 %)",
     }
     parts: list[RenderableType] = []
     for gate, head in heads.items():
