@@ -22,7 +22,9 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, relay_key, set_up
+from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums, PaillierPartySums
+from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -75,7 +77,7 @@ def gradient_study(
 
 def gradient_layout(study: Study) -> Packing:
     """Return how the study's gradients and their noise lie in plaintexts, at N = 20,000."""
-    return psgd_schedule.layout(study, psgd_schedule.psgd(study, RECORDS), RECORDS, 0)
+    return as_packing(psgd_schedule.layout(study, psgd_schedule.psgd(study, RECORDS), RECORDS, 0))
 
 
 def some_vector(layout: Packing, name: str) -> tuple[int, ...]:
@@ -119,7 +121,7 @@ async def adding(
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
-    await sums.precompute((rounds + 1) * layout.count)
+    await sums.precompute([layout] * (rounds + 1))
     await sums.open_sum(layout, vector, b"ready")  # so that no first round waits for the pool of another party
     await seat.stage("rounds")
     times = [clock()]
@@ -135,7 +137,7 @@ async def multiplying(seat: Seat, study: Study, rounds: int) -> None:
     layout = gradient_layout(study)
     await seat.join()
     await seat.stage("keys")
-    sums = await relay_key(seat, study)
+    sums = await set_up_charlie(seat, study)
     await sums.open_sum(layout)
     await seat.stage("rounds")
     for _ in range(rounds):
@@ -183,9 +185,9 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
 
     async def party(seat: Seat, pair_keys: Mapping[str, tuple[bool, bytes]]) -> tuple[int, ...]:
         await seat.join()
-        sums = PartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
+        sums = PaillierPartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
         rho = await seat.once("rho", draw) if noise else ()
-        await sums.precompute(rounds * layout.count)
+        await sums.precompute([layout] * rounds)
         vector = some_vector(layout, seat.me)
         total: tuple[int, ...] = ()
         for t in range(rounds):
@@ -195,7 +197,7 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
         await seat.join()
-        return [await CharlieSums(seat, study, key, t).open_sum(layout) for t in range(rounds)][-1]
+        return [await PaillierCharlieSums(seat, study, key, t).open_sum(layout) for t in range(rounds)][-1]
 
     keys = _pair_keys(study.names)
     roles: dict[str, Any] = {name: party(table.seat(name), keys[name]) for name in study.names}

@@ -19,7 +19,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import decode, unpack_plain
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -88,8 +88,8 @@ async def adding(
 ) -> list[tuple[int, ...]]:
     """A party that does nothing but contribute."""
     await seat.join()
-    sums = await ss.set_up(seat, study)
-    await sums.precompute(sum(layout.count for layout in layouts))
+    sums = await ss.PaillierPartySums.set_up(seat, study)
+    await sums.precompute(layouts)
     bound = bound_to or (lambda _, t: f"round {t}".encode())
     return [
         await sums.open_sum(layout, vector, bound(seat.me, t))
@@ -100,7 +100,7 @@ async def adding(
 async def multiplying(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
     """Charlie, who does nothing but multiply."""
     await seat.join()
-    sums = await ss.relay_key(seat, study)
+    sums = await ss.PaillierCharlieSums.set_up(seat, study)
     return [await sums.open_sum(layout) for layout in layouts]
 
 
@@ -112,7 +112,7 @@ def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
 
     async def charlie(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
         await seat.join()
-        sums = await ss.relay_key(seat, study)
+        sums = await ss.PaillierCharlieSums.set_up(seat, study)
         key, results = sums.key, []
         for t, layout in enumerate(layouts):
             if t != in_round:

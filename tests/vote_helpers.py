@@ -17,6 +17,7 @@ from masquerade_core.model import Model
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.entry import Protocol
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.voting import public, roles
@@ -121,7 +122,7 @@ class Voted:
     @property
     def layout(self) -> Packing:
         """How the counters lie in plaintexts."""
-        return public.layout(self.study)
+        return as_packing(public.layout(self.study))
 
     @property
     def secret(self) -> SecretKey:

@@ -14,7 +14,6 @@ from fractions import Fraction
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
@@ -22,6 +21,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint, join_and_count, relay_and_count
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.blocks.slots import check_slots
 
@@ -52,17 +52,17 @@ def noise_of(study: Study) -> SharedNoise:
     )
 
 
-def layout(study: Study, noise: SharedNoise, N: int) -> Packing:
+def layout(study: Study, noise: SharedNoise, N: int) -> Layout:
     """Lay out the sum of N records and the noise of K parties."""
     bound = N * ((1 << FRACTION_BITS) + 1)
     bound += study.K * discrete_gaussian_tail_bound(noise.share, study.K * study.d, TAIL_BITS)
-    slots = Packing(study.d, bound, study.crypto.key_bits)
+    slots = layout_of(study, study.d, bound)
     return check_slots(study, slots, "the sum of records", "a larger epsilon")
 
 
 def check(study: Study) -> None:
     """Refuse what can be known to fail before anybody joins, by BadInput."""
-    layout(study, noise_of(study), study.K * study.max_records)
+    layout(study, noise_of(study), study.most_records)
 
 
 def exact_sum(data: Dataset) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     own = await seat.once("own sum", lambda _: exact_sum(data))
     sums, N = await join_and_count(seat, study, data)
     slots = layout(study, noise, N)
-    await sums.precompute(slots.count)
+    await sums.precompute([slots])
     await seat.stage("sum")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
     noisy = [v + x for v, x in zip(own, share, strict=True)]

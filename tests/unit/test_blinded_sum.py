@@ -18,7 +18,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.codec import numbers
 from masquerade_core.wire.messages import Ciphertexts
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from tests.helpers import primes
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import drawn, product, received, sent
@@ -50,13 +50,13 @@ def _run(charlie: Any = None, rounds: int = 1, table: Table | None = None) -> tu
 def _roles(table: Table, charlie: Any = None, rounds: int = 1) -> dict[str, Any]:
     async def party(seat: Seat) -> None:
         await seat.join()
-        sums = await ss.set_up(seat, STUDY)
+        sums = await ss.PaillierPartySums.set_up(seat, STUDY)
         for _ in range(rounds):
             await sums.contribute(LAYOUT, VOTES[seat.me], b"points")
 
     async def honest(seat: Seat) -> list[tuple[int, ...]]:
         await seat.join()
-        sums = await ss.relay_key(seat, STUDY)
+        sums = await ss.PaillierCharlieSums.set_up(seat, STUDY)
         return [await sums.aggregate(LAYOUT) for _ in range(rounds)]
 
     return {**{n: party(table.seat(n)) for n in STUDY.names}, CHARLIE: (charlie or honest)(table.seat(CHARLIE))}
@@ -147,7 +147,7 @@ def _cheating(tamper: Tamper, seen: list[float]) -> Any:
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
         await seat.join()
-        key = (await ss.relay_key(seat, STUDY)).key
+        key = (await ss.PaillierCharlieSums.set_up(seat, STUDY)).key
         got = {name: m.terms._raw for name, m in (await seat.gather(ss.Contribution, STUDY.names)).items()}
         total = Ciphertexts(tamper(key, got), STUDY.lead, key)
         await seat.send(STUDY.lead, ss.BlindedTotal(round=0, total=total))
@@ -173,7 +173,7 @@ def test_what_is_not_the_product_of_all_opens_to_a_uniform_number(attack: str) -
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_without_the_masks_he_gets_what_he_wants(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     tamper, names = ATTACKS[attack]
     _, results = _run(_cheating(tamper, []))
     assert results[CHARLIE] == _added(*names)
@@ -194,13 +194,13 @@ def test_an_honest_charlie_refuses_a_sum_of_fewer(left_out: str, monkeypatch: py
 
 def test_masks_are_bound_to_the_points() -> None:
     """A party that votes on other points ends the run."""
-    contribute = ss.PartySums.contribute
+    contribute = ss.PaillierPartySums.contribute
 
-    async def other(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> None:
+    async def other(self: ss.PaillierPartySums, layout: Packing, vector: Any, bound_to: bytes) -> None:
         await contribute(self, layout, vector, b"other points" if self.seat.me == "p3" else bound_to)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ss.PartySums, "contribute", other)
+        patch.setattr(ss.PaillierPartySums, "contribute", other)
         with pytest.raises(RunFailed, match="one is missing or wrong"):
             _run()
 
@@ -208,7 +208,7 @@ def test_masks_are_bound_to_the_points() -> None:
 def test_a_second_opening_of_a_round_is_refused() -> None:
     async def greedy(seat: Seat) -> None:
         await seat.join()
-        sums = await ss.relay_key(seat, STUDY)
+        sums = await ss.PaillierCharlieSums.set_up(seat, STUDY)
         await sums.aggregate(LAYOUT)
         terms = {n: m.terms for n, m in (await seat.gather(ss.Contribution, STUDY.names)).items()}
         total = Ciphertexts.total(terms, sums.key, LAYOUT.count, STUDY.lead)

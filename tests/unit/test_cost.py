@@ -15,7 +15,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols import MEASUREMENTS, PROTOCOLS, protocol_of
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study, measuring_of
 from tests.local_descent_helpers import local_descent_study

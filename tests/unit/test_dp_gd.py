@@ -32,7 +32,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import noise_shares
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.in_memory import run_in_memory
@@ -311,9 +311,9 @@ def test_any_honest_parties_have_enough_noise(t: int) -> None:
 def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 1.0) -> _Array:
     """Return all opened sums where gradients are 0: nothing but noise, in units of 1."""
     opened: list[tuple[int, ...]] = []
-    open_sum = ss.PartySums.open_sum
+    open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PartySums, *args: Any) -> Any:
+    async def watched(self: ss.PaillierPartySums, *args: Any) -> Any:
         sums = await open_sum(self, *args)
         if self.seat.me == self.study.lead:
             opened.append(sums)
@@ -323,7 +323,7 @@ def _opened_noise(study: Study, monkeypatch: pytest.MonkeyPatch, times: float = 
         return discrete_gaussian(rng, sigma * Fraction(times), size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ss.PartySums, "open_sum", watched)
+        patch.setattr(ss.PaillierPartySums, "open_sum", watched)
         patch.setattr(noise_shares, "discrete_gaussian", scaled)
         patch.setattr(dp_gd.Descent, "gradient", lambda _self, _data: (0,) * study.d)
         rngs = {name: SimulationRng(7, name) for name in (*study.names, CHARLIE)}

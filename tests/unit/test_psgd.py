@@ -23,8 +23,9 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.baselines.gop import gop_minimiser
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule
@@ -104,7 +105,7 @@ def _no_eta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _no_rho(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
+    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit, _tv_bits: [0] * d)
 
 
 def _watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Array], list[_Array]]:
@@ -119,7 +120,7 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Array], list[_Array
 
     def noted_rho(*args: Any) -> list[int]:
         values = l2_laplace(*args)
-        rhos.append(np.array([v / float(args[-1]) for v in values]))
+        rhos.append(np.array([v / float(args[3]) for v in values]))
         return values
 
     monkeypatch.setattr(psgd, "gaussian", noted_eta)
@@ -147,7 +148,7 @@ def test_without_noise_200_rounds_are_gradient_descent_on_the_pooled_records(
 
 
 def _opened_size(r: Descent) -> int:
-    (N,) = count_layout(r.study).unpack(
+    (N,) = as_packing(count_layout(r.study)).unpack(
         [int.from_bytes(sent(r.table, r.study.lead, ss.RoundSum)[0].sums, "big")],
         int.from_bytes(sent(r.table, r.study.lead, ss.SumKey)[0].modulus, "big"),
         contributors=r.study.K,
@@ -229,14 +230,14 @@ def test_every_variant_is_the_clear_computation_with_the_noise_that_was_drawn(
 def _contributed(study: Study, variant: psgd_schedule.Variant, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """Return each party's contributions after N, where gradients are 0: nothing but noise, in grid units."""
     seen: dict[str, list[Any]] = {name: [] for name in study.names}
-    open_sum = ss.PartySums.open_sum
+    open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
+    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
         seen[self.seat.me].append(tuple(vector))
         return await open_sum(self, layout, vector, bound_to)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ss.PartySums, "open_sum", watched)
+        patch.setattr(ss.PaillierPartySums, "open_sum", watched)
         patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
         descend(study, make_data(study, (250,) * study.K), variant)
     return {name: vectors[1:] for name, vectors in seen.items()}
@@ -314,9 +315,9 @@ def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.Monkey
     study = descent_study(K=2, d=4, section="rounds = 2")
     data = make_data(study, (50, 60))
     seen: dict[tuple[str, int], Any] = {}
-    open_sum = ss.PartySums.open_sum
+    open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
+    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
         seen[self.seat.me, self._round] = tuple(vector)
         return await open_sum(self, layout, vector, bound_to)
 
@@ -324,7 +325,7 @@ def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.Monkey
         r = descend(study, data)
         return [seen[name, t + 1] == drawn(r.table, name, f"gradient {t}") for name in study.names for t in range(2)]
 
-    monkeypatch.setattr(ss.PartySums, "open_sum", watched)
+    monkeypatch.setattr(ss.PaillierPartySums, "open_sum", watched)
     assert not any(bare())
     _no_noise(monkeypatch)
     assert all(bare())

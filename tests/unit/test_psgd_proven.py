@@ -16,7 +16,7 @@ from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.study import Study
 from masquerade_protocols import protocol_of
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.paper_data import simulated, split
@@ -50,14 +50,14 @@ def _mu(epsilon: float, delta: float) -> float:
 def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) -> NDArray[np.float64]:
     """Return every party's contributions where gradients are 0; shape (K, T, d), in units of 1."""
     seen: dict[str, list[list[int]]] = {name: [] for name in study.names}
-    open_sum = ss.PartySums.open_sum
+    open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PartySums, layout: Any, vector: Any, bound_to: bytes) -> Any:
+    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Any, bound_to: bytes) -> Any:
         seen[self.seat.me].append(list(vector))
         return await open_sum(self, layout, vector, bound_to)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ss.PartySums, "open_sum", watched)
+        patch.setattr(ss.PaillierPartySums, "open_sum", watched)
         patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
         descend(study, make_data(study, (sizes,) * study.K))
     N = sizes * study.K
@@ -112,7 +112,7 @@ def test_the_grid_s_lower_bound_is_one() -> None:
         for build in (descent_study, _study):
             study = build(K=K, d=d, section="rounds = 20", epsilon=epsilon)
             low = psgd_schedule.coarsest_bits(study)
-            most = study.K * study.max_records
+            most = study.most_records
             N = study.K  # fewer than there should be: somebody may lie
             while most >= N:
                 assert psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N) >= low

@@ -21,7 +21,7 @@ from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.messages import Ciphertexts, Message
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, adding, draws, multiplying, received, sums_of
 
@@ -200,7 +200,7 @@ def test_a_contribution_opened_with_the_leads_key_is_uniform(monkeypatch: pytest
     assert shown(run) == 0
 
     # The test can fail: without the masks, all 3,000 stand there.
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     run = sums_of(study, layouts).run(vectors)
     assert stats.kstest(opened(run), "uniform").pvalue < 1e-12
     assert shown(run) >= 5 * 30 * 19

@@ -75,7 +75,7 @@ def test_a_good_study_is_read_with_its_defaults() -> None:
     assert study.coordinates == ("radius_mean", "sex=f", "sex=m", "(intercept)")
     assert study.privacy.epsilon == 1.0
     assert study.privacy.colluders == 0
-    assert study.crypto.aggregation == "paillier"
+    assert study.crypto.sum == "paillier"
     assert study.protocol == {"noise": "l2"}
     assert study.address == "tcp://charlie.example.org:5555"
     assert study.party("hospital-b").key == PublicKeys.parse(key(3))
@@ -148,7 +148,15 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("[model] loss", "no derivative where the margin is 1"),
     ),
     ("a steep loss", 'loss = "logistic"', 'loss = "squared-hinge"', ("[model] loss", "derivative has no bound")),
-    ("another aggregation", "key_bits = 2048", 'aggregation = "masks"', ("aggregation", "paillier")),
+    ("another kind of sum", "key_bits = 2048", 'sum = "shares"', ("[crypto] sum", "masks", "paillier")),
+    ("a key under masks", "key_bits = 2048", 'sum = "masks"\nkey_bits = 2048', ("[crypto] has key_bits", "remove")),
+    (
+        "a lead under masks",
+        "key_bits = 2048",
+        'sum = "masks"',
+        ("[study] lead is", "no party leads"),
+    ),
+    ("no lead", 'lead = "hospital-a"\n', "", ("[study] has no lead", "hospital-a, hospital-b")),
     ("a short key", "key_bits = 2048", "key_bits = 1024", ("key_bits is 1024", "2048 and 3072")),
     ("a tiny key", "key_bits = 2048", "key_bits = 256", ("key_bits is 256", "at least 512")),
     (
@@ -286,7 +294,7 @@ def test_studies_that_differ_say_in_which_field(old: str, new: str, field: str) 
 def test_a_default_counts_as_if_it_were_written() -> None:
     written = GOOD.replace("delta = 1e-5", "delta = 1e-5\ncolluders = 0")
     assert Study.parse(GOOD).canonical() == Study.parse(written).canonical()
-    assert "crypto.aggregation" in Study.parse(GOOD).canonical()
+    assert "crypto.sum" in Study.parse(GOOD).canonical()
 
 
 def test_a_study_cannot_be_changed() -> None:

@@ -35,7 +35,8 @@ from masquerade_core.study import CHARLIE, Feature, Label
 from masquerade_core.table import replay
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols import PROTOCOLS, protocol_of
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.summary import public, roles
 from masquerade_protocols.summary.noiseless import noiseless
 from tests.face_helpers import Shell, records, small_study, split_csv, write_csv
@@ -478,8 +479,8 @@ def test_a_summary_without_ranges_is_refused_in_a_sentence() -> None:
 def test_more_bins_than_a_message_holds_are_refused_before_anybody_joins() -> None:
     features = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(2)]
     study = summary_study(features=features, cells=1000)
-    bins, key = len(public.grid_of(study)), study.crypto.key_bits
-    per_plaintext = public.layout(study, public.noise_of(study)).per_plaintext
+    bins, key = len(public.grid_of(study)), study.key_bits
+    per_plaintext = as_packing(public.layout(study, public.noise_of(study))).per_plaintext
     room = (MAX_BODY - 4096) // (key // 4) * per_plaintext
     protocol_of(study)
     many = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(room // 1003 + 1)]
@@ -500,14 +501,14 @@ def test_one_party_alone_is_refused() -> None:
 
 def test_a_dropped_contribution_ends_the_run_and_nothing_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     study = summary_study()
-    gather = ss.CharlieSums._gather_terms
+    gather = ss.PaillierCharlieSums._gather_terms
 
-    async def dropped(self: ss.CharlieSums) -> Any:
+    async def dropped(self: ss.PaillierCharlieSums) -> Any:
         terms = await gather(self)
         terms["p3"] = terms["p2"]
         return terms
 
-    monkeypatch.setattr(ss.CharlieSums, "_gather_terms", dropped)
+    monkeypatch.setattr(ss.PaillierCharlieSums, "_gather_terms", dropped)
     with pytest.raises(RunFailed):
         run_summary(study, dealt(study, (30, 30, 30)))
 

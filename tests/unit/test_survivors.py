@@ -15,7 +15,7 @@ from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_protocols import PROTOCOLS
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from tests.helpers import primes
 from tests.local_descent_helpers import local_descent_study
@@ -49,12 +49,12 @@ def _pair_keys(
 
     async def party(seat: Seat) -> None:
         await seat.join()
-        sums = await ss.set_up(seat, study)
+        sums = await ss.PaillierPartySums.set_up(seat, study)
         found.update({(seat.me, peer): key for peer, (_, key) in sums.pair_keys.items()})
 
     async def charlie(seat: Seat) -> None:
         await seat.join()
-        await ss.relay_key(seat, study)
+        await ss.PaillierCharlieSums.set_up(seat, study)
 
     rngs: dict[str, Rng] = {name: SimulationRng(5, name) for name in (*names, CHARLIE)}
     table = Table(names, rngs, bytes(16))
@@ -104,11 +104,11 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
 
     async def party(seat: Seat) -> None:
         await seat.join()
-        sums = await ss.set_up(seat, study)
-        await sums.precompute(layout.count + left)
+        sums = await ss.PaillierPartySums.set_up(seat, study)
+        await sums.precompute([layout] * (1 + left))
         await sums.open_sum(layout, [7], b"round")
         try:
-            await sums.precompute(5)
+            await sums.precompute([layout] * 5)
             ends[seat.me] = "filled"
         except LocalProtocolError as error:
             ends[seat.me] = str(error)
@@ -177,10 +177,10 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
 ) -> None:
     """Parties that lie together can make such a number, and then none of them refuses it."""
     study, entry = STUDIES[protocol](), PROTOCOLS[protocol]
-    claimed = study.K - 1 if too == "few" else study.K * study.max_records + 1
-    open_sum, ends = ss.PartySums.open_sum, dict[str, MasqueradeError]()
+    claimed = study.K - 1 if too == "few" else study.most_records + 1
+    open_sum, ends = ss.PaillierPartySums.open_sum, dict[str, MasqueradeError]()
 
-    async def false(self: ss.PartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
+    async def false(self: ss.PaillierPartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
         lies = bound_to in {b"N", b"n"}
         return await open_sum(self, layout, [claimed * (self.seat.me == "p0")] if lies else vector, bound_to)
 
@@ -191,7 +191,7 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
             ends[seat.me] = error
             raise
 
-    monkeypatch.setattr(ss.PartySums, "open_sum", false)
+    monkeypatch.setattr(ss.PaillierPartySums, "open_sum", false)
     with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
         run_in_memory(replace(entry, charlie=watched), study, make_data(study, (40, 40, 40)))
     assert isinstance(ends.get(CHARLIE), RunFailed)

@@ -24,7 +24,7 @@ from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.voting import counting, public, roles
 from masquerade_protocols.voting.noiseless import clean_votes
@@ -221,7 +221,7 @@ def _noise(study: Study, runs: int, monkeypatch: pytest.MonkeyPatch) -> Array:
     data, votes = vote_data(study), [Fixed(np.full(3, 0 if study.multiclass else 1))] * study.K
     monkeypatch.setattr(roles, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))
     # The same votes each time, so what differs is the noise; the sum is not what is tested here.
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     for _ in range(runs):
         r = cast(study, data, votes)
         w_s = np.array(drawn(r.table, CHARLIE, "minimiser")) / F
@@ -302,7 +302,7 @@ def test_a_partys_messages_contain_no_vote(classes: int | None, monkeypatch: pyt
     assert stats.kstest(parts, "uniform").pvalue > 1e-6
     assert bare == 0
     # The test can fail: without masks they are the votes.
-    monkeypatch.setattr(ss.PartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
+    monkeypatch.setattr(ss.PaillierPartySums, "_masks", lambda _self, _bound_to, count: [0] * count)
     parts, bare = shown()
     assert stats.kstest(parts, "uniform").pvalue < 1e-6
     assert bare == 4 * 5
@@ -407,7 +407,7 @@ def test_more_parties_than_a_slot_can_hold_are_refused(monkeypatch: pytest.Monke
         ("soft", 'ties = "first"', r"unknown key 'ties'"),
         ("vote", 'ties = "last"', "ties"),
         ("vote", 'tie = "first"', r"did you mean 'ties'"),
-        ("soft", 'unseen_classes = "maybe"', "unseen_classes"),
+        ("soft", 'unseen_classes = "allow"', "unknown key 'unseen_classes'"),
         ("soft", "private_auxiliary = 1", "private_auxiliary"),
     ],
 )
@@ -433,18 +433,12 @@ def test_without_auxiliary_data_there_is_no_run() -> None:
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-def test_a_party_that_never_saw_a_class_refuses_unless_the_study_allows_it(classes: int | None) -> None:
+def test_a_party_that_never_saw_a_class_votes_like_all_others(classes: int | None) -> None:
     study = vote_study(K=3, classes=classes)
     data = vote_data(study)
     some = data["p1"].y != (1 if classes is None else 2)
     data["p1"] = Dataset(data["p1"].X[some], data["p1"].y[some], classes)
-    table = Table(study.names)
-    with pytest.raises(BadInput, match="these records lack a class of the study") as caught:
-        run_in_memory(roles, study, data, table=table, auxiliary=points_of(study))
-    assert 'unseen_classes = "allow"' in caught.value.hint
-    assert not any(e for e in table.journal("p1"))
-    allowing = vote_study(K=3, classes=classes, section='unseen_classes = "allow"')
-    r = cast(allowing, data, ["tree", "svm", None])
+    r = cast(study, data, ["tree", "svm", None])
     assert r.w.shape == (4 * (classes or 1),)
     if classes is None:
         assert not r.votes[1].any()

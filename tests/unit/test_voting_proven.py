@@ -31,7 +31,8 @@ from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes
@@ -196,7 +197,7 @@ def test_shares_are_drawn_before_the_join_and_charlie_draws_no_noise() -> None:
 def test_a_lead_that_adds_to_what_it_opens_is_not_noticed(opened: list[Array], monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page says is not covered: five votes more at every point, for a run that ends well."""
     study = _proven(K=3, N=20)
-    added = public.layout(study).pack((5 * UNIT,) * 20)
+    added = as_packing(public.layout(study)).pack((5 * UNIT,) * 20)
     decrypt_all = SecretKey.decrypt_all
 
     def shifted(self: SecretKey, total: Any) -> tuple[int, ...]:

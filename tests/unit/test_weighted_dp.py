@@ -27,8 +27,9 @@ from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols import entry_of
 from masquerade_protocols.baselines import central_dp
 from masquerade_protocols.blocks import local_descent
-from masquerade_protocols.blocks import secure_sum as ss
+from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
+from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
@@ -163,9 +164,9 @@ def test_sizes_appear_in_no_message_and_do_not_change_the_form_of_the_traffic(mo
         layout = count_layout(study)
         for name, size in zip(study.names, sizes, strict=True):
             count, model = (c.terms for c in sent(r.table, name, ss.Contribution))
-            assert (_bare(layout, secret, count) == (size,)) == (not masked)
+            assert (_bare(as_packing(layout), secret, count) == (size,)) == (not masked)
             slots = public.layout(study, public.plan(study, sum(sizes)))
-            assert (_bare(slots, secret, model) == drawn(r.table, name, "local descent")) == (not masked)
+            assert (_bare(as_packing(slots), secret, model) == drawn(r.table, name, "local descent")) == (not masked)
             said = {v for kind in r.table.journal(name) for v in _numbers_said(kind)}
             assert not said & set(sizes)
     assert len(forms) == 1
@@ -299,9 +300,11 @@ def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> No
         assert row.epsilon == pytest.approx(1.7132, rel=1e-3)
         assert row.delta == pytest.approx(1e-3)
         assert row.provable == "epsilon = 1.714, delta = 1.0e-03, for every party"
-        assert "the party that holds the record refuses if it has less than 1/32 of all records" in row.assumptions
+        assert (
+            "the party that holds the record adds more noise if it has less than 1/32 of all records" in row.assumptions
+        )
     assert "epsilon = 0.1" in rows[0].claimed
-    assert "the smallest with 1/32 of all records" in rows[0].text
+    assert "that of a party with 1/32 of all records" in rows[0].text
     assert rows[-1].epsilon is None
     small = WEIGHTED_DP.statement(local_descent_study("c = 2.0\nsmallest_part = 0.03125", K=32, epsilon=0.1))
     assert "proof needs c >= 16, and c is 2" in small[0].claimed

@@ -33,7 +33,6 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError
@@ -55,6 +54,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.blocks.slots import check_slots
 
@@ -107,10 +107,10 @@ def check_evaluation(study: Study) -> None:
         No noise meets the privacy target, or no plaintext holds it.
     """
     if study.evaluation is not None:
-        evaluation_layouts(study, study.K * study.max_records)
+        evaluation_layouts(study, study.most_records)
 
 
-def evaluation_layouts(study: Study, N: int) -> tuple[Packing, ...]:
+def evaluation_layouts(study: Study, N: int) -> tuple[Layout, ...]:
     """Lay out the sums of an evaluation with N records held back. Bins that are not used hold noise alone.
 
     Raises
@@ -121,7 +121,7 @@ def evaluation_layouts(study: Study, N: int) -> tuple[Packing, ...]:
     noise, lengths = noise_of(study), _lengths(study)
     tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * sum(lengths), TAIL_BITS)
     units = (LOCATE_UNITS, COUNT_UNITS)[-len(lengths) :]
-    layouts = (Packing(n, N * unit + tail, study.crypto.key_bits) for n, unit in zip(lengths, units, strict=True))
+    layouts = (layout_of(study, n, N * unit + tail) for n, unit in zip(lengths, units, strict=True))
     return tuple(check_slots(study, slots, "a sum of the evaluation", "a larger epsilon") for slots in layouts)
 
 

@@ -1,6 +1,7 @@
 """What secure sums cost: it follows from public numbers alone."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from masquerade_core.study import Study
 from masquerade_protocols.entry import Cost
@@ -16,6 +17,9 @@ _BLINDING = 1.0
 _SETTING_UP = 5
 """Round trips: the join, the lead's key, and the coin toss's commitments, echoes and reveals."""
 
+_SETTING_UP_MASKS = 2
+"""Round trips of masked sums: the join, and the key of the check values, which Charlie relays."""
+
 _A_SUM = 2
 """Round trips: the contributions and what everybody is told; between them, the total and the lead's opening."""
 
@@ -27,12 +31,16 @@ def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = Fa
     ----------
     study : Study
     plaintexts : sequence of int
-        For each sum, how many plaintexts a party's vector takes.
+        For each sum, how many plaintexts a party's vector takes. Masked sums have none, and their number alone counts.
     blinded : bool
         Whether Charlie alone learns the sums, and so blinds them before the lead opens them.
     set_up : bool
         False for sums that are made in addition to those of a run whose price is known.
     """
+    if study.crypto.sum == "masks":
+        half = 0.5 if blinded else 1  # a sum for Charlie alone is told to nobody
+        trips = _SETTING_UP_MASKS * set_up + ceil(half * len(plaintexts))
+        return Cost(sums=len(plaintexts), plaintexts=0, ciphertexts=0, round_trips=trips, exponentiations=0.0)
     total = sum(plaintexts)
     each = study.K * _CONTRIBUTION + _OPENING + _BLINDING * blinded
     return Cost(

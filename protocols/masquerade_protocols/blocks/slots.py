@@ -1,9 +1,9 @@
 """The slots of a plaintext: they must hold a sum, however much noise is in it."""
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from masquerade_core.words import listed
+from masquerade_protocols.blocks.layouts import Layout
 
 __all__ = ["WIDEST", "check_slots"]
 
@@ -11,13 +11,13 @@ WIDEST = 500
 """Bits of a coordinate at most. With more, the squared length of a classifier would exceed every float."""
 
 
-def check_slots(study: Study, slots: Packing, what: str, *remedies: str) -> Packing:
+def check_slots(study: Study, slots: Layout, what: str, *remedies: str) -> Layout:
     """Return the layout of a sum, after a check that plaintexts hold its slots and floats the classifier made of it.
 
     Parameters
     ----------
     study : Study
-    slots : Packing
+    slots : Layout
     what : str
         The sum's name, as the subject of a sentence.
     remedies : str
@@ -28,8 +28,8 @@ def check_slots(study: Study, slots: Packing, what: str, *remedies: str) -> Pack
     BadInput
         A slot is too wide for a plaintext, or a coordinate for a float.
     """
-    if not slots.fits:
-        bits = study.crypto.key_bits
+    bits = study.key_bits
+    if bits and not slots.fits:
         raise BadInput(
             f"{what} needs slots of {slots.width} bits, but a key of {bits} bits has no room for such a slot",
             f"ask for {listed([*remedies, 'a longer key'], 'or')}",

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.expectation import counted_records
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import TAIL_BITS, check_steps
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
@@ -169,7 +169,7 @@ def noise_of(study: Study) -> SharedNoise:
 def check(study: Study) -> None:
     """Refuse a study that must fail, before anybody joins.
 
-    The slots are checked for the largest N that there may be, K ``max_records``: sums are widest there.
+    The slots are checked for the largest N that there may be, the sum of ``max_records``: sums are widest there.
 
     Raises
     ------
@@ -179,10 +179,10 @@ def check(study: Study) -> None:
     chosen = parameters_of(study).learning_rate
     if chosen is not None:
         check_steps(study, chosen, "choose a smaller learning_rate, or a smaller regularization")
-    layout(study, noise_of(study), study.K * study.max_records)
+    layout(study, noise_of(study), study.most_records)
 
 
-def layout(study: Study, noise: SharedNoise, N: int) -> Packing:
+def layout(study: Study, noise: SharedNoise, N: int) -> Layout:
     """Lay out the sum of a round.
 
     A slot holds N gradients of length C at most, and the noise of K parties. In a whole run, noise goes beyond its slot
@@ -196,5 +196,5 @@ def layout(study: Study, noise: SharedNoise, N: int) -> Packing:
     drawn = study.K * noise.rounds * study.d
     bound = N * (ceil(clip_of(study) * (1 << FRACTION_BITS)) + 1)
     bound += study.K * discrete_gaussian_tail_bound(noise.share, drawn, TAIL_BITS)
-    slots = Packing(study.d, bound, study.crypto.key_bits)
+    slots = layout_of(study, study.d, bound)
     return check_slots(study, slots, "the sum of a round", "fewer rounds", "a larger epsilon")

@@ -12,13 +12,13 @@ from math import isqrt, sqrt
 
 from pydantic import BaseModel, ConfigDict
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
@@ -179,7 +179,7 @@ class Plan:
         """Return whether data are centred from the first mean on: where its R shows that it helps, or s allows it."""
         return self.strength > 80 or R < 0.85  # noqa: PLR2004
 
-    def pieces(self, length: int, largest: int) -> Iterator[tuple[Packing, slice]]:
+    def pieces(self, length: int, largest: int) -> Iterator[tuple[Layout, slice]]:
         """Cut a sum of ``length`` numbers into pieces that fit into a message; yields each one's layout and place."""
         for start in range(0, length, PIECE):
             end = min(start + PIECE, length)
@@ -196,12 +196,12 @@ class Plan:
         sums += [(gradient_length(d, m, centred=centred), self.gradient)] * self.rounds
         yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
 
-    def layout(self, length: int, largest: int) -> Packing:
+    def layout(self, length: int, largest: int) -> Layout:
         """Lay out a sum of ``length`` numbers, of which a record contributes at most ``largest`` to each."""
         study = self.study
         drawn = study.K * most_numbers(study.d, study.outputs)
         bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
-        return Packing(length, bound, study.crypto.key_bits)
+        return layout_of(study, length, bound)
 
 
 def moments_length(d: int, m: int, *, centred: bool) -> int:
@@ -241,6 +241,6 @@ def check(study: Study) -> None:
             "that they need, a record would count less than one unit of the grid",
             "choose a larger epsilon or a larger delta",
         )
-    plan = Plan(study, study.K * study.max_records)
+    plan = Plan(study, study.most_records)
     largest = max(plan.first_mean, plan.second_mean, plan.moments(centred=False) ** 2)
     check_slots(study, plan.layout(1, largest), "a sum", "a smaller epsilon", "fewer parties")

@@ -4,11 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.input_noise import FRACTION_BITS
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, proven_alpha
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = ["RADIUS_BITS", "Parameters", "alpha_of", "check", "cost", "layout", "parameters_of"]
@@ -136,13 +136,13 @@ def alpha_of(study: Study) -> float:
     )
 
 
-def layout(study: Study) -> Packing:
+def layout(study: Study) -> Layout:
     """Lay out sum_j n_j theta_j, in units of 2^-F, and N = sum_j n_j.
 
     No coordinate of theta_j exceeds 2^RADIUS_BITS, so the slots follow from public numbers alone.
     """
     largest = study.max_records << (RADIUS_BITS + FRACTION_BITS)
-    return Packing(study.d + 1, study.K * largest, study.crypto.key_bits)
+    return layout_of(study, study.d + 1, study.K * largest)
 
 
 def cost(study: Study) -> tuple[float, float]:
@@ -157,6 +157,6 @@ def cost(study: Study) -> tuple[float, float]:
         copies=chosen.copies,
         delta=delta,
         sensitivity=access_sensitivity(study.d, FRACTION_BITS),
+        epsilon_y=chosen.epsilon_y or 0.0,
     )
-    epsilon += chosen.epsilon_y or 0.0
     return epsilon, copies_delta(law=chosen.noise, copies=chosen.copies, epsilon=epsilon, delta=delta)

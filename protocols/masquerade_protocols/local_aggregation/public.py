@@ -47,8 +47,9 @@ class Parameters(BaseModel):
         For calibration "paper". "laplace" is the paper's: independent Laplace noise on each coordinate. "l2" has the
         density exp(-beta |eta|_2) (Rajkumar and Agarwal 2012, footnote 2).
     scale : str
-        For calibration "proven". "selected" sizes the noise for the smallest party, whose size stays hidden. "floor"
-        sizes it for the public ``min_records``.
+        For calibration "proven". "floor" sizes the noise for the public ``min_records``. "selected" sizes it for the
+        smallest party, whose size stays hidden; a single party that breaks the rules can then take nearly all of it
+        away.
     weights : str
         For calibration "proven". "uniform" counts each classifier once. "sizes" counts P_j's n_j times. Then the noise
         depends on no size, and ``scale`` has no effect.
@@ -57,7 +58,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     noise: Literal["laplace", "l2"] = "laplace"
-    scale: Literal["selected", "floor"] = "selected"
+    scale: Literal["floor", "selected"] = "floor"
     weights: Literal["uniform", "sizes"] = "uniform"
 
 
@@ -98,13 +99,19 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for which
-        there is no :func:`packing`.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
+        which there is no :func:`packing`.
     """
     chosen = parameters_of(study)
-    if not study.proven and (chosen.scale, chosen.weights) != ("selected", "uniform"):
+    if study.crypto.sum == "masks":
         raise BadInput(
-            f'[protocol] has scale = "{chosen.scale}" and weights = "{chosen.weights}", but calibration = "paper" '
+            '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
+            'set sum = "paillier", and name a lead in [study]',
+        )
+    scale = study.protocol.get("scale", "selected")  # the paper's own; there is no other for calibration "paper"
+    if not study.proven and (scale, chosen.weights) != ("selected", "uniform"):
+        raise BadInput(
+            f'[protocol] has scale = "{scale}" and weights = "{chosen.weights}", but calibration = "paper" '
             'allows only scale = "selected" and weights = "uniform"',
             'set calibration = "proven", or remove scale and weights',
         )
@@ -144,9 +151,9 @@ def _paper_packing(study: Study) -> Packing:
         noise = tail_bound(scale * paper_scale(floor, eps, lam), count=study.d)
     else:
         noise = l2_tail_bound(paper_beta(floor, eps, lam), study.d, scale)
-    layout = Packing(study.d, weights + noise, study.crypto.key_bits)
+    layout = Packing(study.d, weights + noise, study.key_bits)
     if not layout.fits:
-        msg = f"this study's noise is too large for a key of {study.crypto.key_bits} bits"
+        msg = f"this study's noise is too large for a key of {study.key_bits} bits"
         raise BadInput(msg, "choose a larger epsilon, regularization or min_records, or a longer key")
     return layout
 
@@ -157,7 +164,7 @@ def _joint_packing(study: Study) -> Packing:
     by_size = noise.scale_rule == "sizes"
     counts = MOST_COUNTED_RECORDS if by_size else 1
     bound = study.K * counts * _grid_norm(study.model.regularization, JOINT_FRACTION_BITS)
-    return Packing(study.d + by_size, bound + noise.largest, study.crypto.key_bits)
+    return Packing(study.d + by_size, bound + noise.largest, study.key_bits)
 
 
 def _grid_norm(Lambda: float, fraction_bits: int) -> int:

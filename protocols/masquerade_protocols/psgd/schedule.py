@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.privacy.noise.local_descent import ROUNDING
@@ -19,10 +18,12 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import TAIL_BITS
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
     "FRACTION_BITS",
+    "RHO_TV_BITS",
     "Parameters",
     "Schedule",
     "Variant",
@@ -39,6 +40,10 @@ __all__ = [
 
 FRACTION_BITS = 28
 """The largest F. Gradients and noise are integers in units of 2^-F; :func:`fraction_bits` chooses F."""
+
+RHO_TV_BITS = 128
+"""A draw of rho is within total variation 2^-RHO_TV_BITS of its law. All rounds together cost an epsilon of 40 or so,
+and delta pays (1 + e^epsilon) times that distance: with 2^-60, delta would reach 1."""
 
 _LEAST_FRACTION_BITS = 12  # so that rounding to the grid moves a gradient's norm by little, whatever N is
 _EXACT_BITS = 26  # of the mean gradient
@@ -163,11 +168,11 @@ def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
     """Return a lower bound of :func:`fraction_bits` for every N that the study allows; a statement is made without N.
 
     A layout takes at least as many plaintexts as one for numbers up to K 2^25, because K 2^25 <= N 2^F. It takes at
-    most as many as one for N = K max_records.
+    most as many as one for N = sum of max_records.
     """
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     schedule = variant(study, fewest)  # it has the most noise
-    count = Packing(study.d, study.K << (_EXACT_BITS - 1), study.crypto.key_bits).count
+    count = layout_of(study, study.d, study.K << (_EXACT_BITS - 1)).count
     fine = (_slots(study, schedule, most, 0, F) for F in range(FRACTION_BITS, _LEAST_FRACTION_BITS, -1))
     found = (
         F for F, slots in zip(range(FRACTION_BITS, 0, -1), fine, strict=False) if slots.fits and slots.count <= count
@@ -175,13 +180,13 @@ def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
     return next(found, _LEAST_FRACTION_BITS)
 
 
-def _fits_as_well(slots: Packing, coarse: Packing) -> bool:
+def _fits_as_well(slots: Layout, coarse: Layout) -> bool:
     return slots.fits and slots.count == coarse.count
 
 
-def _slots(study: Study, schedule: Schedule, N: int, t: int, F: int) -> Packing:
+def _slots(study: Study, schedule: Schedule, N: int, t: int, F: int) -> Layout:
     gradients = ceil(N * loss_of(study.model.loss).L * (1 << F)) + study.K
-    return Packing(study.d, gradients + study.K * _largest(study, schedule, t, F), study.crypto.key_bits)
+    return layout_of(study, study.d, gradients + study.K * _largest(study, schedule, t, F))
 
 
 def _largest(study: Study, schedule: Schedule, t: int, F: int) -> int:
@@ -194,7 +199,7 @@ def _largest(study: Study, schedule: Schedule, t: int, F: int) -> int:
     return -(-finest >> (FRACTION_BITS - F)) + (F < FRACTION_BITS)
 
 
-def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
+def layout(study: Study, schedule: Schedule, N: int, t: int) -> Layout:
     """Lay out the sum of round t.
 
     A slot holds N gradients of length L at most, and the noise of K parties. Each draw exceeds its part of the slot
@@ -209,7 +214,7 @@ def layout(study: Study, schedule: Schedule, N: int, t: int) -> Packing:
     return check_slots(study, slots, f"the sum of round {t}", "fewer rounds", "a larger epsilon")
 
 
-def layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[Packing]:
+def layouts(study: Study, schedule: Schedule, N: int, rounds: int) -> Iterator[Layout]:
     """Lay out every round. A layout is computed again only where beta_t changes."""
     beta, slots = schedule.beta(0), layout(study, schedule, N, 0)
     for t in range(rounds):

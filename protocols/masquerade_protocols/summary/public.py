@@ -4,7 +4,6 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.cells import Grid
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
@@ -13,11 +12,12 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.study import Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols.blocks.descent import TAIL_BITS
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = ["COUNT_BITS", "Parameters", "check", "grid_of", "layout", "noise_of", "parameters_of"]
 
-_REST = 4096  # bytes of a message for everything but its ciphertexts, of which each has key_bits/4 bytes
+_REST = 4096  # bytes of a message for everything but the counts
 
 
 class Parameters(BaseModel):
@@ -74,7 +74,7 @@ def check(study: Study) -> None:
         No noise meets the privacy target, no plaintext holds the noise, or no message holds the counts.
     """
     slots = layout(study, noise_of(study))
-    most = (MAX_BODY - _REST) * 4 // study.crypto.key_bits * slots.per_plaintext
+    most = slots.most_in(MAX_BODY - _REST)
     if slots.length > most:
         raise BadInput(
             f"the histograms have {slots.length:,} bins in all, but a message holds the counts of at most {most:,}",
@@ -82,7 +82,7 @@ def check(study: Study) -> None:
         )
 
 
-def layout(study: Study, noise: SharedNoise) -> Packing:
+def layout(study: Study, noise: SharedNoise) -> Layout:
     """Lay out the one sum, for as many records as all parties may have together: nobody counts them beforehand.
 
     Noise goes beyond its slot with a chance of 2^-128 at most.
@@ -93,7 +93,7 @@ def layout(study: Study, noise: SharedNoise) -> Packing:
         The slots are too wide for a plaintext, or a count for a float.
     """
     bins = len(grid_of(study))
-    bound = study.K * study.max_records << COUNT_BITS
+    bound = study.most_records << COUNT_BITS
     bound += study.K * discrete_gaussian_tail_bound(noise.share, study.K * bins, TAIL_BITS)
-    slots = Packing(bins, bound, study.crypto.key_bits)
+    slots = layout_of(study, bins, bound)
     return check_slots(study, slots, "the sum of the histograms", "a larger epsilon")

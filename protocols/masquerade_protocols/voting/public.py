@@ -10,7 +10,6 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
@@ -20,6 +19,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study, as_fraction
 from masquerade_core.wire.codec import numbers, pack_numbers
+from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.slots import WIDEST, check_slots
 
 __all__ = [
@@ -49,9 +49,6 @@ class SoftParameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     auxiliary: AuxiliaryFile
-    unseen_classes: Annotated[
-        Literal["refuse", "allow"], Field(description="may a party take part whose records lack a class?")
-    ] = "refuse"
     private_auxiliary: Annotated[bool, Field(description="is each auxiliary sample to be protected as well?")] = False
 
 
@@ -147,7 +144,7 @@ def counters_per_point(study: Study) -> int:
     return counters_at_a_point(classes_of(study)) if study.proven else classes_of(study) - 1
 
 
-def layout(study: Study) -> Packing:
+def layout(study: Study) -> Layout:
     """Lay out the counters, point by point.
 
     A counter holds 0 to M votes. With noise it holds as many units of 2^-G, and the noise of M parties.
@@ -161,7 +158,7 @@ def layout(study: Study) -> Packing:
     if study.proven:
         tail = discrete_gaussian_tail_bound(noise_of(study).share, study.K * counters, _TAIL_BITS)
         largest = study.K * ((1 << COUNT_BITS) + tail)
-    return Packing(counters, largest, study.crypto.key_bits)
+    return layout_of(study, counters, largest)
 
 
 # --- With calibration = "paper": noise on the classifier ------------------------------

@@ -221,7 +221,7 @@ def audit_study(
         None if row is None else row.epsilon,
         runs,
         seed,
-        small.crypto.key_bits,
+        small.key_bits,
         found,
         largest_bound(runs, privacy.delta, ERROR),
         control,
@@ -302,7 +302,7 @@ def _apart(scores: _Pair) -> float:
 def _small_keys(study: Study) -> Study:
     """Return the study with the shortest keys that are long enough for its numbers."""
     for bits in _KEY_BITS:
-        if bits >= study.crypto.key_bits:
+        if bits >= study.key_bits:
             break
         small = study.model_copy(update={"crypto": study.crypto.model_copy(update={"key_bits": bits})})
         try:

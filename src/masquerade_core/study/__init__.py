@@ -1,6 +1,7 @@
 """The study: everything that changes the result or its privacy, in one file that everybody signs."""
 
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.fields import check_section
 from masquerade_core.study.sections import (
     CHARLIE,
     AuxiliaryFile,
@@ -10,12 +11,13 @@ from masquerade_core.study.sections import (
     Feature,
     Label,
     Model,
+    OutOfBounds,
     Party,
     Privacy,
     StudySection,
     threshold_rule,
 )
-from masquerade_core.study.study import INTERCEPT, Study, as_fraction, check_section
+from masquerade_core.study.study import INTERCEPT, Study, as_fraction
 
 __all__ = [
     "CHARLIE",
@@ -27,6 +29,7 @@ __all__ = [
     "Feature",
     "Label",
     "Model",
+    "OutOfBounds",
     "Party",
     "Privacy",
     "PublicKeys",

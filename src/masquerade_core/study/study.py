@@ -9,21 +9,20 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     Field,
     ValidationError,
-    create_model,
     field_validator,
     model_validator,
 )
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.fields import first_repeated, flat, json_text
+from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
 from masquerade_core.study.sections import (
     CHARLIE,
     Crypto,
@@ -40,20 +39,12 @@ from masquerade_core.study.sections import (
 from masquerade_core.study.text import explain, to_toml
 from masquerade_core.words import counted
 
-__all__ = ["INTERCEPT", "Study", "as_fraction", "check_section"]
+__all__ = ["INTERCEPT", "Study", "as_fraction"]
 
 INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
 
 _NETWORK_KEY_BITS = (2048, 3072)
-
-
-def as_fraction(x: float) -> Fraction:
-    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
-
-    So two machines that read the same study compute the same noise scale to the last bit.
-    """
-    return Fraction(repr(float(x)))
 
 
 class Study(Section):
@@ -92,33 +83,32 @@ class Study(Section):
         yield from self._roster_problems()
         yield from self._key_problems()
         yield from self._column_problems()
-        yield from self._evaluation_problems()
+        if self.evaluation is not None:
+            yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
 
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
-        if (name := _first_repeated(self.names)) is not None:
+        if (name := first_repeated(self.names)) is not None:
             yield f"party {name!r} stands in the roster twice; give each party a name of its own"
         if rules.min_parties > K:
             yield (
                 f"the roster has {counted(K, 'party', 'parties')}, but min_parties is {rules.min_parties}; "
                 "lower min_parties, or add parties"
             )
-        if rules.lead not in self.names:
-            yield f"[study] lead is {rules.lead!r}, but must be one of the parties: {', '.join(self.names)}"
+        yield from self._lead_problems()
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
-        if rules.min_records > self.max_records:
-            yield (
-                f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
-                "that a party may have in a study with this number of parties"
-            )
-        fewest, most = K * rules.min_records, K * self.max_records
-        if rules.expected_records is not None and not fewest <= rules.expected_records <= most:
-            yield (
-                f"[study] expected_records is {rules.expected_records}, but {counted(K, 'party', 'parties')} with "
-                f"min_records = {rules.min_records} have {fewest} to {most} records together; correct expected_records "
-                "or min_records"
-            )
+        yield from size_problems(rules, self.parties, self.countable)
+
+    def _lead_problems(self) -> Iterator[str]:
+        lead, names = self.study.lead, ", ".join(self.names)
+        if self.crypto.sum == "masks":
+            if lead is not None:
+                yield f'[study] lead is {lead!r}, but with [crypto] sum = "masks" no party leads; remove the line'
+        elif lead is None:
+            yield f'[study] has no lead, which [crypto] sum = "paillier" needs; name one of the parties: {names}'
+        elif lead not in self.names:
+            yield f"[study] lead is {lead!r}, but must be one of the parties: {names}"
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
@@ -131,24 +121,12 @@ class Study(Section):
 
     def _column_problems(self) -> Iterator[str]:
         columns = [f.name for f in self.features]
-        if (name := _first_repeated(columns)) is not None:
+        if (name := first_repeated(columns)) is not None:
             yield f"feature {name!r} stands in the study twice; remove or rename one"
         if self.label.name in columns:
             yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
-        if (name := _first_repeated(self.coordinates)) is not None:
+        if (name := first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
-
-    def _evaluation_problems(self) -> Iterator[str]:
-        if self.evaluation is None:
-            return
-        share, fewest = self.evaluation.share, self.study.min_records
-        if as_fraction(share) * fewest < 1:
-            yield (
-                f"[evaluation] share is {share:g}, but of min_records = {fewest} that is less than one record; choose "
-                "a larger share, or a larger min_records"
-            )
-        if self.multiclass and self.evaluation.threshold is not None:
-            yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"
 
     @classmethod
     def parse(cls, text: str, source: str = "study", *, in_memory: bool = False) -> Self:
@@ -177,7 +155,7 @@ class Study(Section):
         BadInput
             Its key has a length that only the in-memory table may use, or it has one party only.
         """
-        if self.crypto.key_bits not in _NETWORK_KEY_BITS:
+        if self.crypto.sum == "paillier" and self.crypto.key_bits not in _NETWORK_KEY_BITS:
             raise BadInput(
                 f"[crypto] key_bits is {self.crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
                 "set key_bits = 2048; 'masquerade simulate' alone takes other lengths",
@@ -197,7 +175,7 @@ class Study(Section):
     def canonical(self) -> dict[str, str]:
         """Return all fields in a fixed order, defaults included: the dotted name and the value as canonical JSON."""
         dump = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: _json(value) for name, value in _flat(dump)}
+        return {name: json_text(value) for name, value in flat(dump)}
 
     def field_hashes(self) -> dict[str, bytes]:
         """Return a hash of 16 bytes for each field of :meth:`canonical`. They show where two studies differ."""
@@ -205,7 +183,7 @@ class Study(Section):
 
     def digest(self) -> bytes:
         """Return the 32-byte hash of this study."""
-        return hashlib.blake2b(_json(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
+        return hashlib.blake2b(json_text(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
 
     def run_id(self, version: str) -> bytes:
         """Return the 16 bytes that identify a run of this study by this version of the program."""
@@ -234,8 +212,13 @@ class Study(Section):
 
     @property
     def lead(self) -> str:
-        """The lead: the party that holds the secret half of the parties' Paillier key, where the protocol has one."""
-        return self.study.lead
+        """The lead: the party that holds the secret half of the parties' Paillier key; "" where nobody leads."""
+        return self.study.lead or ""
+
+    @property
+    def key_bits(self) -> int:
+        """The length of the parties' Paillier key in bits; 0 where sums are made with masks."""
+        return self.crypto.key_bits or 0
 
     @property
     def address(self) -> str:
@@ -269,9 +252,31 @@ class Study(Section):
         return self.classes or 1
 
     @property
-    def max_records(self) -> int:
-        """The most records that a party may have: n_j 2^m + rho(j) fits into 32 bits, with m = ceil(log2 K)."""
+    def countable(self) -> int:
+        """The most records of a party that a run can count: n_j 2^m + rho(j) fits into 32 bits, m = ceil(log2 K)."""
         return (1 << (32 - (self.K - 1).bit_length())) - 1
+
+    def most_of(self, name: str) -> int:
+        """Return the most records that one party may have: its own ``max_records``, or that of the study."""
+        return self._most(self.party(name))
+
+    def _most(self, party: Party) -> int:
+        return party.max_records or self.study.max_records or self.countable
+
+    @property
+    def max_records(self) -> int:
+        """The most records that any party may have."""
+        return max(map(self._most, self.parties))
+
+    @property
+    def fewest_records(self) -> int:
+        """The fewest records that all parties together may have."""
+        return self.K * self.study.min_records
+
+    @property
+    def most_records(self) -> int:
+        """The most records that all parties together may have."""
+        return sum(map(self._most, self.parties))
 
     def party(self, name: str) -> Party:
         """Return one party of the roster.
@@ -301,40 +306,3 @@ class Study(Section):
             f"the key with fingerprint {key.fingerprint()} belongs to nobody in this study",
             "use the key whose public half you gave to the coordinator",
         )
-
-
-def check_section(model: type[BaseModel], values: dict[str, Any], section: str) -> None:
-    """Check a table whose form another module defines, such as a protocol's own parameters.
-
-    Raises
-    ------
-    BadInput
-        The table has an unknown key or a value out of range. The words are those of :meth:`Study.parse`.
-    """
-    root = create_model("Root", **{section: (model, ...)})  # type: ignore[call-overload]  # a field by its name
-    try:
-        root.model_validate({section: values})
-    except ValidationError as error:
-        raise BadInput(explain(error, root)) from error
-
-
-def _first_repeated(values: tuple[str, ...] | list[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _flat(dump: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for section, content in dump.items():
-        rows = content if isinstance(content, list) else [content]
-        for index, row in enumerate(rows):
-            prefix = f"{section}.{index}" if isinstance(content, list) else section
-            for key in sorted(row):
-                yield f"{prefix}.{key}", row[key]

@@ -1,0 +1,279 @@
+"""The secure sum by masks: Charlie adds words that he cannot read, and tells everybody the sum.
+
+There is no lead, no key that opens anything, and one round trip for a sum. For K parties and d coordinates in words of
+32 or 64 bits, in round t::
+
+    party P_j                                        Charlie
+      | k_ij from X25519, kappa from the first party   |
+      |   L = H(chain, t, attempt, U, layout, bound_to)|
+      |   m_ij = stream(BLAKE2b(k_ij, L))              |
+      |------ Masked: (marks, x_j) + sum_i +-m_ij, --->|   4 d + 8 or 8 d + 8 bytes
+      |         check value + sum_i +-g_ij mod p       |   16 bytes
+      |                                                | adds words, and check values; K marks?
+      |<----- Summed: the sum, its check, a receipt ---|   as much, and 32 bytes
+      | K marks? within bounds? does the check fit?    |
+      |   chain = H(L, Summed)                         |
+
+*Masks.* Each pair of parties masks its two contributions with a stream that cancels in the sum and nowhere else. So
+Charlie learns the sum, and with K - 2 parties on his side the sum of the other two. Nobody has anything to open, so
+nobody can be made to open another number.
+
+*The check value* is a linear function of the sum under kappa, a key that all parties share and Charlie lacks
+(:mod:`masquerade_core.crypto.masks`). If Charlie alone changes a sum, it passes with a chance of 2^-126 at most. A
+party knows kappa; Charlie with a party can make all accept another sum. So can a party alone in every secure sum, since
+it chooses its own vector. What they cannot do is tell two parties two different sums: ``chain`` is a hash of all that
+was told so far, it stands in every label, and masks of different labels do not cancel. For the last sum, everybody
+compares digests of all that Charlie told when the run closes (:mod:`masquerade_host`).
+
+*Every label serves once.* Box keys are drawn anew by every process, so a restarted party has other masks. Within a run
+the round only grows, and a party makes one contribution for each.
+
+*The receipt* is a hash over all contributions, which their senders signed; Charlie signs the receipt. :func:`blame`
+says what the contributions of a failed round prove.
+
+Where Charlie alone may learn the sum, he adds and tells nobody: half a round trip. Nobody else could be deceived, so
+the check value is sent and not used.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
+from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_core.words import counted
+from masquerade_protocols.blocks.layouts import Layout, as_words
+from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
+
+__all__ = ["GroupKey", "Masked", "MaskedCharlieSums", "MaskedPartySums", "Summed", "blame"]
+
+_Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+class GroupKey(SealedMessage):
+    """The roster's first party to each other one: kappa, from which every round's check key follows."""
+
+    kappa: _Bytes32
+
+
+class Masked(Message):
+    """P_j to Charlie: its words of this round under masks, and its check value under masks."""
+
+    round: Round
+    words: bytes
+    check: bytes
+
+
+class Summed(Broadcast):
+    """Charlie to all: the sum of all words, the sum of all check values, and his receipt for the contributions."""
+
+    round: Round
+    words: bytes
+    check: bytes
+    receipt: _Bytes32
+
+
+def _check_lengths(layout: Words, message: Masked | Summed, peer: str) -> None:
+    if (len(message.words), len(message.check)) != (layout.total_bytes, layout.check_bytes):
+        raise ProtocolViolation(
+            f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
+            f"allowed are {layout.total_bytes} and {layout.check_bytes}",
+            peer=peer,
+        )
+
+
+def _digest(message: Masked) -> bytes:
+    return tagged_hash("contribution", message.words, message.check)
+
+
+def _summed(round_: int, layout: Words, contributions: Mapping[str, Masked]) -> Summed:
+    """Add everybody's contributions."""
+    words = layout.add(layout.read(message.words) for message in contributions.values())
+    return Summed(
+        round=round_,
+        words=layout.write(words),
+        check=layout.add_checks(message.check for message in contributions.values()),
+        receipt=receipt(round_, {name: _digest(message) for name, message in contributions.items()}),
+    )
+
+
+def blame(layout: Layout, told: Summed, contributions: Mapping[str, Masked]) -> str | None:
+    """Say what the signed contributions of a round prove, once its check has failed.
+
+    Charlie shows the contributions, each signed by its party. They are masked, and their sum was to be public anyway.
+
+    Parameters
+    ----------
+    layout : Layout
+        The round's.
+    told : Summed
+        What Charlie told, and signed.
+    contributions : mapping of str to Masked
+        What he shows, by the parties' names in roster order.
+
+    Returns
+    -------
+    str or None
+        ``CHARLIE`` if his sum is not theirs, or his receipt is for others. None if both are right: then a party's
+        contribution was not well made, and nobody can tell whose, for that would open what it hides.
+    """
+    return None if _summed(told.round, as_words(layout), contributions) == told else CHARLIE
+
+
+# --- The parties ------------------------------------------------------------------
+
+
+@dataclass
+class MaskedPartySums:
+    """A party's side of the masked sums of one run; made by :meth:`set_up`.
+
+    Parameters
+    ----------
+    seat, study : Seat, Study
+    pair_keys : mapping of str to (bool, bytes)
+        For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
+    kappa : bytes
+        The parties' key for check values.
+    held_back : int
+        N', the opened number of the records that are held back for an evaluation; 0 where none are.
+    """
+
+    seat: Seat
+    study: Study
+    pair_keys: Mapping[str, tuple[bool, bytes]] = field(repr=False)
+    kappa: bytes = field(repr=False)
+    _chain: bytes
+    _round: int = 0
+    held_back: int = 0
+
+    @classmethod
+    async def set_up(cls, seat: Seat, study: Study) -> "MaskedPartySums":
+        """Derive the pairs' keys from the box keys of this run, and take kappa from the roster's first party."""
+        roster = seat.roster_hash()
+        first, order = study.names[0], {name: i for i, name in enumerate(study.names)}
+        if seat.me == first:
+            kappa = await seat.once("key of the check values", lambda rng: rng.bytes(32))
+            if seat.others:
+                await seat.send_sealed(GroupKey(kappa=kappa))
+        else:
+            kappa = (await seat.receive(GroupKey, first)).kappa
+        keys = {
+            peer: (order[seat.me] < order[peer], seat.shared_key(peer, b"masked sum" + roster)) for peer in seat.others
+        }
+        return cls(seat, study, keys, kappa, roster)
+
+    async def precompute(self, layouts: Sequence[Layout]) -> None:
+        """Do nothing: masks need no obfuscators."""
+
+    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+        """Contribute ``vector`` and return the sum of everybody's.
+
+        Parameters
+        ----------
+        layout : Words
+            From public numbers alone; the same at every participant.
+        vector : sequence of int
+            Encoded and clipped; noise included.
+        bound_to : bytes
+            A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
+            masks do not cancel.
+
+        Raises
+        ------
+        RunFailed
+            The sum is not that of one contribution of each party. Nobody can tell who is at fault, before Charlie shows
+            the contributions (:func:`blame`).
+        ProtocolViolation
+            Charlie is at fault.
+        """
+        words = as_words(layout)
+        label, check_key = await self._send(words, vector, bound_to)
+        told = await self.seat.receive(Summed, CHARLIE)
+        check_round(told.round, self._round, CHARLIE, "added up")
+        _check_lengths(words, told, CHARLIE)
+        total = words.decode(words.read(told.words), self.study.K)
+        if not check_key.fits(total, told.check):
+            raise RunFailed(
+                "the sum that Charlie told does not fit its check value: he told another sum, or a party's "
+                "contribution was not well made",
+                "start a new run; the contributions that Charlie keeps show whether it was he",
+            )
+        self._chain = tagged_hash("chain", label, told.words, told.check, told.receipt)
+        self._round += 1
+        return total
+
+    async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
+        """Contribute ``vector`` to a sum that Charlie alone learns; the parameters are those of :meth:`open_sum`."""
+        label, _ = await self._send(as_words(layout), vector, bound_to)
+        self._chain = tagged_hash("chain", label)
+        self._round += 1
+
+    async def _send(self, words: Words, vector: Sequence[int], bound_to: bytes) -> tuple[bytes, CheckKey]:
+        """Send this round's vector under masks; return the round's label and its check key."""
+        numbers = (self._round, words.length, words.bits)
+        label = tagged_hash("round", self._chain, *(n.to_bytes(8, "big") for n in numbers), bound_to)
+        check_key = CheckKey(words, tagged_hash("check", label, key=self.kappa))
+        check = check_key.of(vector)
+        if self.seat.me == self.study.names[0]:
+            check += check_key.constant
+        streams = [(adds, tagged_hash("mask", label, key=key)) for adds, key in self.pair_keys.values()]
+        masked, hidden = words.masked(words.encode(vector), check, streams)
+        await self.seat.send(CHARLIE, Masked(round=self._round, words=masked, check=hidden))
+        return label, check_key
+
+
+# --- Charlie ------------------------------------------------------------------------
+
+
+@dataclass
+class MaskedCharlieSums:
+    """Charlie's side of the masked sums of one run. Its fields are those of :class:`MaskedPartySums`."""
+
+    seat: Seat
+    study: Study
+    _round: int = 0
+    held_back: int = 0
+
+    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
+        """Add everybody's contributions, and tell everybody the sum; returns it.
+
+        Raises
+        ------
+        ProtocolViolation
+            A party is at fault; the error names it.
+        RunFailed
+            Masks did not cancel.
+        """
+        words = as_words(layout)
+        told = _summed(self._round, words, await self._gather(words))
+        sums = words.decode(words.read(told.words), self.study.K)
+        await self.seat.broadcast(told)
+        self._round += 1
+        return sums
+
+    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
+        """Add everybody's contributions, and tell nobody; Charlie alone learns the sum.
+
+        Raises
+        ------
+        ProtocolViolation
+            A party is at fault; the error names it.
+        RunFailed
+            Masks did not cancel.
+        """
+        words = as_words(layout)
+        contributions = await self._gather(words)
+        self._round += 1
+        return words.decode(words.add(words.read(m.words) for m in contributions.values()), self.study.K)
+
+    async def _gather(self, words: Words) -> dict[str, Masked]:
+        contributions = await self.seat.gather(Masked, self.study.names)
+        for name, message in contributions.items():
+            check_round(message.round, self._round, name, "contributed to")
+            _check_lengths(words, message, name)
+        return contributions

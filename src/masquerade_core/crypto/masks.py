@@ -1,0 +1,278 @@
+"""Masked words and their check value: what one contribution to a masked sum is, as pure functions.
+
+A vector of signed integers is written as *words*, whole numbers modulo 2^32 or 2^64. Every pair of parties has a key in
+common. Both expand it into a stream of words, the *mask*: one of the two adds it, the other subtracts it. So a single
+contribution is uniform, and in the sum of all contributions the masks cancel.
+
+Before the coordinates stand *marks*, 64 bits of words that equal 1. In a sum they count the contributions. If masks do
+not cancel, the marks are uniform, and everybody sees it.
+
+The *check value* is a linear function of the vector, modulo a prime p, under a key that only the parties share. Its
+coefficient for coordinate 512 a + b is u_a v_b, with u and v uniform. A constant, also uniform, is added once. For an
+adversary without the key, another sum fits the check value with a chance of at most 2/p: what it would have to guess is
+a zero of a polynomial of degree 2 in uniform numbers (Schwartz and Zippel).
+
+The stream of a 32-byte key is the ChaCha20 key stream of RFC 8439 from block 1, with a nonce of zeros. Each key serves
+for one stream.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import starmap
+from operator import mul
+from typing import Any
+
+import numpy as np
+from nacl.bindings import crypto_aead_chacha20poly1305_ietf_encrypt
+from numpy.typing import NDArray
+
+from masquerade_core.crypto.boxes import Secret
+from masquerade_core.errors import LocalProtocolError, RunFailed
+
+__all__ = ["CheckKey", "Words", "mask_stream", "tagged_hash"]
+
+_NONCE = bytes(12)
+_ROW = 512  # coordinates that share one u_a
+_MARK_BITS = 64
+_MACHINE_BITS = 64  # words of this length or less are numpy's
+_PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
+_SHORT_PRIME = (1 << 127) - 1
+_LONG_PRIME = (1 << 521) - 1
+
+
+def tagged_hash(tag: str, *parts: bytes, key: bytes = b"", size: int = 32) -> bytes:
+    """Return BLAKE2b over a tag and parts, each preceded by its length, so that no two lists of parts are alike."""
+    state = hashlib.blake2b(key=key, digest_size=size)
+    for part in (tag.encode(), *parts):
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()
+
+
+def mask_stream(key: bytes, length: int) -> bytes:
+    """Return ``length`` bytes of a key's stream. One key serves for one stream."""
+    if length <= _PIECE:
+        return _chacha(key, length)
+    count = -(-length // _PIECE)
+    pieces = (tagged_hash("piece", i.to_bytes(8, "big"), key=key) for i in range(count))
+    return b"".join(_chacha(piece, _PIECE) for piece in pieces)[:length]
+
+
+def _chacha(key: bytes, length: int) -> bytes:
+    """Encrypt zeros: the ciphertext is the key stream, and the tag behind it is cut off."""
+    return bytes(crypto_aead_chacha20poly1305_ietf_encrypt(bytes(length), None, _NONCE, key)[:length])
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a vector lies in words.
+
+    Parameters
+    ----------
+    length : int
+        Coordinates d of the vector.
+    bound : int
+        Public bound on |coordinate| of the opened sum.
+    """
+
+    length: int
+    bound: int
+
+    @cached_property
+    def width(self) -> int:
+        """Bits that a coordinate takes: enough for |v| <= bound, and one for the sign."""
+        return self.bound.bit_length() + 1
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of a word: 32, or the next multiple of 64."""
+        return 32 if self.width <= 32 else -(-self.width // 64) * 64  # noqa: PLR2004
+
+    @property
+    def size(self) -> int:
+        """Bytes of a word."""
+        return self.bits // 8
+
+    @cached_property
+    def marks(self) -> int:
+        """How many words before the coordinates equal 1 in a contribution."""
+        return max(1, _MARK_BITS // self.bits)
+
+    @property
+    def words(self) -> int:
+        """How many words a contribution has."""
+        return self.marks + self.length
+
+    @property
+    def count(self) -> int:
+        """How many units of 32 bits the coordinates take: what a finer grid must not enlarge."""
+        return self.length * self.bits // 32
+
+    @property
+    def total_bytes(self) -> int:
+        """How many bytes a contribution's words have."""
+        return self.words * self.size
+
+    @property
+    def prime(self) -> int:
+        """The prime p of the check value: 2^127 - 1, or 2^521 - 1 for words of more than 64 bits. It exceeds a word."""
+        return _SHORT_PRIME if self.bits <= _MACHINE_BITS else _LONG_PRIME
+
+    @property
+    def check_bytes(self) -> int:
+        """Bytes of a check value."""
+        return (self.prime.bit_length() + 7) // 8
+
+    @property
+    def fits(self) -> bool:
+        """Whether the prime is longer than a word."""
+        return self.bits < self.prime.bit_length() - 1
+
+    def most_in(self, room: int) -> int:
+        """Return how many coordinates a message with ``room`` bytes for them can carry."""
+        return (room - self.check_bytes) // self.size - self.marks
+
+    def _machine(self) -> bool:
+        return self.bits <= _MACHINE_BITS
+
+    def _dtype(self) -> Any:
+        return np.dtype(f"<u{self.size}")
+
+    def encode(self, vector: Sequence[int]) -> NDArray[Any]:
+        """Return marks and coordinates as words; a coordinate that is too long for a word is reduced modulo the word.
+
+        So a contribution never fails because of its own numbers, which would show something of them. Whoever opens the
+        sum finds a total that is out of bounds.
+
+        Raises
+        ------
+        LocalProtocolError
+            The vector has another length: a bug here.
+        """
+        if len(vector) != self.length:
+            raise LocalProtocolError(
+                f"a vector to mask has {len(vector)} coordinates; allowed are {self.length}, the layout's"
+            )
+        marked = [1] * self.marks
+        modulus = 1 << self.bits
+        if not self._machine():
+            return np.array(marked + [v % modulus for v in vector], dtype=object)
+        try:
+            signed = np.array([*marked, *vector], dtype=np.int64)
+        except OverflowError:
+            return np.array(marked + [v % modulus for v in vector], dtype=np.uint64).astype(self._dtype())
+        return signed.view(np.uint64).astype(self._dtype())
+
+    def read(self, raw: bytes) -> NDArray[Any]:
+        """Return words from ``total_bytes`` bytes, whose number the caller has checked."""
+        if self._machine():
+            return np.frombuffer(raw, dtype=self._dtype())
+        return np.array(
+            [int.from_bytes(raw[i : i + self.size], "little") for i in range(0, self.total_bytes, self.size)],
+            dtype=object,
+        )
+
+    def write(self, words: NDArray[Any]) -> bytes:
+        """Return words as bytes."""
+        if self._machine():
+            return words.tobytes()
+        return b"".join(int(word).to_bytes(self.size, "little") for word in words)
+
+    def add(self, vectors: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        """Add vectors of words, each coordinate modulo the word."""
+        first, *others = vectors
+        total = first.copy()
+        for words in others:
+            total += words
+        return total if self._machine() else total % (1 << self.bits)
+
+    def add_checks(self, checks: Iterable[bytes]) -> bytes:
+        """Add check values modulo p."""
+        total = sum(int.from_bytes(check, "little") for check in checks) % self.prime
+        return total.to_bytes(self.check_bytes, "little")
+
+    def masked(self, words: NDArray[Any], check: int, streams: Iterable[tuple[bool, bytes]]) -> tuple[bytes, bytes]:
+        """Add or subtract the masks of all pairs, and return a contribution's bytes and its check value's bytes.
+
+        Parameters
+        ----------
+        words : ndarray
+            From :meth:`encode`.
+        check : int
+            The check value of the vector itself.
+        streams : iterable of (bool, bytes)
+            For each other party whether this one adds, and the key of this round's mask.
+        """
+        total, extra = words.copy(), 2 * self.check_bytes
+        for adds, key in streams:
+            stream = mask_stream(key, extra + self.total_bytes)
+            mask, of_check = self.read(stream[extra:]), int.from_bytes(stream[:extra], "little")
+            if adds:
+                total += mask
+                check += of_check
+            else:
+                total -= mask
+                check -= of_check
+        if not self._machine():
+            total %= 1 << self.bits
+        return self.write(total), (check % self.prime).to_bytes(self.check_bytes, "little")
+
+    def decode(self, words: NDArray[Any], contributors: int) -> tuple[int, ...]:
+        """Read the signed coordinates of a sum of so many contributions.
+
+        Raises
+        ------
+        RunFailed
+            The marks do not count ``contributors``: masks did not cancel. Or a coordinate is out of bounds.
+        """
+        if any(int(mark) != contributors for mark in words[: self.marks]):
+            raise RunFailed(
+                "the masked sum is not the sum of everybody's contributions: one is missing, or was made for another "
+                "round or another view of the run",
+                "start a new run; no participant can be blamed from the sum alone",
+            )
+        if self._machine():
+            values = words[self.marks :].view(f"<i{self.size}").tolist()
+        else:
+            half = 1 << (self.bits - 1)
+            values = [int(word) - ((int(word) >= half) << self.bits) for word in words[self.marks :]]
+        if max(values, default=0) > self.bound or min(values, default=0) < -self.bound:
+            raise RunFailed(
+                "the opened sum is larger than all parties' contributions together can be",
+                "start a new run; the sum alone does not show who changed it",
+            )
+        return tuple(values)
+
+
+class CheckKey(Secret):
+    """The key of one round's check value: u, v and the constant, all uniform modulo p.
+
+    Parameters
+    ----------
+    layout : Words
+    key : bytes
+        32 bytes that only the parties know, and that serve for this round alone.
+    """
+
+    __slots__ = ("_layout", "_u", "_v", "constant")
+
+    def __init__(self, layout: Words, key: bytes) -> None:
+        width, d, prime = 2 * layout.check_bytes, layout.length, layout.prime
+        rows = -(-d // _ROW)
+        raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
+        drawn = [int.from_bytes(raw[i : i + width], "little") % prime for i in range(0, len(raw), width)]
+        self._layout = layout
+        self.constant, self._u, self._v = drawn[0], drawn[1 : 1 + rows], drawn[1 + rows :]
+
+    def of(self, vector: Sequence[int]) -> int:
+        """Return <r, x> mod p, where r_(512 a + b) = u_a v_b."""
+        rows = (vector[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
+        inner = (sum(starmap(mul, zip(self._v, row, strict=False))) for row in rows)
+        total: int = sum(map(mul, self._u, inner))
+        return total % self._layout.prime
+
+    def fits(self, total: Sequence[int], check: bytes) -> bool:
+        """Say whether a sum of vectors, to whose check values the constant was added once, has this check value."""
+        return (self.of(total) + self.constant - int.from_bytes(check, "little")) % self._layout.prime == 0
