@@ -431,14 +431,15 @@ def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_righ
     for a in audits():
         row = on_page[a.name]
         finding = Finding(a, a.runs, 0.0, 0.0, 0.0 if a.gate is Gate.HOLDS else None, 0.0)
-        fixed = len(cells(finding)) - (2 if a.gate is Gate.HOLDS else 1)
+        fixed = len(cells(finding)) - (4 if a.gate is Gate.HOLDS else 1)
         assert [c.strip() for c in row[:fixed]] == cells(finding)[:fixed]
         bound = float(row[fixed])
         assert (bound <= a.epsilon) == (a.gate is Gate.HOLDS)
         if a.gate is Gate.HOLDS:
-            control, part = re.fullmatch(r"([\d.]+) \((.+)\)", row[fixed + 1].strip()).groups()  # type: ignore[union-attr]
-            assert float(control) > a.epsilon
-            assert part == str(a.control)
+            control, noticed, there = (float(c) for c in row[fixed + 1 : fixed + 4])
+            assert control > a.epsilon
+            assert 0.5 <= noticed < 1
+            assert there > a.epsilon
         else:
             assert a.proved is None or bound < a.proved
         assert row[-1].strip() == Finding(a, a.runs, 0.0, bound, 99.0 if a.gate is Gate.HOLDS else None, 0.0).verdict

@@ -36,9 +36,11 @@ from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.public import joint_noise_of
 from tests.face_helpers import Shell
+from tests.pages import Page
 
 _Array = NDArray[np.float64]
 
+PAGE = Page("docs/privacy/audits.md")
 TARGET = (1.0, 0.05)  # epsilon and delta
 
 
@@ -344,3 +346,10 @@ def test_the_command_says_beforehand_what_is_enough_and_afterwards_what_would_ha
     words = " ".join(shell("audit", path, "--runs", 2000).err.split())
     assert "2,000 runs with each of two data sets are enough to notice half of the noise" in words
     assert "not exceeded: 2,000 runs" in words
+
+
+def test_the_page_says_how_many_runs_are_enough() -> None:
+    text = " ".join(PAGE.text.split())
+    numbers = [runs_enough(_own(delta=delta)) for delta in (0.05, 1e-3, 1e-6)]
+    said = "For epsilon = 1 it is {:,} runs with delta = 0.05, {:,} with delta = 0.001 and {:,} with delta = 1e-6"
+    assert said.format(*numbers) in text

@@ -188,7 +188,7 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
 
     gate = findings[0].audit.gate
     said = {Gate.REFUTED: ["claimed", "proved"], Gate.CAUGHT: ["target", "proved"], Gate.HOLDS: ["proved"]}[gate]
-    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below"] * (gate is Gate.HOLDS)
+    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below", "and there"] * (gate is Gate.HOLDS)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=18)
     for heading in headings:
@@ -207,4 +207,5 @@ def cells(finding: "Finding") -> list[str]:
     row += ["" if a.proved is None else f"{a.proved:.4g}", f"{finding.bound:.3f}"]
     if not proof:
         return row
-    return [*row, f"{finding.control:.3f}", "" if finding.noticed is None else f"{finding.noticed:.2f}"]
+    noticed = "" if finding.noticed is None else f"{finding.noticed:.2f}"
+    return [*row, f"{finding.control:.3f}", noticed, "" if finding.checked is None else f"{finding.checked:.3f}"]
