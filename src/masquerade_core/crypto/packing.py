@@ -70,8 +70,8 @@ class Packing:
         return -(-self.length // self.per_plaintext)
 
     def most_in(self, room: int) -> int:
-        """Return how many coordinates a message with ``room`` bytes for their ciphertexts can carry."""
-        return room * 4 // self.modulus_bits * self.per_plaintext
+        """Return how many coordinates a message with ``room`` bytes can carry: each ciphertext beside its plaintext."""
+        return room * 8 // (3 * self.modulus_bits) * self.per_plaintext
 
     def _chunks(self, vector: Sequence[int]) -> list[Sequence[int]]:
         if len(vector) != self.length or max(map(abs, vector), default=0) > self.bound:
