@@ -179,8 +179,10 @@ async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
-    rule = _rule(sums.study)
-    return model if held.records is None else await measured(sums, sums.held_back, held, model, rule)
+    if held.records is None:
+        await sums.close()
+        return model
+    return await measured(sums, sums.held_back, held, model, _rule(sums.study))
 
 
 async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: Rule) -> Model:
@@ -192,9 +194,9 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     if study.classes is not None:
         matrix = await seat.once("confusion", lambda _: _confusion(model, records))
         (layout,) = evaluation_layouts(study, N)
-        return _judged_classes(
-            study, model, N, await sums.open_sum(layout, list(map(add, matrix, held.noise)), _bound_to(N, model))
-        )
+        confused = await sums.open_sum(layout, list(map(add, matrix, held.noise)), _bound_to(N, model))
+        await sums.close()
+        return _judged_classes(study, model, N, confused)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
     opened = await sums.open_sum(layouts[0], list(map(add, cells, held.noise)), _bound_to(N, model))
@@ -202,6 +204,7 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
     noisy_counts = list(map(add, counts, held.noise[CELLS:]))
     totals = await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened))
+    await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 
 
@@ -253,7 +256,10 @@ async def evaluated_by_all(sums: CharlieSums, model: Model) -> Model:
         A total was not the sum of one contribution of each party.
     """
     study = sums.study
-    return model if study.evaluation is None else await measured_by_all(sums, sums.held_back, model, _rule(study))
+    if study.evaluation is None:
+        await sums.close()
+        return model
+    return await measured_by_all(sums, sums.held_back, model, _rule(study))
 
 
 async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -> Model:
@@ -262,10 +268,14 @@ async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -
     await sums.seat.stage(_STAGE)
     if study.multiclass:
         (layout,) = evaluation_layouts(study, N)
-        return _judged_classes(study, model, N, await sums.open_sum(layout))
+        confused = await sums.open_sum(layout)
+        await sums.close()
+        return _judged_classes(study, model, N, confused)
     cells, counts = evaluation_layouts(study, N)
     bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset), model, rule)
-    return _judged(study, model, bins, N, await sums.open_sum(counts), rule)
+    totals = await sums.open_sum(counts)
+    await sums.close()
+    return _judged(study, model, bins, N, totals, rule)
 
 
 # --- What everybody computes --------------------------------------------------------

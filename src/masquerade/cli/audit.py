@@ -188,7 +188,9 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
 
     gate = findings[0].audit.gate
     said = {Gate.REFUTED: ["claimed", "proved"], Gate.CAUGHT: ["target", "proved"], Gate.HOLDS: ["proved"]}[gate]
-    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below", "and there"] * (gate is Gate.HOLDS)
+    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below", "and there"] * (
+        gate is Gate.HOLDS
+    )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=18)
     for heading in headings:
