@@ -18,6 +18,7 @@ enforces three rules:
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.messages import PARTIES, Message, SealedMessage
 
-__all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
+__all__ = ["Effect", "Join", "Once", "Progress", "Receive", "ReceiveWithin", "Release", "Seat", "Send", "Stage"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -81,6 +82,19 @@ class Receive(Effect):
     kind: str
     type: str
     senders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReceiveWithin(Effect):
+    """Wait at most so many seconds for a body of this kind and type from each sender.
+
+    The answer has None in the place of whoever sent none. A sender that is known to be gone is not waited for.
+    """
+
+    kind: str
+    type: str
+    senders: tuple[str, ...]
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -197,12 +211,16 @@ class Seat:
 
     async def broadcast(self, message: Message) -> None:
         """Send one message from Charlie to every party."""
+        await self.broadcast_to(self.names, message)
+
+    async def broadcast_to(self, targets: tuple[str, ...], message: Message) -> None:
+        """Send one message from Charlie to each of these parties."""
         self._check_clear(message)
         if self.me != CHARLIE:
             msg = f"{self.me} cannot broadcast; only Charlie can"
             raise LocalProtocolError(msg)
         body = encode(message, PARTIES)
-        await Send("message", type(message).__name__, self.names, (body,) * len(self.names))
+        await Send("message", type(message).__name__, targets, (body,) * len(targets))
 
     def _check_clear(self, message: Message) -> None:
         _ = self._joined_box
@@ -274,6 +292,20 @@ class Seat:
         if sealed:
             bodies = tuple(self._open(peer, name, body) for peer, body in zip(wanted, bodies, strict=True))
         return {peer: decode(cls, body, peer) for peer, body in zip(wanted, bodies, strict=True)}
+
+    async def gather_within(self, cls: type[M], senders: Collection[str], seconds: float) -> dict[str, M]:
+        """Wait at most so many seconds for one message of this class, in the clear, from each sender.
+
+        The result has the messages of those who answered. Bytes that are no such message count as no answer.
+        """
+        _ = self._joined_box
+        bodies = await ReceiveWithin("message", cls.__name__, tuple(senders), seconds)
+        answers: dict[str, M] = {}
+        for peer, body in zip(senders, bodies, strict=True):
+            if body is not None:
+                with suppress(ProtocolViolation):
+                    answers[peer] = decode(cls, body, peer)
+        return answers
 
     def _open(self, peer: str, kind: str, sealed: bytes) -> bytes:
         plain = self._joined_box.open(self._keys[peer], sealed, peer)
