@@ -42,7 +42,7 @@ def summary_study(
         epsilon=epsilon,
         min_records=10,
         key_bits=key_bits,
-        **more,
+        **{"colluders": 0, **more},
     )
     return Study.parse(draft.to_toml(), in_memory=True)
 

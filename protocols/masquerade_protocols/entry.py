@@ -155,7 +155,11 @@ class Protocol:
     proven_section : str
         The same for a new study with ``calibration = "proven"``, where it differs from ``section``.
     calibrations : tuple of str
-        How the noise may follow from the privacy target. The first is that of a new study.
+        How the noise may follow from the privacy target. A new study has "proven" where that is one of them, and the
+        first otherwise.
+    noise_in_shares : bool
+        Whether the parties draw proven noise in shares, so that it is sized by how many of them may collude. Otherwise
+        each draws the whole noise for its own records.
     stages : tuple of str
         The stages that the roles announce, in order.
     multiclass : bool
@@ -199,6 +203,7 @@ class Protocol:
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
+    noise_in_shares: bool = True
     stages: tuple[str, ...] = ()
     multiclass: bool = False
     alone: bool = False
@@ -216,9 +221,14 @@ class Protocol:
         """Whether somebody holds all records, and nobody sends anything."""
         return self.central is not _has_none
 
+    @property
+    def default_calibration(self) -> str:
+        """The calibration of a new study: "proven" where the protocol has it, for a paper's noise may prove little."""
+        return "proven" if "proven" in self.calibrations else self.calibrations[0]
+
     def section_for(self, calibration: str | None = None) -> str:
-        """Return the ``[protocol]`` section of a new study with this calibration; the protocol's first if None."""
-        proven = (calibration or self.calibrations[0]) == "proven"
+        """Return the ``[protocol]`` section of a study with this calibration; that of a new study if None."""
+        proven = (calibration or self.default_calibration) == "proven"
         return (proven and self.proven_section) or self.section
 
     def check_test(self, *, given: bool) -> None:
@@ -242,7 +252,7 @@ class Protocol:
             raise BadInput(
                 f"[privacy] calibration is {study.privacy.calibration!r}, but {self.name} has only "
                 f"{', '.join(map(repr, self.calibrations))}",
-                f"set calibration = {self.calibrations[0]!r}".replace("'", '"'),
+                f"set calibration = {self.default_calibration!r}".replace("'", '"'),
             )
 
 

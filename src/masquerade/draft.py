@@ -10,6 +10,7 @@ from typing import Any
 
 from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
+from masquerade.draft_text import AUXILIARY, CURATOR, EXAMPLE_NOTES, HEAD, LABEL_WORDS, privacy_words, screen_note
 from masquerade.held_back import Proposal, propose
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
@@ -84,9 +85,9 @@ class Draft:
     parameters : mapping of str to value
         Further values of the protocol's section, in place of its defaults.
     calibration : str or None
-        "paper" or "proven"; the protocol's default if None.
-    colluders : int
-        Parties that may side with Charlie.
+        "paper" or "proven". If None, "proven" wherever the protocol has it.
+    colluders : int or None
+        Parties that may side with Charlie. If None, 1 where the noise is proven and there are two parties or more.
     expected_records : int or None
         How many records all parties together are expected to have.
     regularization : float or None
@@ -114,7 +115,7 @@ class Draft:
     epsilon: float = 1.0
     delta: float = 1e-6
     calibration: str | None = None
-    colluders: int = 0
+    colluders: int | None = None
     min_records: int = 100
     expected_records: int | None = None
     min_parties: int | None = None
@@ -149,16 +150,31 @@ class Draft:
         return ("feature",) * (self.features is EXAMPLE_FEATURES) + ("label",) * (self.label is EXAMPLE_LABEL)
 
     @property
+    def proven(self) -> bool:
+        """Whether the study's noise is as much as a proof needs for the privacy target."""
+        return (self.calibration or entry_named(self.protocol).default_calibration) == "proven"
+
+    @property
+    def counted_colluders(self) -> int:
+        """How many parties may side with Charlie, as the file says it."""
+        if self.colluders is not None:
+            return self.colluders
+        return int(self.proven and len(self.parties) > 1 and not entry_named(self.protocol).baseline)
+
+    @property
+    def note(self) -> str:
+        """What the coordinator has to know of the study's privacy: a sentence without a full stop, or nothing."""
+        return screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
+
+    @property
     def proposal(self) -> Proposal:
         """What the file says about measuring the model."""
-        entry = entry_named(self.protocol)
-        proven = (self.calibration or entry.calibrations[0]) == "proven"
         wanted = self.measured and "evaluation" not in self.more
-        if not (wanted and entry.evaluates and proven and self.label.classes is None):
+        if not (wanted and entry_named(self.protocol).evaluates and self.proven and self.label.classes is None):
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records
-        return propose(records, K, self.colluders, self.epsilon, self.delta)
+        return propose(records, K, self.counted_colluders, self.epsilon, self.delta)
 
     def to_toml(self) -> str:
         """Return the file's text.
@@ -209,7 +225,7 @@ class Draft:
                 raise BadInput(f"{self.protocol} learns from no auxiliary records", "leave --auxiliary out")
             return ""
         named = self.auxiliary or AuxiliaryFile(file="auxiliary.csv", sha256="0" * 64, records=1000)
-        return _AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
+        return AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
 
     def _text(self, shown: Callable[[PublicKeys | None], str], features: Sequence[Feature | Unranged]) -> str:
         entry = entry_named(self.protocol)
@@ -225,8 +241,8 @@ class Draft:
             "nonce": self.nonce,
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
-            "calibration": self.calibration or entry.calibrations[0],
-            "colluders": self.colluders,
+            "calibration": self.calibration or entry.default_calibration,
+            "colluders": self.counted_colluders,
             "regularization": self._regularization(entry),
             "intercept": self.intercept,
             "loss": self.loss,
@@ -238,14 +254,15 @@ class Draft:
         }
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
         key = "positive" if self.label.classes is None else "classes"
-        words |= {"label_key": key, "label_words": _LABEL_WORDS[key]}
+        words |= {"label_key": key, "label_words": LABEL_WORDS[key]}
         words["expected"] = "" if self.expected_records is not None else "# "
-        words |= {f"{what}_note": _EXAMPLE_NOTES[what] if what in self.examples else "" for what in _EXAMPLE_NOTES}
+        words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}
+        words |= privacy_words(entry, len(names), self.counted_colluders, proven=self.proven)
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [_HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]
+        blocks = [HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]
         blocks += [_feature(feature) for feature in features]
-        blocks.append(_CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
+        blocks.append(CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [
             f"[[party]]\nname = {json.dumps(name)}\nkey = {json.dumps(shown(key))}\n" for name, key in self.parties
         ]
@@ -258,81 +275,3 @@ def _feature(feature: Feature | Unranged) -> str:
     head = f"[[feature]]\nname = {json.dumps(feature.name, ensure_ascii=False)}\n"
     values = feature.model_dump(mode="json", exclude_none=True, exclude={"name"})
     return head + "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
-
-
-_HEAD = """\
-# A masquerade study. It holds everything that changes the result or its privacy; all participants agree to it.
-# All of them need exactly this file. 'masquerade study show FILE' explains what it means for them.
-
-[study]
-name = {name}
-protocol = {protocol}
-# The fewest parties with which a run may start.
-min_parties = {min_parties}
-# The lead: the party that holds the secret half of the parties' encryption key, if the protocol has one.
-lead = {lead}
-# The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
-min_records = {min_records}
-# How many records all parties together are expected to have. The number is public, and binds nobody. From it,
-# 'masquerade study check FILE' says what can be expected of the model; without it, from the fewest that there may be.
-{expected}expected_records = {expected_records}
-# Whoever hears nothing for so many seconds gives up, and that ends the run.
-deadline_seconds = {deadline_seconds}
-# Random characters that make this run unlike every other. A new study needs a new nonce.
-nonce = {nonce}
-
-# The privacy target.
-[privacy]
-# The privacy that a record may lose. The smaller, the more private the model, and the noisier.
-epsilon = {epsilon}
-# The probability that epsilon does not hold.
-delta = {delta}
-# "paper": noise as the protocol's paper has it. "proven": as much noise as a proof needs for the privacy target.
-calibration = {calibration}
-# How many parties may side with Charlie, the curator. "proven" noise meets the target against so many.
-colluders = {colluders}
-
-[model]
-loss = {loss}
-# Lambda, the weight of the penalty (Lambda/2) |w|^2 on the model's weights w.
-# {regularization_note}.
-regularization = {regularization}
-intercept = {intercept}
-
-[crypto]
-key_bits = {key_bits}
-
-[protocol]
-{section}
-# The column to predict, {label_words}.
-{label_note}[label]
-name = {label}
-{label_key} = {label_value}
-
-# The other columns. Their bounds and levels are public, so nobody may take them from the parties' records.
-{feature_note}"""
-
-_EXAMPLE_NOTES = {
-    "label": "# THIS LABEL IS AN EXAMPLE, for none was given. Replace it by yours.\n",
-    "feature": "# THESE COLUMNS ARE EXAMPLES, for none were given. Replace them by yours.\n",
-}
-
-_LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
-
-_AUXILIARY = """
-# The auxiliary records: public, with the same columns and no label. Everybody needs this file beside the study.
-[protocol.auxiliary]
-file = {file}
-# The file's hash, from 'sha256sum FILE'. Zeros stand for a file that is still to come.
-sha256 = {sha256}
-records = {records}
-"""
-
-_CURATOR = """\
-# Where Charlie, the curator, listens; and the public half of his keys, which 'masquerade keys new' prints.
-[curator]
-address = {address}
-key = {curator_key}
-
-# The parties. Compare each key's fingerprint with its owner: by telephone, say, if the key came by mail.
-"""

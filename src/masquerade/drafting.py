@@ -14,6 +14,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Study
 from masquerade_core.words import listed
+from masquerade_protocols import entry_named
 
 __all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "run_settings", "settings_of"]
 
@@ -131,7 +132,7 @@ def draft_of(
     BadInput
         An option or a file cannot be used, or the options contradict each other.
     """
-    known = {} if like is None else settings_of(like, given["protocol"])
+    known = {} if like is None else settings_of(like, given["protocol"], given["calibration"])
     chosen, notes = _columns_of(columns, known)
     values = known | chosen | {key: value for key, value in given.items() if value is not None and value != []}
     values["parameters"] = {**known.get("parameters", {}), **given["parameters"]}
@@ -207,7 +208,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
+def settings_of(path: Path, protocol: str | None, calibration: str | None = None) -> dict[str, Any]:
     """Return another study's columns, label and settings, as the fields of a draft.
 
     Its nonce and its keys are left out, for each study has its own. Keys that have not been filled in do no harm.
@@ -218,6 +219,8 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
     protocol : str or None
         The new study's protocol, if it is another one. Then the other's section, calibration and Lambda do not fit
         it.
+    calibration : str or None
+        The new study's, if somebody chose it.
 
     Raises
     ------
@@ -230,7 +233,7 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
         "address": study.address,
         "features": study.features,
         "label": study.label,
-        **run_settings(study, protocol or study.study.protocol),
+        **run_settings(study, protocol or study.study.protocol, calibration),
     }
     if protocol not in {None, study.study.protocol}:
         del settings["regularization"]
@@ -239,7 +242,7 @@ def settings_of(path: Path, protocol: str | None) -> dict[str, Any]:
     return settings
 
 
-def run_settings(study: Study, protocol: str) -> dict[str, Any]:
+def run_settings(study: Study, protocol: str, calibration: str | None = None) -> dict[str, Any]:
     """Return the settings that a run of other parties has in common with a study's, as the fields of a draft.
 
     Parameters
@@ -247,13 +250,32 @@ def run_settings(study: Study, protocol: str) -> dict[str, Any]:
     study : Study
     protocol : str
         With another one, the study's section and calibration do not fit it.
+    calibration : str or None
+        The run's, if somebody chose it.
     """
     known = _settings(study)
     settings = {"protocol": protocol, "more": known["more"], **{key: known[key] for key in _OF_RUN if key in known}}
     if protocol == study.study.protocol:
-        section = {key: value for key, value in study.protocol.items() if key != "auxiliary"}
-        settings |= {"parameters": section, "calibration": study.privacy.calibration}
+        chosen = calibration or study.privacy.calibration
+        section = {
+            key: value for key, value in study.protocol.items() if key not in {"auxiliary", *_left(study, chosen)}
+        }
+        settings |= {"parameters": section, "calibration": chosen}
+    if not study.proven and settings.get("calibration") != study.privacy.calibration:
+        settings["colluders"] = None  # no noise of a paper depends on them, so their number was chosen for nothing
     return settings
+
+
+def _left(study: Study, calibration: str) -> set[str]:
+    """Return the settings that a new study with another calibration does not take over.
+
+    These are the defaults of a study with the old calibration, and what only such a study has.
+    """
+    if calibration == study.privacy.calibration:
+        return set()
+    entry = entry_named(study.study.protocol)
+    own, other = (tomllib.loads(entry.section_for(which)) for which in (study.privacy.calibration, calibration))
+    return {key for key in own if key not in other or study.protocol.get(key) == own[key]}
 
 
 def _settings(study: Study) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def measuring_study(
         "protocol": entry.name,
         "nonce": new_nonce(),
     }
-    target = {"epsilon": epsilon, "delta": delta, "calibration": entry.calibrations[0]}
+    target = {"epsilon": epsilon, "delta": delta, "calibration": entry.default_calibration}
     values["privacy"] |= {key: value for key, value in target.items() if value is not None}
     values["model"] |= {"loss": model.loss, "intercept": model.encoder.intercept}
     values["protocol"] = {

@@ -11,7 +11,8 @@ enforces three rules:
 
 * ``once`` is the only way to randomness and to heavy arithmetic, and each of its labels can be used once.
 * A :class:`~masquerade_core.wire.messages.SealedMessage` travels from party to party in a sealed box. Any other
-  :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie.
+  :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie. A
+  :class:`~masquerade_core.wire.messages.Broadcast` goes from Charlie to all parties or to nobody.
 * A ciphertext is sent only to the recipient for whom it was randomized.
 """
 
@@ -27,9 +28,9 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
-from masquerade_core.wire.messages import PARTIES, Message, SealedMessage
+from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
 
-__all__ = ["Effect", "Join", "Once", "Progress", "Receive", "ReceiveWithin", "Release", "Seat", "Send", "Stage"]
+__all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -67,34 +68,31 @@ class Once(Effect):
 
 @dataclass(frozen=True)
 class Send(Effect):
-    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long."""
+    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long.
+
+    In a ``broadcast`` all bodies are the same, and all parties are recipients.
+    """
 
     kind: str
     type: str
     to: tuple[str, ...]
     bodies: tuple[bytes, ...]
+    broadcast: bool = False
 
 
 @dataclass(frozen=True)
 class Receive(Effect):
-    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``."""
+    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
 
-    kind: str
-    type: str
-    senders: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ReceiveWithin(Effect):
-    """Wait at most so many seconds for a body of this kind and type from each sender.
-
-    The answer has None in the place of whoever sent none. A sender that is known to be gone is not waited for.
+    A ``broadcast`` must have gone to all parties. Where ``within`` is set, the driver waits so many seconds at most,
+    and the answer has None in the place of whoever sent nothing.
     """
 
     kind: str
     type: str
     senders: tuple[str, ...]
-    seconds: float
+    broadcast: bool = False
+    within: float | None = None
 
 
 @dataclass(frozen=True)
@@ -207,20 +205,22 @@ class Seat:
         if (to == CHARLIE) == (self.me == CHARLIE):
             msg = f"{self.me} cannot send a {type(message).__name__} to {to}: messages go between a party and Charlie"
             raise LocalProtocolError(msg)
+        if self.me == CHARLIE and isinstance(message, Broadcast):
+            msg = f"a {type(message).__name__} is a broadcast; {CHARLIE} cannot send it to {to} alone"
+            raise LocalProtocolError(msg)
         await Send("message", type(message).__name__, (to,), (encode(message, to),))
 
     async def broadcast(self, message: Message) -> None:
         """Send one message from Charlie to every party."""
-        await self.broadcast_to(self.names, message)
-
-    async def broadcast_to(self, targets: tuple[str, ...], message: Message) -> None:
-        """Send one message from Charlie to each of these parties."""
         self._check_clear(message)
         if self.me != CHARLIE:
             msg = f"{self.me} cannot broadcast; only Charlie can"
             raise LocalProtocolError(msg)
+        if not isinstance(message, Broadcast):
+            msg = f"a {type(message).__name__} is not a broadcast; declare its class as one, so that parties check it"
+            raise LocalProtocolError(msg)
         body = encode(message, PARTIES)
-        await Send("message", type(message).__name__, targets, (body,) * len(targets))
+        await Send("message", type(message).__name__, self.names, (body,) * len(self.names), broadcast=True)
 
     def _check_clear(self, message: Message) -> None:
         _ = self._joined_box
@@ -288,7 +288,8 @@ class Seat:
         wanted = self.others if senders is None else tuple(senders)
         sealed = issubclass(cls, SealedMessage)
         name = cls.__name__
-        bodies: tuple[bytes, ...] = await Receive("sealed" if sealed else "message", name, wanted)
+        broadcast = issubclass(cls, Broadcast) and self.me != CHARLIE
+        bodies: tuple[bytes, ...] = await Receive("sealed" if sealed else "message", name, wanted, broadcast)
         if sealed:
             bodies = tuple(self._open(peer, name, body) for peer, body in zip(wanted, bodies, strict=True))
         return {peer: decode(cls, body, peer) for peer, body in zip(wanted, bodies, strict=True)}
@@ -299,7 +300,7 @@ class Seat:
         The result has the messages of those who answered. Bytes that are no such message count as no answer.
         """
         _ = self._joined_box
-        bodies = await ReceiveWithin("message", cls.__name__, tuple(senders), seconds)
+        bodies = await Receive("message", cls.__name__, tuple(senders), within=seconds)
         answers: dict[str, M] = {}
         for peer, body in zip(senders, bodies, strict=True):
             if body is not None:

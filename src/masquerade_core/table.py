@@ -13,10 +13,10 @@ from typing import Any
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.rng import Rng, SystemRng
-from masquerade_core.seat import Effect, Join, Once, Progress, Receive, ReceiveWithin, Release, Seat, Send, Stage
+from masquerade_core.seat import Effect, Join, Once, Progress, Receive, Release, Seat, Send, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_core.wire.frames import RUN_BYTES, Endpoint
+from masquerade_core.wire.frames import RUN_BYTES, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, split_boxes, target
 from masquerade_core.words import listed
 
@@ -75,7 +75,7 @@ class _Player:
     silence: Silence | None = None
     sent: Counter[str] = field(default_factory=Counter)
     deadline: float | None = None
-    inbox: dict[tuple[str, str], deque[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(deque))
+    inbox: dict[tuple[str, str], deque[Frame]] = field(default_factory=lambda: defaultdict(deque))
 
 
 class Table:
@@ -203,8 +203,6 @@ class Table:
                 self._deliver(name, player.pending)
             case Receive():
                 return self._collect(player, player.pending)
-            case ReceiveWithin():
-                return self._collect_within(player, player.pending)
             case Join(box_key):
                 player.box_key = box_key
                 keys = [(other, p.box_key) for other, p in self._players.items()]
@@ -219,7 +217,11 @@ class Table:
 
     def _deliver(self, name: str, send: Send) -> None:
         endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
-        if name == CHARLIE:
+        if send.broadcast:
+            data = endpoint.broadcast("message", send.bodies[0], type=send.type)
+            for to in send.to:
+                self._to_party(to, data)
+        elif name == CHARLIE:
             for to, body in zip(send.to, send.bodies, strict=True):
                 self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
         elif send.kind == "sealed":
@@ -231,26 +233,20 @@ class Table:
         else:
             frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
-            self._players[CHARLIE].inbox[name, "message"].append((frame.type, frame.body))
+            self._players[CHARLIE].inbox[name, "message"].append(frame)
 
     def _to_party(self, name: str, data: bytes) -> None:
         frame = self._endpoints[name].open(CHARLIE, data)
         self.passed.append(Passed(frame.source, name, frame.type, frame.size))
-        self._players[name].inbox[frame.source, frame.kind].append((frame.type, frame.body))
+        self._players[name].inbox[frame.source, frame.kind].append(frame)
 
     def _collect(self, player: _Player, wanted: Receive) -> tuple[bool, Any]:
-        queues = [player.inbox[sender, wanted.kind] for sender in wanted.senders]
-        if not all(queues):
-            return False, None
-        return True, tuple(_head(player, wanted, sender) for sender in wanted.senders)
-
-    def _collect_within(self, player: _Player, wanted: ReceiveWithin) -> tuple[bool, Any]:
-        if player.deadline is None:
-            player.deadline = self.now + wanted.seconds
-        if self.now < player.deadline and not all(player.inbox[sender, wanted.kind] for sender in wanted.senders):
+        here = [bool(player.inbox[sender, wanted.kind]) for sender in wanted.senders]
+        if wanted.within is not None and player.deadline is None:
+            player.deadline = self.now + wanted.within
+        if not all(here) and (player.deadline is None or self.now < player.deadline):
             return False, None
         player.deadline = None
-        here = [bool(player.inbox[sender, wanted.kind]) for sender in wanted.senders]
         return True, tuple(
             _head(player, wanted, sender) if there else None for sender, there in zip(wanted.senders, here, strict=True)
         )
@@ -259,7 +255,7 @@ class Table:
         waits = [
             f"{name} waits for {p.pending.type!r} from {listed(p.pending.senders)}"
             for name, p in self._players.items()
-            if isinstance(p.pending, Receive | ReceiveWithin) and not p.done
+            if isinstance(p.pending, Receive) and not p.done
         ]
         return "nobody can go on: " + "; ".join(waits or ["a participant never joined"])
 
@@ -273,13 +269,13 @@ def _falls_silent(player: _Player) -> bool:
     return silence is not None and player.sent[silence.type] > silence.after
 
 
-def _head(player: _Player, wanted: Receive | ReceiveWithin, sender: str) -> bytes:
+def _head(player: _Player, wanted: Receive, sender: str) -> bytes:
     """Take the next body that this sender sent."""
-    kind, body = player.inbox[sender, wanted.kind].popleft()
-    if kind != wanted.type:
-        msg = f"{sender} sent {kind!r} where {wanted.type!r} is due"
+    frame = player.inbox[sender, wanted.kind].popleft()
+    if (frame.type, frame.broadcast) != (wanted.type, wanted.broadcast):
+        msg = f"{sender} sent {frame.type!r} where {wanted.type!r} is due"
         raise LocalProtocolError(msg)
-    return body
+    return frame.body
 
 
 def _read(effect: Effect | None, answer: Any) -> Any:

@@ -9,8 +9,9 @@ messages are these::
       |                                    |        (until all K parties have said hello)
       |<------ Roster ---------------------|        every party's signed hello, and Charlie's own key
       |<====== the roles' messages =======>|        beats in both directions, from the I/O threads
-      |------- Closed: my role is done --->|
-      |<------ Closed: every role is ------|        or an Abort at any time, in either direction
+      |------- Closed: my role is done --->|        with a hash of all that Charlie broadcast
+      |<------ AllClosed: every role is ---|        every party's signed Closed, to be compared
+                                                    or an Abort at any time, in either direction
 
 :mod:`masquerade_host.session_states` says which of them is legal when.
 """
@@ -25,9 +26,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from masquerade_core.wire.messages import Message, Name
 
-__all__ = ["Abort", "Beat", "Closed", "Fields", "Hello", "Reason", "Refusal", "Roster"]
+__all__ = ["DIGEST_BYTES", "Abort", "AllClosed", "Beat", "Closed", "Fields", "Hello", "Reason", "Refusal", "Roster"]
 
 _MAX_PARTIES = 1024
+DIGEST_BYTES = 32
+_Signed = Annotated[bytes, Field(max_length=1024)]
 
 
 def _contributory(key: bytes) -> bytes:
@@ -116,7 +119,7 @@ class Refusal(Fields):
 class Roster(Message):
     """From Charlie to every party: each party's hello as that party signed it, in roster order, and his own box key."""
 
-    hellos: Annotated[tuple[Annotated[bytes, Field(max_length=1024)], ...], Field(max_length=_MAX_PARTIES)]
+    hellos: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]
     box_key: BoxKeyBytes
 
 
@@ -146,4 +149,24 @@ class Abort(Message):
 
 
 class Closed(Message):
-    """From a party: its role has returned. From Charlie: every role has returned."""
+    """From a party: its role has returned.
+
+    Attributes
+    ----------
+    digest : bytes
+        The hash of everything that Charlie broadcast to this party, in order, from the roster on.
+    """
+
+    digest: Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+
+
+class AllClosed(Message):
+    """From Charlie to every party: every role has returned.
+
+    Attributes
+    ----------
+    closed : tuple of bytes
+        Each party's frame with its ``Closed``, as it signed it, in roster order.
+    """
+
+    closed: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]

@@ -7,14 +7,12 @@ where nobody can be told.
 
 from collections.abc import Collection, Mapping
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import unpack_strict
 from masquerade_core.words import listed
 from masquerade_host.session_messages import Abort
 
-__all__ = ["abort_of", "check_abort", "error_of", "frames_were_lost", "suspects_of", "whom_all_wait_for"]
+__all__ = ["abort_of", "check_abort", "error_of", "suspects_of", "whom_all_wait_for"]
 
 
 def suspects_of(source: str, kind: str) -> tuple[str, ...]:
@@ -102,20 +100,6 @@ def _violation_of(abort: Abort) -> ProtocolViolation:
                 suspects=suspects,
                 said_by=abort.by,
             )
-
-
-def frames_were_lost(data: bytes, due: int) -> bool:
-    """Say whether a frame that was refused after a reconnection has a number beyond the one that is due.
-
-    Then the network lost frames, and nobody broke the protocol. The frame's own number is not verified, for the answer
-    decides nothing but how the end of the run is worded.
-    """
-    try:
-        fields = unpack_strict(data[SIGNATURE_BYTES:], "")
-    except ProtocolViolation:
-        return False
-    number = fields.get("seq") if isinstance(fields, dict) else None
-    return isinstance(number, int) and number > due
 
 
 def whom_all_wait_for(missing: Collection[str], waits: Mapping[str, Collection[str]]) -> frozenset[str]:

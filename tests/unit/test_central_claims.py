@@ -29,7 +29,7 @@ def _study(name: str, K: int = 3, d: int = 4, **kw: Any) -> Study:
         protocol=name,
         features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(d)],
         intercept=False,
-        **{"delta": 1e-5, "regularization": 0.1, "min_records": 10, **kw},
+        **{"delta": 1e-5, "regularization": 0.1, "min_records": 10, "calibration": "paper", **kw},
     )
     return Study.parse(draft.to_toml(), in_memory=True)
 
@@ -50,7 +50,7 @@ def test_central_dp_s_claim_is_true_by_far_where_c_is_16() -> None:
         assert (model.epsilon or 0) < epsilon or c < 16
         assert ("needs c >= 16" in model.claimed) == (c < 16)
         # With the c that the row names, rounded up to four digits, the privacy target is what is proved.
-        named = float(model.holds_at.removeprefix("c = "))
+        named = float(model.holds_at.removeprefix("c = ").removesuffix(" in the study"))
         (model, *_) = statement_of(_study("central-dp", epsilon=epsilon, parameters=(("c", named),)))
         assert epsilon * (1 - 2e-3) < (model.epsilon or 0) <= epsilon
         assert computes.epsilon is None

@@ -199,7 +199,7 @@ def test_a_new_study_with_all_keys_is_valid_and_as_asked_for(shell: Shell, tmp_p
 def test_a_study_of_a_gradient_protocol_is_written_with_its_rounds_and_explained(
     shell: Shell, tmp_path: Path, protocol: str
 ) -> None:
-    file = small_study(shell, tmp_path / "s.toml", protocol=protocol, rounds=37)
+    file = small_study(shell, tmp_path / "s.toml", protocol=protocol, rounds=37, calibration="paper")
     assert load_study(file, in_memory=True)[0].protocol == {"rounds": 37}
     data = shell.json("study", "show", file).data
     assert "37 rounds" in " ".join(data["leaves"])
@@ -289,7 +289,8 @@ def test_lambda_does_to_the_noise_what_a_new_study_says() -> None:
         return Study.parse(draft.to_toml(), in_memory=True)
 
     assert dp_gd.noise_of(study("dp-gd", 0.2)).sigma == dp_gd.noise_of(study("dp-gd", 0.02)).sigma
-    assert voting.beta(study("soft", 0.2)) == 10 * voting.beta(study("soft", 0.02))  # beta is a rate: less noise
+    paper = [voting.beta(study("soft", Lambda, calibration="paper")) for Lambda in (0.2, 0.02)]
+    assert paper[0] == 10 * paper[1]  # beta is a rate: less noise
     assert average_rate(study("average", 0.2)) == 10 * average_rate(study("average", 0.02))
     proven = [voting.noise_of(study("soft", Lambda, calibration="proven")).sigma for Lambda in (0.2, 0.02)]
     assert proven[0] == proven[1]
@@ -415,10 +416,10 @@ def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_p
     text = file.read_text()
     file.write_text(text.replace("min_records", "min_record"))
     assert "did you mean 'min_records'" in shell.json("study", "check", file).json["message"]
-    file.write_text(text.replace('noise = "laplace"', 'noize = "laplace"'))
+    file.write_text(text.replace('scale = "selected"', 'scail = "selected"'))
     answer = shell.json("study", "check", file)
     assert answer.code == 4
-    assert "did you mean 'noise'" in answer.json["message"]
+    assert "did you mean 'scale'" in answer.json["message"]
 
 
 def test_check_says_when_keys_are_too_short_for_a_network(shell: Shell, tmp_path: Path) -> None:
@@ -452,13 +453,13 @@ def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(
     def shown(file: Path) -> str:
         return " ".join(shell("study", "show", file).err.split())
 
-    with_key = small_study(shell, tmp_path / "key.toml", calibration="proven")
-    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
-    text = with_key.read_text()
-    assert 'scale = "selected"' in text
-    without = tmp_path / "no-key.toml"
-    without.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
+    without = small_study(shell, tmp_path / "no-key.toml", calibration="proven")
     assert "The lead, north, holds no secret key besides its own" in shown(without)
+    text = without.read_text()
+    assert 'scale = "floor"' in text
+    with_key = tmp_path / "key.toml"
+    with_key.write_text(text.replace('scale = "floor"', 'scale = "selected"'))
+    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
 
 
 def test_the_studys_fingerprint_changes_with_anything_in_it(shell: Shell, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_records_suit_the_protocol_and_the_number_of_parties() -> None:
 
 def test_local_aggregation_on_simulated_records_is_within_a_point_of_no_privacy_at_its_noise(tmp_path: Path) -> None:
     cohort = simulated(5)
-    plan = prepare(cohort, epsilon=1.0, protocol="local-aggregation", directory=tmp_path / "d")
+    plan = prepare(cohort, epsilon=1.0, protocol="local-aggregation", calibration="paper", directory=tmp_path / "d")
     study = plan.study
     comparison = compare(study, cohort)
     data = {name: load_csv(plan.data_file(name), study) for name in study.names}
@@ -135,7 +135,7 @@ def test_local_aggregation_on_simulated_records_is_within_a_point_of_no_privacy_
 
 def test_the_real_records_lie_within_their_public_bounds_and_are_too_few(tmp_path: Path) -> None:
     cohort = breast_cancer(5)
-    plan = prepare(cohort, epsilon=1.0, protocol="local-aggregation", directory=tmp_path / "d")
+    plan = prepare(cohort, epsilon=1.0, protocol="local-aggregation", calibration="paper", directory=tmp_path / "d")
     total = sum(len(load_csv(plan.data_file(name), plan.study).y) for name in plan.study.names)  # bounds are checked
     assert total + len(cohort.test.rows) == 569
     comparison = compare(plan.study, cohort)
@@ -151,7 +151,9 @@ def test_the_real_records_lie_within_their_public_bounds_and_are_too_few(tmp_pat
 
 def _descent(tmp_path: Path, protocol: str, *, epsilon: float = 1.0, rounds: int = 30) -> tuple[Study, Cohort]:
     cohort = simulated(3, n=600)
-    plan = prepare(cohort, epsilon=epsilon, protocol=protocol, rounds=rounds, directory=tmp_path / protocol)
+    plan = prepare(
+        cohort, epsilon=epsilon, protocol=protocol, rounds=rounds, calibration="paper", directory=tmp_path / protocol
+    )
     return plan.study, cohort
 
 

@@ -43,7 +43,7 @@ def _study(columns: int = _D, K: int = 3, section: Mapping[str, object] | None =
         features=[Feature(name=f"c{i}", min=-1.0, max=1.0) for i in range(columns)],
         label=Label(name="ill", positive="yes"),
         intercept=False,
-        **{"min_records": 2, "epsilon": 1.0, "delta": 1e-5, "key_bits": 512, **options},
+        **{"min_records": 2, "epsilon": 1.0, "delta": 1e-5, "key_bits": 512, "colluders": 0, **options},
     )
     study = Study.parse(draft.to_toml(), in_memory=True)
     return study.model_copy(update={"protocol": {**study.protocol, **(section or {})}})

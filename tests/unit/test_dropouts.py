@@ -12,6 +12,8 @@ from masquerade_protocols import PROTOCOLS, protocol_of
 from tests.dropout_helpers import DROPOUTS, losing_study, masked_text
 from tests.face_helpers import Shell
 
+CAN_RETRY = {"dp-gd", "dp-whitened", "psgd", "summary"}
+
 
 def test_a_study_may_lose_parties_only_if_it_says_so() -> None:
     study = losing_study(survivors=4, colluders=1)
@@ -76,6 +78,3 @@ def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
 def test_the_check_of_a_study_asks_for_it() -> None:
     with pytest.raises(BadInput, match="weighted-dp cannot go on without a party"):
         protocol_of(losing_study("weighted-dp"))
-
-
-CAN_RETRY: set[str] = set()

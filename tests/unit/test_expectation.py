@@ -27,7 +27,7 @@ def _study(protocol: str = "dp-gd", *, columns: int = 10, K: int = 5, **options:
         protocol=protocol,
         features=[Feature(name=f"c{i}", min=0.0, max=1.0) for i in range(columns)],
         intercept=False,
-        **{"min_records": 2, "epsilon": 1.0, "delta": 1e-5, **options},
+        **{"min_records": 2, "epsilon": 1.0, "delta": 1e-5, "colluders": 0, **options},
     )
     return Study.parse(draft.to_toml(), in_memory=True)
 

@@ -61,6 +61,19 @@ def test_epsilon_is_the_smallest_that_will_do(mu: float, delta: float) -> None:
         assert 2 * stats.norm.cdf(mu / 2) - 1 <= delta * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("mu", [1e-30, 1e-12, 1e-6, 2.0**-16, 1e-4])
+@pytest.mark.parametrize("reach", [0.0, 0.3, 3.0, 8.0])
+def test_a_tiny_mu_loses_no_digits(mu: float, reach: float) -> None:
+    """The integral of phi(x - mu) (1 - exp(-mu (x - start))), in which nothing cancels."""
+    start = reach + mu / 2
+
+    def above(x: float) -> float:
+        return float(stats.norm.pdf(x - mu)) * -math.expm1(-mu * (x - start))
+
+    expected = quad(above, start, start + 10, epsabs=0, epsrel=1e-12, limit=400)[0]
+    assert delta_of(mu, mu * reach) == pytest.approx(expected, rel=1e-9, abs=0)
+
+
 def test_more_noise_is_more_private_and_extremes_stay_in_range() -> None:
     deltas = [delta_of(mu, 1.0) for mu in np.geomspace(1e-3, 1e3, 60)]
     assert all(a <= b for a, b in pairwise(deltas))

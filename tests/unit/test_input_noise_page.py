@@ -9,6 +9,7 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
+from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_epsilon, proven_alpha
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.in_memory import run_in_memory
@@ -18,6 +19,7 @@ from tests.pages import Page, defined_tests
 
 PAGE = Page("docs/protocols/input-noise.md")
 PRIVACY = Page("docs/privacy/input-noise.md")
+_ADDED, _EXACT = "alpha, costs added up", "alpha, exact"
 LEAD, PARTY = "hospital-0", "hospital-1"
 
 
@@ -89,3 +91,14 @@ def test_the_parameters_on_the_page_are_the_protocol_s() -> None:
     assert shown == set(public.Parameters.model_fields)
     chosen = public.Parameters(alpha=1.0)
     assert f"| {chosen.batch}, {chosen.epochs}, {chosen.learning_rate} |" in PAGE.text
+
+
+def test_the_gain_of_an_exact_composition_is_what_the_page_says() -> None:
+    names = ("epsilon_y", _ADDED, _EXACT)
+    rows = [re.findall(rf"^\| {name} \|(.*)\|$", PRIVACY.text, flags=re.MULTILINE) for name in names]
+    shares, added, exact = ([cell.strip() for cell in row.split("|")] for (row,) in rows)
+    s = access_sensitivity(10, 28)
+    for epsilon_y, one, other in zip(map(float, shares), added, exact, strict=True):
+        assert one == f"{mu_of(1 - epsilon_y, 1e-5) / s:.4g}"
+        found = proven_alpha(law="gaussian", epsilon=1.0, epsilon_y=epsilon_y, delta=1e-5, sensitivity=s)
+        assert other == f"{found:.4g}"

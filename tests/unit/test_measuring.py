@@ -131,7 +131,7 @@ def test_a_study_is_run_and_its_model_measured_by_another(shell: Shell, tmp_path
     _files(tmp_path)
     data = ["--data", f"a={tmp_path / 'a.csv'}", "--data", f"b={tmp_path / 'b.csv'}", "--seed", "1"]
     study, model, other = tmp_path / "s.toml", tmp_path / "run" / "model.json", tmp_path / "e.toml"
-    assert _new(shell, study, "--min-records", "2900", "--epsilon", "2").code == 0
+    assert _new(shell, study, "--min-records", "2900", "--epsilon", "2", "--colluders", "0").code == 0
     run = shell("simulate", study, *data, "--out", tmp_path / "run", "--format", "json").data
     assert run["evaluation"]["records"] == 1200
     made = shell(

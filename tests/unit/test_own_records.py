@@ -148,7 +148,12 @@ def study_words(path: Path, *features: str) -> list[object]:
 
 def test_with_a_study_its_protocol_and_settings_hold(shell: Shell, tmp_path: Path, adult: Path) -> None:
     words = study_words(tmp_path / "s.toml", "age:0:120")
-    assert shell(*words, "--protocol", "psgd", "--rounds", 7, "--colluders", 1, "--delta", 1e-5).code == 0
+    assert (
+        shell(
+            *words, "--protocol", "psgd", "--rounds", 7, "--calibration", "paper", "--colluders", 1, "--delta", 1e-5
+        ).code
+        == 0
+    )
     study = load_study(tmp_path / "s.toml")[0]
     cohort = own_cohort(adult, RANDOM, study=study)
     same = prepare(cohort, epsilon=2.0, protocol="psgd", directory=tmp_path / "a", like=study).study

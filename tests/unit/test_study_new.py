@@ -1,5 +1,6 @@
 """``study new`` takes columns from a file, settings from another study, and whatever a protocol's section has."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from masquerade_core.data.auxiliary import load_study, read_study_text
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
-from masquerade_protocols import entry_named, entry_of
+from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, entry_named, entry_of, statement_of
+from masquerade_protocols.dp_gd import schedule as dp_gd
 from tests.adult_helpers import COLUMNS, WORK, rows, write_adult
 from tests.face_helpers import Answer, Shell, small_study
 
@@ -287,3 +289,96 @@ def test_a_setting_that_the_protocol_does_not_have_is_refused(
     answer = new(shell, tmp_path / "s.toml", *words)
     assert answer.code == 4
     assert message in answer.json["message"]
+
+
+# --- Defaults that keep the privacy target ------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n, entry in {**PROTOCOLS, **MEASUREMENTS}.items() if not entry.auxiliary])
+def test_a_new_study_is_proven_and_counts_with_a_colluder_wherever_there_is_a_proof(
+    shell: Shell, tmp_path: Path, name: str
+) -> None:
+    more = ["--set", "weights=[0.0, 0.0, 0.0, 0.0]"] if name in MEASUREMENTS else []
+    study = made(shell, tmp_path / "s.toml", "--protocol", name, *more)
+    able = "proven" in entry_named(name).calibrations
+    assert able or name in {"noisy-gradient", "decaying-budget"}
+    assert (study.privacy.calibration, study.privacy.colluders) == (("proven", 1) if able else ("paper", 0))
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_nobody_colludes_in_a_baseline(shell: Shell, tmp_path: Path, name: str) -> None:
+    study = made(shell, tmp_path / "s.toml", "--protocol", name)
+    assert study.proven is ("proven" in entry_named(name).calibrations)
+    assert study.privacy.colluders == 0
+    assert "In a baseline nobody does" in (tmp_path / "s.toml").read_text()
+
+
+def test_the_paper_s_noise_has_to_be_asked_for_and_the_file_says_what_it_is_for(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    answer = new(shell, file, "--protocol", "psgd", "--calibration", "paper")
+    study = load_study(file, in_memory=True)[0]
+    assert (study.privacy.calibration, study.privacy.colluders) == ("paper", 0)
+    comments = " ".join(file.read_text().replace("\n# ", " ").split())
+    assert '"paper": noise as the protocol\'s paper has it. It is for reproducing that paper, and may not' in comments
+    assert 'Note: calibration = "paper" is for reproducing a paper' in answer.json["message"]
+    other = new(shell, tmp_path / "t.toml", "--protocol", "psgd")
+    assert "reproducing a paper" not in other.json["message"]
+    assert "it is for reproducing that paper" in " ".join(
+        (tmp_path / "t.toml").read_text().replace("\n# ", " ").split()
+    )
+
+
+def test_with_two_parties_the_file_and_the_screen_say_that_each_bears_the_whole_noise(
+    shell: Shell, tmp_path: Path
+) -> None:
+    for K in (2, 3):
+        file = tmp_path / f"{K}.toml"
+        answer = new(shell, file, *(word for k in range(K) for word in ("--party", f"p{k}")))
+        comments = " ".join(file.read_text().replace("\n# ", " ").split())
+        factor = f"all together have {math.sqrt(K / (K - 1)):.2f} times the noise that colluders = 0 would take"
+        assert factor in comments
+        assert ("With two parties, each then bears the whole noise" in comments) is (K == 2)
+        assert ("with two parties, each bears the whole noise" in answer.json["message"]) is (K == 2)
+    study = made(shell, tmp_path / "gd.toml", "--protocol", "dp-gd", "--party", "a", "--party", "b")
+    shares = [float(dp_gd.noise_of(study_with(study, t)).share) for t in (1, 0)]
+    assert shares[0] == pytest.approx(math.sqrt(2) * shares[1], rel=1e-6)
+
+
+def test_where_each_party_draws_the_whole_noise_the_file_says_so(shell: Shell, tmp_path: Path) -> None:
+    for name in ("weighted-dp", "input-noise"):
+        file = tmp_path / f"{name}.toml"
+        answer = new(shell, file, "--protocol", name, "--party", "a", "--party", "b")
+        assert "Each party draws the whole noise for its own records" in file.read_text().replace("\n# ", " ")
+        assert "two parties" not in answer.json["message"]
+        rows = [statement_of(study_with(load_study(file)[0], t))[0].epsilon for t in (0, 1)]
+        assert rows[0] == rows[1]
+
+
+def study_with(study: Study, colluders: int) -> Study:
+    return study.model_copy(update={"privacy": study.privacy.model_copy(update={"colluders": colluders})})
+
+
+def test_without_colluders_the_file_and_the_screen_say_what_that_means(shell: Shell, tmp_path: Path) -> None:
+    answer = new(shell, tmp_path / "s.toml", "--colluders", 0)
+    assert "Note: with colluders = 0 the noise is not sized against the other parties" in answer.json["message"]
+    comments = " ".join((tmp_path / "s.toml").read_text().replace("\n# ", " ").split())
+    assert "With 1, the target also holds against each party." in comments
+
+
+def test_a_study_like_a_paper_s_takes_neither_its_colluders_nor_its_paper_s_settings_to_proven_noise(
+    shell: Shell, tmp_path: Path
+) -> None:
+    paper = tmp_path / "paper.toml"
+    made(shell, paper, "--protocol", "input-noise", "--calibration", "paper", "--set", "epochs=7")
+    same = made(shell, tmp_path / "same.toml", "--like", paper)
+    assert (same.privacy.calibration, same.privacy.colluders, same.protocol["epochs"]) == ("paper", 0, 7)
+    assert same.protocol["epsilon_y"] == 1.0
+    for more in (["--calibration", "proven"], ["--protocol", "dp-gd"]):
+        study = made(shell, tmp_path / f"{len(more[1])}.toml", "--like", paper, *more)
+        assert (study.privacy.calibration, study.privacy.colluders) == ("proven", 1)
+    proven = load_study(tmp_path / "6.toml")[0]
+    assert (proven.protocol["epochs"], proven.protocol["epsilon_y"]) == (7, 0.3)
+    many = made(shell, tmp_path / "many.toml", "--colluders", 2)
+    assert many.privacy.colluders == 2
+    again = made(shell, tmp_path / "again.toml", "--like", tmp_path / "many.toml", "--protocol", "psgd")
+    assert again.privacy.colluders == 2

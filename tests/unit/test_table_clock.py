@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import LocalProtocolError, RunFailed
-from masquerade_core.seat import ReceiveWithin, Seat
+from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Silence, Table, replay
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.messages import Broadcast, Message
 
 NAMES = ("alice", "bob", "eve")
 
@@ -19,7 +19,11 @@ class Number(Message):
     value: int
 
 
-class Heard(Message):
+class Other(Message):
+    value: int
+
+
+class Heard(Broadcast):
     names: tuple[str, ...]
 
 
@@ -39,7 +43,7 @@ async def charlie(seat: Seat, rounds: int = 3, seconds: float = 5.0) -> list[tup
     heard: list[tuple[str, ...]] = []
     for _ in range(rounds):
         members = tuple(await seat.gather_within(Number, members, seconds))
-        await seat.broadcast_to(members, Heard(names=members))
+        await seat.broadcast(Heard(names=members))
         heard.append(members)
     return heard
 
@@ -78,10 +82,10 @@ def test_what_does_not_decode_is_no_answer() -> None:
 def test_another_type_than_is_due_is_the_tables_callers_fault() -> None:
     async def other(seat: Seat) -> None:
         await seat.join()
-        await seat.send(CHARLIE, Heard(names=()))
+        await seat.send(CHARLIE, Other(value=0))
 
     table = Table(NAMES)
-    with pytest.raises(LocalProtocolError, match="bob sent 'Heard' where 'Number' is due"):
+    with pytest.raises(LocalProtocolError, match="bob sent 'Other' where 'Number' is due"):
         _run(table, bob=other(table.seat("bob")))
 
 
@@ -100,6 +104,6 @@ def test_a_role_with_patience_replays() -> None:
     table = Table(NAMES, silent={"bob": Silence("Number", 1)})
     results = _run(table)
     journal = table.journal(CHARLIE)
-    waits = [entry.answer for entry in journal if isinstance(entry.effect, ReceiveWithin)]
+    waits = [entry.answer for entry in journal if isinstance(entry.effect, Receive) and entry.effect.within]
     assert [answer.count(None) for answer in waits] == [0, 1, 0]
     assert replay(charlie(table.seat(CHARLIE)), journal).result == results[CHARLIE]

@@ -13,12 +13,13 @@ import pytest
 from rich.console import RenderableType
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
-from masquerade.cli.demo import _introduce, _outcome
+from masquerade.cli.demo import _introduce
 from masquerade.console import literal_console
 from masquerade.datasets import simulated
 from masquerade.demo import comparison as comparing
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
+from masquerade.demo.outcome import outcome_shown
 from masquerade.demo.play import Played
 from masquerade.demo.tuned import tuned_answers
 from masquerade.demo.worth import same_answer, worth_it
@@ -219,7 +220,7 @@ def test_the_demo_says_before_and_after_that_soft_cannot_learn_and_of_others_it_
         out = io.StringIO()
         _introduce(literal_console(file=out, width=400, color_system=None), plan, loud=False)
         assert ("this setting cannot learn" in out.getvalue()) is not learns
-        said = _shown(_outcome(plan, played))
+        said = _shown(outcome_shown(plan, played))
         assert compared.worth in said
         assert f"tuned alike; the median: {compared.median_single:.1%}, the worst: {compared.worst_single:.1%}" in said
         assert ("Before the run: With 600 records, expect nothing: this setting cannot learn." in said) is not learns

@@ -42,7 +42,9 @@ def statement(study: Study) -> tuple[Claim, ...]:
         provable=f"epsilon = {digits(proved)}, delta = {delta:.1e}",
         epsilon=proved,
         delta=delta,
-        holds_at=f"Delta = {digits(moved)}, where the paper has {digits(published)}",
+        holds_at="this noise"
+        if proved <= epsilon
+        else f"epsilon = {digits(epsilon**2 / proved, math.floor)} in the study",
         definition="approximate",
     )
     return (released, WHOEVER_COMPUTES)

@@ -41,7 +41,7 @@ Nobody keeps the contributions yet, so the receipt proves nothing after a run.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from masquerade_core.crypto.packing import Packing
@@ -156,7 +156,9 @@ class PaillierPartySums:
             raise LocalProtocolError("new obfuscators were to be drawn while others were left, which would be lost")
         self._pool = ShortPool(self.key, entries)
 
-    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+    async def open_sum(
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+    ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
         Parameters
@@ -168,6 +170,8 @@ class PaillierPartySums:
         bound_to : bytes
             A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
             masks do not cancel.
+        again : callable, optional
+            Not used: no such sum is made again.
 
         Raises
         ------
@@ -176,6 +180,7 @@ class PaillierPartySums:
         ProtocolViolation
             Charlie or the lead is at fault.
         """
+        del again
         slots = as_packing(layout)
         await self._send(slots, vector, bound_to)
         own = None if self.secret is None else await self._open(self.secret, slots)
@@ -281,7 +286,7 @@ class PaillierCharlieSums:
         await seat.broadcast(SumKey(modulus=modulus))
         return cls(seat, study, key)
 
-    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
         """Multiply everybody's contributions, have the total opened, and tell everybody; returns the sum.
 
         Raises
@@ -291,6 +296,7 @@ class PaillierCharlieSums:
         RunFailed
             The lead opened a number that is no sum of K contributions.
         """
+        del again  # no such sum is made again
         slots, round_, lead = as_packing(layout), self._round, self.study.lead
         terms = await self._gather_terms()
         paid = receipt(round_, {name: vector.digest() for name, vector in terms.items()})

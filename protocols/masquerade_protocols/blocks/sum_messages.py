@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message
 
 __all__ = [
     "BlindedSum",
@@ -28,7 +28,7 @@ Round = Annotated[int, Field(ge=0, lt=2**32)]
 _Receipt = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
-class SumKey(Message):
+class SumKey(Broadcast):
     """Lead to Charlie, Charlie to all: the modulus of xi."""
 
     modulus: bytes
@@ -56,7 +56,7 @@ class RoundSum(Message):
     sums: bytes
 
 
-class Opened(Message):
+class Opened(Broadcast):
     """Charlie to all: the opened sum, and his receipt for this round's contributions."""
 
     round: Round

@@ -6,21 +6,21 @@ is public, and every record takes part in every step. So the exact curve of Gaus
 privacy target itself is proved: ``docs/privacy/dp-gd.md`` has the proof.
 
 N is the number of all records. *Clip* C is the longest gradient that a record may contribute: a longer one is cut to
-this length. Lambda is the weight of the penalty on the model's weights, and eta the length of a step. The *lead* is the
-party that holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
+this length. Lambda is the weight of the penalty on the model's weights, and eta the length of a step. In a *secure
+sum* Charlie adds up what all parties send, and reads nothing but the total. For K parties and T rounds::
 
-    party P_k                                    Charlie                          lead P_L (one of the parties)
-      | 1. draw x_1^k .. x_T^k                    |                                |
-      |============ join: everybody's box key of this run, signed =================|
-      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
-      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      |                    2. one secure sum: N = sum of n_k; no n_k is seen       |
-      |                    3. T secure sums: sum_k (sum_i clip(grad_i(v_t), C) + x_t^k)
-      | 4. w_(t+1) = v_t - eta (sum/N + Lambda v_t), by everybody alike            |
-      |    v_(t+1) = w_(t+1) + m_t (w_(t+1) - w_t)                                 |
+    party P_k                                                           Charlie
+      | 1. draw x_1^k .. x_T^k                                            |
+      |============ join: everybody's box key of this run, signed ========|
+      |~~~ GroupKey: the parties' key for check values ~~~~~~~~~~~~~~~~~~~|   K - 1 boxes
+      |     2. one secure sum: N = sum of n_k; no n_k is seen             |
+      |     3. T secure sums: sum_k (sum_i clip(grad_i(v_t), C) + x_t^k)  |
+      | 4. w_(t+1) = v_t - eta (sum/N + Lambda v_t), by everybody alike   |
+      |    v_(t+1) = w_(t+1) + m_t (w_(t+1) - w_t)                        |
 
 1. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
-   that do not side with Charlie. The shares of any h parties are enough noise.
+   that do not side with Charlie. The shares of any h parties are enough noise. Where the study has ``[dropouts]``,
+   there are R more shares, for rounds that are made again without a silent party.
 2. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
 3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is
    integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
@@ -30,12 +30,13 @@ party that holds the parties' Paillier key. For K parties, T rounds, d coordinat
 If the study has ``[evaluation]``, some records are held back from all of this. They measure the model afterwards, in
 two more sums (:mod:`masquerade_protocols.blocks.evaluation`).
 
-:mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
+:mod:`masquerade_protocols.blocks.masked_sum` has the messages of a secure sum. With ``[crypto] sum = "paillier"`` they
+are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
 from fractions import Fraction
 from functools import partial
-from operator import add
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.noise_shares import draw_noise_share
+from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
     Parameters,
@@ -176,10 +177,11 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    unused = chain.from_iterable(x)
     for t in range(noise.rounds):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, held.training))
-        noisy_gradient = list(map(add, gradient, x[t]))
-        descent.step(await sums.open_sum(slots, noisy_gradient, fingerprint(N, descent.w)))
+        noisy_gradient = partial(with_fresh_noise, gradient, unused)
+        descent.step(await sums.open_sum(slots, noisy_gradient(), fingerprint(N, descent.w), noisy_gradient))
         await seat.progress(t + 1, noise.rounds)
     return await evaluated(sums, held, descent.model())
 
@@ -208,6 +210,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
     slots = layout(study, noise, N)
     await seat.stage("rounds")
     for t in range(noise.rounds):
-        descent.step(await sums.open_sum(slots))
+        descent.step(await sums.open_sum(slots, again=True))
         await seat.progress(t + 1, noise.rounds, tuple(descent.iterate.tolist()))
     return await evaluated_by_all(sums, descent.model())

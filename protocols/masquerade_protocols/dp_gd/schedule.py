@@ -163,13 +163,14 @@ def noise_of(study: Study) -> SharedNoise:
         delta=study.privacy.delta,
         honest=study.honest,
         fraction_bits=FRACTION_BITS,
+        retries=study.retries,
     )
 
 
 def check(study: Study) -> None:
     """Refuse a study that must fail, before anybody joins.
 
-    The slots are checked for the largest N that there may be, K ``max_records``: sums are widest there.
+    The slots are checked for the largest N that there may be, the sum of ``max_records``: sums are widest there.
 
     Raises
     ------
@@ -179,7 +180,7 @@ def check(study: Study) -> None:
     chosen = parameters_of(study).learning_rate
     if chosen is not None:
         check_steps(study, chosen, "choose a smaller learning_rate, or a smaller regularization")
-    layout(study, noise_of(study), study.K * study.max_records)
+    layout(study, noise_of(study), study.most_records)
 
 
 def layout(study: Study, noise: SharedNoise, N: int) -> Layout:
@@ -193,7 +194,7 @@ def layout(study: Study, noise: SharedNoise, N: int) -> Layout:
     BadInput
         The slots are too wide for a plaintext, or a coordinate for a float.
     """
-    drawn = study.K * noise.rounds * study.d
+    drawn = study.K * noise.releases * study.d
     bound = N * (ceil(clip_of(study) * (1 << FRACTION_BITS)) + 1)
     bound += study.K * discrete_gaussian_tail_bound(noise.share, drawn, TAIL_BITS)
     slots = layout_of(study, study.d, bound)

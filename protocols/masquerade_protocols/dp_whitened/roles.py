@@ -5,21 +5,20 @@ a record u), the privacy target, and sums that were paid for. mu is the paramete
 meets the target; a sum's *part* is its share of mu^2. s = N mu sqrt(h/K)/sqrt(d), for K parties of which h do not side
 with Charlie, says how much there is to go by. ``docs/privacy/dp-whitened.md`` has the proof.
 
-The *lead* is the party that holds the parties' Paillier key. For keys of n bits::
+In a *secure sum* Charlie adds up what all parties send, and reads nothing but the total::
 
-    party P_k                                    Charlie                          lead P_L (one of the parties)
-      | 0. draw this party's share of all noise  |                                 |
-      |============ join: everybody's box key of this run, signed =================|
-      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
-      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      |                    1. one secure sum: N = sum of n_k; no n_k is seen       |
-      |                    2. two secure sums: noisy means, where s is large enough|
-      |<------- PublicNumbers: m, R, yb ----------|------- PublicNumbers --------->|   8 (d + 2), after each
-      |                    3. one secure sum, in pieces: noisy second moments      |
-      |<------- PublicNumbers: A, L, K, th, b0 ---|------- PublicNumbers --------->|   4 d (d + 1) + 8 (d + 3)
-      |                    4. T secure sums: noisy gradients at (th, b0)           |
-      |<------- PublicNumbers: th, b0 ------------|------- PublicNumbers --------->|   8 (d + 1), after each
-      |<------- PublicNumbers: the classifier ----|------- PublicNumbers --------->|   8 (d + 1)
+    party P_k                                                           Charlie
+      | 0. draw this party's share of all noise                           |
+      |============ join: everybody's box key of this run, signed ========|
+      |~~~ GroupKey: the parties' key for check values ~~~~~~~~~~~~~~~~~~~|   K - 1 boxes
+      |     1. one secure sum: N = sum of n_k; no n_k is seen             |
+      |     2. two secure sums: noisy means, where s is large enough      |
+      |<--- PublicNumbers: m, R, yb --------------------------------------|   8 (d + 2), after each
+      |     3. one secure sum, in pieces: noisy second moments            |
+      |<--- PublicNumbers: A, L, K, th, b0 -------------------------------|   4 d (d + 1) + 8 (d + 3)
+      |     4. T secure sums: noisy gradients at (th, b0)                 |
+      |<--- PublicNumbers: th, b0 ----------------------------------------|   8 (d + 1), after each
+      |<--- PublicNumbers: the classifier --------------------------------|   8 (d + 1)
 
 0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
 2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
@@ -34,7 +33,8 @@ With m classes there are m labels, and as many columns of th.
 :mod:`~masquerade_protocols.dp_whitened.vectors` has what a party adds up,
 :mod:`~masquerade_protocols.dp_whitened.estimates` what follows from the sums,
 :mod:`~masquerade_protocols.dp_whitened.points` how everybody goes on from the same numbers, and
-:mod:`masquerade_protocols.blocks.secure_sum` the messages of a secure sum.
+:mod:`masquerade_protocols.blocks.masked_sum` the messages of a secure sum. With ``[crypto] sum = "paillier"`` they are
+those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ from masquerade_protocols.dp_whitened.public import (
     check,
     gradient_length,
     moments_length,
-    most_numbers,
+    numbers_drawn,
 )
 from masquerade_protocols.dp_whitened.vectors import gradient_sum, labels_sum, mean_sum, moments_sum, shift_sum
 
@@ -169,7 +169,8 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     """
     # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
     await seat.stage("noise")
-    noise = await seat.once("noise", partial(draw_noise, d=study.d, outputs=study.outputs))
+    draw = partial(draw_noise, d=study.d, outputs=study.outputs, retries=study.retries)
+    noise = await seat.once("noise", draw)
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
     await seat.release("all noisy sums", study.privacy.epsilon, study.privacy.delta)
@@ -178,10 +179,9 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     return await evaluated(sums, held, model)
 
 
-def draw_noise(rng: Rng, d: int, outputs: int = 1) -> bytes:
+def draw_noise(rng: Rng, d: int, outputs: int = 1, retries: int = 0) -> bytes:
     """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates."""
-    pairs = d * (d - 1) // 2
-    sizes = ((OFF_DIAGONAL, pairs), (SIGMA, most_numbers(d, outputs) - pairs))
+    sizes = zip((OFF_DIAGONAL, SIGMA), numbers_drawn(d, outputs, retries), strict=True)
     drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
     return b"".join(part.tobytes() for part in drawn)
 
@@ -190,27 +190,35 @@ class _PartySide(_Seated):
     def __init__(self, seat: Seat, plan: Plan, sums: PartySums, data: Dataset, noise: bytes) -> None:
         super().__init__(seat, plan)
         self._sums, self._data = sums, data
-        pairs = plan.study.d * (plan.study.d - 1) // 2
-        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [pairs])
+        study = plan.study
+        products, _ = numbers_drawn(study.d, study.outputs, study.retries)
+        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [products])
 
     async def total(
         self, label: str, length: int, unit: int, own: Callable[[Dataset], _Integers], products: int = 0
     ) -> _Floats:
         """Add noise to one's own sum and have the total opened."""
         contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
-        noise, self._others = np.split(self._others, [length - products])  # no noise serves twice
-        noisy_sum = contribution + np.concatenate([self._products[:products], noise])
         opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
         for layout, piece in self._plan.pieces(length, unit):
-            opened[piece] = await self._sums.open_sum(layout, noisy_sum[piece].tolist(), self._agreement.digest)
+            of_products = min(max(products - piece.start, 0), layout.length)
+            noisy = partial(self._noisy, contribution[piece], of_products)
+            opened[piece] = await self._sums.open_sum(layout, noisy(), self._agreement.digest, noisy)
         return opened / (float(unit) * self._plan.N)
+
+    def _noisy(self, own: _Integers, products: int) -> list[int]:
+        """Return numbers under noise that never served; the first ``products`` of them are products."""
+        of_products, self._products = np.split(self._products, [products])
+        of_others, self._others = np.split(self._others, [len(own) - products])
+        noisy: list[int] = (own + np.concatenate([of_products, of_others])).tolist()
+        return noisy
 
 
 # --- Charlie --------------------------------------------------------------------------
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
-    """Charlie: he sees K ciphertexts and one total of each sum, and sends what follows from the total.
+    """Charlie: he sees K contributions that he cannot read and one total of each sum, and sends what follows from it.
 
     Raises
     ------
@@ -235,5 +243,5 @@ class _CharlieSide(_Seated):
         del label, own, products
         opened = np.zeros(length)
         for layout, piece in self._plan.pieces(length, unit):
-            opened[piece] = await self._sums.open_sum(layout)
+            opened[piece] = await self._sums.open_sum(layout, again=True)
         return opened / (float(unit) * self._plan.N)

@@ -157,6 +157,6 @@ def cost(study: Study) -> tuple[float, float]:
         copies=chosen.copies,
         delta=delta,
         sensitivity=access_sensitivity(study.d, FRACTION_BITS),
+        epsilon_y=chosen.epsilon_y or 0.0,
     )
-    epsilon += chosen.epsilon_y or 0.0
     return epsilon, copies_delta(law=chosen.noise, copies=chosen.copies, epsilon=epsilon, delta=delta)

@@ -8,6 +8,7 @@ import numpy as np
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.expectation import Expectation, counted_records
 from masquerade_core.privacy.noise.joint_gaussian import UNIT
 from masquerade_core.privacy.noise.output_perturbation import eps_where_noise_is_small, paper_noise_norm
@@ -52,17 +53,25 @@ def _noise_length(study: Study, smallest: int) -> float:
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **_unused: Any) -> Noiseless:
-    """Compare the expected length of the paper's noise with the length of the parties' average classifier."""
+    """Compare the root mean square length of the noise with the length of the parties' average classifier."""
     Lambda, epsilon = study.model.regularization, study.privacy.epsilon
-    average = np.mean([fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()], axis=0)
     sizes = [len(part.y) for part in data.values()]
-    smallest, norm = min(sizes), float(np.linalg.norm(average))
-    noise = str(study.protocol.get("noise", "laplace"))
-    ratio = paper_noise_norm(study.d, smallest, epsilon, Lambda, noise) / norm
-    enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, noise)
+    by_size = study.proven and joint_noise_of(study).scale_rule == "sizes"
+    found = [fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()]
+    average = np.average(found, axis=0, weights=sizes if by_size else None)
+    smallest, norm = sum(sizes) // len(sizes) if by_size else min(sizes), float(np.linalg.norm(average))
+    ratio = _noise_length(study, smallest) / norm
+    if study.proven:
+        enough = epsilon_of(ratio / SMALL_NOISE * mu_of(epsilon, study.privacy.delta), study.privacy.delta)
+        remedy = f"or {times(ratio / SMALL_NOISE)} the records."
+    else:
+        enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, parameters_of(study).noise)
+        remedy = "or as many times more records as that is larger."
+    whose = "this noise" if study.proven else "this paper's noise"
+    sized = "" if by_size else f"It is sized for the smallest party alone, which has {smallest:,} records, and at "
     advice = (
-        f"{sum(sizes):,} training records are too few for this paper's noise. It is sized for the smallest party "
-        f"alone, which has {smallest:,} records, and at epsilon = {epsilon:g} it is {times(ratio)} as long as the "
-        f"classifier. An epsilon of {two_digits(enough)} would do, or as many times more records as that is larger."
+        f"{sum(sizes):,} training records are too few for {whose}. {sized or 'At '}epsilon = {epsilon:g} it is "
+        f"{times(ratio)} as long as the classifier. An epsilon of {two_digits(enough)} would do, {remedy}"
     )
-    return Noiseless(model_of(average), "the parties' average", ratio, enough, advice if ratio > SMALL_NOISE else "")
+    what = "the parties' average" + (", by their sizes" if by_size else "")
+    return Noiseless(model_of(average), what, ratio, enough, advice if ratio > SMALL_NOISE else "")

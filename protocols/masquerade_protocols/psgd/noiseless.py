@@ -143,11 +143,11 @@ def expectation(study: Study, *, variant: Variant) -> Expectation:
 def first_drowned_round(study: Study, N: int, variant: Variant) -> int | None:
     """Return the first round, counted from 1, whose noise is longer than N gradients can be; None if there is none.
 
-    rho_t has length Gamma(d)/beta_t. The squared lengths of K independent vectors add up on average.
+    The length is a root mean square: the squared lengths of K independent vectors add up on average.
     """
     schedule, L = variant(study, N), float(loss_of(study.model.loss).L)
     T, _, _ = _steps(study, schedule)
-    lengths = (math.sqrt(study.K * study.d * (study.d + 1)) / float(schedule.beta(t)) for t in range(T))
+    lengths = (math.sqrt(study.d * _round_variance(study, schedule, t)) for t in range(T))
     return next((t + 1 for t, length in enumerate(lengths) if length > N * L), None)
 
 

@@ -28,6 +28,7 @@ contributions and his signed receipt would show it; but nobody keeps and compare
 
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from operator import add
 
 import numpy as np
@@ -47,8 +48,8 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.noise_shares import draw_noise_share
-from masquerade_protocols.psgd.schedule import Variant, fraction_bits, layout, layouts, parameters_of, psgd
+from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
+from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
 __all__ = ["Descent", "charlie", "check", "party"]
 
@@ -60,7 +61,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
     """Refuse a study that must fail, before anybody joins.
 
     What depends on N is checked for the smallest and for the largest N. Delta is largest, and the grid finest, at N = K
-    min_records. Gradients are largest at N = K max_records, and so is the first step where Delta sets the steps.
+    min_records. Gradients are largest at N = sum of max_records, and so is the first step where Delta sets the steps.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
         the noise.
     """
     require_convex(study.model)
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     Descent(study, most, variant)
     descent = Descent(study, fewest, variant)
     for t in {0, descent.rounds - 1}:
@@ -152,10 +153,12 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    unused = chain.from_iterable(noise)
     for t in range(T):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, study, held.training, descent.w, F=F))
-        noisy_gradient = list(map(add, gradient, noise[t]))
-        descent.step(t, await sums.open_sum(slots[t], noisy_gradient, fingerprint(N, descent.w)))
+        noisy_gradient = partial(with_fresh_noise, gradient, unused)
+        again = noisy_gradient if study.proven else None  # the paper's eta^k is drawn once
+        descent.step(t, await sums.open_sum(slots[t], noisy_gradient(), fingerprint(N, descent.w), again))
         await seat.progress(t + 1, T)
     return await evaluated(sums, held, descent.model())
 
@@ -169,8 +172,8 @@ def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> t
 async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
     """Draw this party's noise; entry t is for round t.
 
-    eta^k is drawn once, with variance sigma*^2/K in each coordinate, and rho_t^k anew for each round. With
-    ``calibration = "proven"`` it is a share of Gaussian noise for each round instead.
+    eta^k is drawn once, with variance sigma*^2/K in each coordinate, and rho_t^k anew for each round. The proof rests
+    on rho_t^k alone. With ``calibration = "proven"`` it is a share of Gaussian noise for each round instead.
     """
     schedule, T, unit = descent.schedule, descent.rounds, Fraction(1 << descent.fraction_bits)
     if schedule.share is not None:
@@ -181,7 +184,7 @@ async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
         return tuple(gaussian(rng, sigma_share(schedule.sigma, study.K), study.d, unit))
 
     def draw_rho(rng: Rng) -> _Noise:
-        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(T))
+        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit, RHO_TV_BITS)) for t in range(T))
 
     eta = await seat.once("eta", draw_eta) if schedule.sigma else (0,) * study.d
     rho = await seat.once("rho", draw_rho)
@@ -207,6 +210,6 @@ async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
     descent = Descent(study, N, variant)
     await seat.stage("rounds")
     for t, slots in enumerate(layouts(study, descent.schedule, N, descent.rounds)):
-        descent.step(t, await sums.open_sum(slots))
+        descent.step(t, await sums.open_sum(slots, again=study.proven))
         await seat.progress(t + 1, descent.rounds, tuple(descent.w.tolist()))
     return await evaluated_by_all(sums, descent.model())

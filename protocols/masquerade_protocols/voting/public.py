@@ -49,9 +49,6 @@ class SoftParameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     auxiliary: AuxiliaryFile
-    unseen_classes: Annotated[
-        Literal["refuse", "allow"], Field(description="may a party take part whose records lack a class?")
-    ] = "refuse"
     private_auxiliary: Annotated[bool, Field(description="is each auxiliary sample to be protected as well?")] = False
 
 

@@ -16,6 +16,7 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
+from masquerade_protocols import entry_named
 
 __all__ = ["FLAT", "flat", "others", "study_of"]
 
@@ -64,7 +65,8 @@ def study_of(
         Further fields of :class:`~masquerade.draft.Draft`.
     """
     names: Sequence[str] = [f"party-{k}" for k in range(1, parties + 1)]
-    fields = {"min_records": 10, "key_bits": 512, **more}
+    fields = {"min_records": 10, "key_bits": 512, "calibration": entry_named(protocol).calibrations[0], **more}
+    fields.setdefault("colluders", 0)
     draft = Draft(
         parties=[(name, throwaway_key()) for name in names],
         curator_key=throwaway_key(),

@@ -136,14 +136,19 @@ def new(
     calibration: Annotated[
         str | None,
         typer.Option(
-            help="'paper': noise as in the paper. 'proven': as much as a proof needs. The protocol's default if not "
-            "given.",
+            help="'proven': as much noise as a proof needs for the privacy target. 'paper': noise as in the paper, for "
+            "reproducing it. 'proven' wherever the protocol has it, if not given.",
             show_default=False,
         ),
     ] = None,
     colluders: Annotated[
         int | None,
-        typer.Option(help="How many parties may side with Charlie. None if not given.", min=0, show_default=False),
+        typer.Option(
+            help="How many parties may side with Charlie. If not given, 1 with noise that is proven, and 0 with the "
+            "noise of a paper.",
+            min=0,
+            show_default=False,
+        ),
     ] = None,
     min_records: Annotated[
         int | None,
@@ -217,7 +222,7 @@ def new(
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
         + "".join(f". {note}" for note in notes)
-        + (f". Note: {note}" if (note := draft.proposal.note) else ""),
+        + "".join(f". Note: {note}" for note in (draft.note, draft.proposal.note) if note),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],

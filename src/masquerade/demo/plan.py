@@ -80,6 +80,7 @@ def prepare(
     protocol: str,
     directory: Path | None,
     rounds: int | None = None,
+    calibration: str | None = None,
     like: Study | None = None,
 ) -> Plan:
     """Make keys, a study and data files.
@@ -95,6 +96,8 @@ def prepare(
         Empty or not there yet; ``runs/demo-<time>`` by default.
     rounds : int, optional
         How many, for a protocol that has rounds; the protocol's default if None.
+    calibration : str, optional
+        "proven" or "paper"; that of ``like`` or of a new study if None.
     like : Study, optional
         It gives delta, the colluders, the loss and, if it has the same protocol, that protocol's settings.
 
@@ -130,7 +133,8 @@ def prepare(
     if entry.auxiliary:
         cohort = cohort.with_auxiliary()
     try:
-        settings = {"protocol": protocol} if like is None else run_settings(like, protocol)
+        new = {"protocol": protocol, "calibration": calibration}
+        settings = new if like is None else run_settings(like, protocol, calibration)
         return _fill(where, cohort, {**settings, "epsilon": epsilon, "rounds": rounds})
     except BaseException:
         discard(where, ours=ours)

@@ -65,6 +65,7 @@ def study_of(epsilon: float, Lambda: float) -> Study:
         features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(1, D + 1)],
         epsilon=epsilon,
         delta=DELTA,
+        calibration="paper",
         regularization=Lambda,
         intercept=False,
     )

@@ -162,6 +162,7 @@ def _study(protocol: str, features: Sequence[Feature], epsilon: float) -> Study:
         features=features,
         label=_LABEL,
         epsilon=epsilon,
+        colluders=0,
         min_records=2,
         key_bits=512,
         regularization=_LAMBDA,

@@ -20,6 +20,7 @@ from masquerade_core.privacy._checks import require
 
 __all__ = ["delta_of", "epsilon_of", "mu_of"]
 
+_SMALL = 2.0**-16  # the difference of two values of R loses too many digits where mu is less
 _STEPS = 200  # at most, of a bisection; it ends earlier, when no float lies between its two ends
 
 
@@ -37,10 +38,15 @@ def delta_of(mu: float, epsilon: float) -> float:
     -----
     With a, b = epsilon/mu -+ mu/2 and R(x) = Phi(-x)/phi(x) this is phi(a) (R(a) - R(b)), as exp(epsilon) phi(b) =
     phi(a). In this form nothing overflows, and a small result is a difference of large numbers only where mu is tiny.
+    There, R(a) - R(b) is mu times the slope halfway, 1 - m R(m) with m = epsilon/mu, up to a factor within 1 and 1 +
+    mu^2/12.
     """
     require(mu > 0 and epsilon >= 0, "mu must be greater than 0, and epsilon at least 0")
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     density = math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+    if mu < _SMALL:
+        middle = epsilon / mu
+        return density * mu * max(0.0, 1 - middle * _mills(middle))
     if a < 0:
         return float(ndtr(-a) - density * _mills(b))
     return density * (_mills(a) - _mills(b))

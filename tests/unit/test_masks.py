@@ -1,0 +1,155 @@
+"""Words, masks and check values, without a run."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
+from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.rng import SystemRng
+
+RNG = SystemRng()
+WIDTHS = [(1, 2**30), (5, 2**31 - 1), (700, 2**20), (5, 2**31), (9, 2**60), (700, 2**63 - 1), (3, 2**63), (4, 2**300)]
+
+
+def _vectors(layout: Words, parties: int) -> list[list[int]]:
+    most = layout.bound // parties
+    return [[RNG.below(2 * most + 1) - most for _ in range(layout.length)] for _ in range(parties)]
+
+
+def _contributions(layout: Words, vectors: list[list[int]], key: CheckKey) -> list[tuple[bytes, bytes]]:
+    pairs = {pair: RNG.bytes(32) for pair in combinations(range(len(vectors)), 2)}
+    return [
+        layout.masked(
+            layout.encode(vector),
+            key.of(vector) + (key.constant if i == 0 else 0),
+            [(i == a, pair_key) for (a, b), pair_key in pairs.items() if i in (a, b)],
+        )
+        for i, vector in enumerate(vectors)
+    ]
+
+
+def test_the_stream_is_rfc_8439s() -> None:
+    """Appendix A.1, test vector 2: a key and a nonce of zeros, block 1."""
+    expected = (
+        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"
+    )
+    assert mask_stream(bytes(32), 64).hex() == expected
+    assert mask_stream(bytes(32), 10).hex() == expected[:20]
+
+
+def test_a_long_stream_repeats_nothing() -> None:
+    stream = mask_stream(RNG.bytes(32), 200_001)
+    assert len(stream) == 200_001
+    blocks = [stream[i : i + 64] for i in range(0, 200_000, 64)]
+    assert len(set(blocks)) == len(blocks)
+
+
+def test_parts_of_a_hash_cannot_be_moved_between_each_other() -> None:
+    assert tagged_hash("a", b"bc", b"d") != tagged_hash("a", b"b", b"cd")
+    assert tagged_hash("ab", b"c") != tagged_hash("a", b"bc")
+    assert tagged_hash("a", b"b", key=b"k") != tagged_hash("a", b"b")
+
+
+@pytest.mark.parametrize(("length", "bound"), WIDTHS)
+@pytest.mark.parametrize("parties", [1, 2, 5])
+def test_the_sum_of_masked_words_is_the_sum(length: int, bound: int, parties: int) -> None:
+    layout = Words(length, bound)
+    vectors, key = _vectors(layout, parties), CheckKey(layout, RNG.bytes(32))
+    sent = _contributions(layout, vectors, key)
+    assert {(len(words), len(check)) for words, check in sent} == {(layout.total_bytes, layout.check_bytes)}
+    total = layout.decode(layout.add(layout.read(words) for words, _ in sent), parties)
+    assert total == tuple(map(sum, zip(*vectors, strict=True)))
+    check = layout.add_checks(check for _, check in sent)
+    assert key.fits(total, check)
+    assert not key.fits((total[0] + 1, *total[1:]), check)
+
+
+def test_words_are_as_short_as_the_bound_allows() -> None:
+    assert [Words(d, b).bits for d, b in WIDTHS] == [32, 32, 32, 64, 64, 64, 128, 320]
+    assert [Words(123, 2**30).total_bytes, Words(123, 2**60).total_bytes] == [4 * 123 + 8, 8 * 123 + 8]
+    assert not Words(1, 2**513).fits
+    assert Words(1, 2**500).fits
+
+
+@pytest.mark.parametrize(("length", "bound"), [(3, 2**30), (3, 2**60), (3, 2**100)])
+def test_the_extremes_are_read_and_more_is_refused(length: int, bound: int) -> None:
+    layout = Words(length, bound)
+    for vector in ((bound, -bound, 0), (-bound, bound, -1)):
+        assert layout.decode(layout.encode(vector), 1) == vector
+    for vector in ((bound + 1, 0, 0), (0, 0, -bound - 1)):
+        with pytest.raises(RunFailed, match="larger than all parties' contributions together"):
+            layout.decode(layout.encode(vector), 1)
+
+
+@pytest.mark.parametrize("bound", [2**30, 2**60, 2**100])
+def test_ones_own_vector_never_fails_however_large_it_is(bound: int) -> None:
+    """The sum decides: another party's numbers may bring it back into bounds."""
+    layout = Words(2, bound)
+    huge = [1 << (layout.bits + 5), -(1 << 700)]
+    others = [3 - huge[0], 4 - huge[1]]
+    assert layout.decode(layout.add([layout.encode(huge), layout.encode(others)]), 2) == (3, 4)
+    key = CheckKey(layout, RNG.bytes(32))
+    assert (key.of(huge) + key.of(others) - key.of((3, 4))) % layout.prime == 0
+
+
+def test_a_vector_of_another_length_is_a_bug() -> None:
+    with pytest.raises(LocalProtocolError, match="allowed are 3, the layout's"):
+        Words(3, 10).encode((1, 2))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_marks_count_contributions(count: int) -> None:
+    layout = Words(2, 2**20)
+    with pytest.raises(RunFailed, match="not the sum of everybody's contributions"):
+        layout.decode(layout.encode((1, 2)) * 2, count)
+
+
+def test_masked_words_are_uniform_whatever_they_hide() -> None:
+    """Chi-squared of the bytes of many maskings of one vector, against 255 degrees of freedom."""
+    layout = Words(2, 2**30)
+    raw = b"".join(layout.masked(layout.encode((5, -5)), 0, [(True, RNG.bytes(32))])[0] for _ in range(4000))
+    counts = np.bincount(np.frombuffer(raw, dtype=np.uint8), minlength=256)
+    chi = float(((counts - counts.mean()) ** 2 / counts.mean()).sum())
+    assert 150 < chi < 380
+
+
+def test_a_check_key_shows_nothing_of_itself() -> None:
+    key = CheckKey(Words(2, 10), bytes(32))
+    assert repr(key) == "<CheckKey: secret>"
+    with pytest.raises(TypeError):
+        hash(key)
+
+
+@pytest.mark.parametrize("bound", [2**30, 2**60])
+def test_of_10000_forged_sums_none_is_accepted(bound: int) -> None:
+    """Random shifts, and those that a coefficient u_a v_b repeated or small would let through."""
+    layout = Words(1030, bound)  # three values of u
+    total = [RNG.below(2**20) for _ in range(layout.length)]
+    key = CheckKey(layout, RNG.bytes(32))
+    check = (key.of(total) + key.constant) % layout.prime
+    structured = [
+        {0: 1},
+        {0: 1, 1: -1},
+        {0: 1, 512: -1},
+        {0: 1, 1: -1, 512: -1, 513: 1},
+        dict.fromkeys(range(layout.length), 1),
+        {1029: layout.bound},
+    ]
+    accepted = 0
+    for attempt in range(5000):
+        shift = structured[attempt] if attempt < len(structured) else {
+            RNG.below(layout.length): RNG.below(2**16) + 1 for _ in range(1 + attempt % 3)
+        }  # fmt: skip
+        forged = total.copy()
+        for i, by in shift.items():
+            forged[i] += by
+        added = 0 if attempt % 2 else int.from_bytes(hashlib.sha256(bytes([attempt % 251])).digest(), "big")
+        accepted += key.fits(forged, ((check + added) % layout.prime).to_bytes(16, "little"))
+    assert accepted == 0
+    assert key.fits(total, check.to_bytes(16, "little"))
