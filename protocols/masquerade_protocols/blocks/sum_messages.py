@@ -70,7 +70,7 @@ class Opened(Broadcast):
     receipt: _Receipt
 
 
-class OpeningProof(Message):
+class OpeningProof(Broadcast):
     """Lead to Charlie, Charlie to all: the N-th root that proves all openings of a run."""
 
     root: bytes
