@@ -79,7 +79,7 @@ def noisy_sums_statement(
         view="released model and all iterates",
         released=f"{public} Each sum carries the noise of all {study.K} parties.",
         shifted="he can shift a sum, and with it the point of the next gradients. The proof holds at any points.",
-        left="sum of gradients",
+        left="sums",
     )
     return noisy_views(study, noise, seen, source=source, assumptions=_ASSUMPTIONS)
 

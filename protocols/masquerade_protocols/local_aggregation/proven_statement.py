@@ -5,7 +5,6 @@ from dataclasses import replace
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
 from masquerade_core.privacy.statement import (
-    COMPUTATIONAL,
     ONE_RELEASE,
     PUBLIC_SETTINGS,
     Claim,
@@ -24,6 +23,7 @@ SMALLEST_SHOWS = (
 """An assumption where the noise is sized for the smallest party."""
 
 _OTHERS = "the other parties are honest, and the masks between them are not broken"
+_LAST = "the party that holds the record is honest, and its masks are not broken"
 _ALL_FOLLOW = "everybody follows the protocol, and "
 
 _SIZES = {
@@ -101,8 +101,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "only the sum."
             )
             + charlies_key,
-            "the party that holds the record is honest" if K - t == 1 else _OTHERS,
-            definition="approximate" if K - t == 1 else COMPUTATIONAL,
+            _LAST if K - t == 1 else _OTHERS,
         ),
     ]
     if selected:
@@ -121,8 +120,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "Charlie with all parties but one",
                 1,
                 "They see one party's classifier, with that party's noise on it." + charlies_key,
-                "the party that holds the record is honest",
-                definition="approximate",
+                _LAST,
             )
         )
     return (*result, _selection_breakers(rows) if selected else _rule_breakers(rows, t))
@@ -137,7 +135,9 @@ def _selection_breakers(rows: SharedNoiseRows) -> Claim:
         f"What stays is {FINE}/{UNIT:,} of the noise for min_records records. Nobody notices. To exclude it takes "
         "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet.",
         claimed="nothing: the paper assumes that all follow the protocol",
-        holds_at='scale = "floor" or weights = "sizes" in the study',
+        holds_at='scale = "floor" or weights = "sizes"'
+        + (" and colluders = 1" if rows.noise.honest == rows.K else "")
+        + " in the study",
     )
 
 
@@ -157,8 +157,7 @@ def _rule_breakers(rows: SharedNoiseRows, t: int) -> Claim:
         "noise, this row also holds for everybody who sees the model. They can give false numbers of records and "
         "classifiers that nobody trained, and so spoil the model. Nobody notices.",
         "the other parties, of which one holds the record, follow the protocol"
-        + ("" if rows.K - t == 1 else ", and the masks between them are not broken"),
-        definition="approximate" if rows.K - t == 1 else COMPUTATIONAL,
+        + (", and its masks are not broken" if rows.K - t == 1 else ", and the masks between them are not broken"),
     )
 
 
