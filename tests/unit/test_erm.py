@@ -5,9 +5,17 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.learning import erm
-from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm, predict_labels
+from masquerade_core.learning.erm import (
+    LEAST_REGULARIZATION,
+    TOLERANCE,
+    check_regularization,
+    error_rate,
+    fit,
+    gradient_norm,
+    predict_labels,
+)
 from masquerade_core.learning.losses import (
     logistic_curvature,
     logistic_loss,
@@ -15,6 +23,7 @@ from masquerade_core.learning.losses import (
     objective,
     objective_gradient,
 )
+from masquerade_core.learning.softmax import fit_softmax
 
 _Array = NDArray[np.float64]
 
@@ -146,3 +155,44 @@ def test_weights_of_a_wrong_shape_sign_or_sum_are_a_bug(weights: _Array) -> None
     X, y = _data("noisy", 50, 3, seed=6)
     with pytest.raises(LocalProtocolError, match="the weights"):
         fit(X, y, 0.1, weights=weights)
+
+
+def _odd_records(n: int, d: int, rng: np.random.Generator) -> dict[str, tuple[_Array, _Array]]:
+    X = rng.normal(size=(n, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    split = np.where(X @ rng.normal(size=d) > 0, 1.0, -1.0)
+    one, same = np.ones(n), np.tile(X[:1], (n, 1))
+    near = same + 1e-9 * rng.normal(size=(n, d))
+    return {
+        "separable": (X, split),
+        "one class": (X, one),
+        "all equal": (same, one),
+        "equal, with both labels": (same, np.resize([1.0, -1.0], n)),
+        "all zero": (np.zeros((n, d)), one),
+        "tiny": (1e-8 * X, split),
+        "nearly equal": (near / np.maximum(1, np.linalg.norm(near, axis=1))[:, None], split),
+    }
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
+def test_from_the_least_regularization_on_no_records_lack_a_minimiser(loss: str) -> None:
+    rng = np.random.default_rng(7)
+    check_regularization(LEAST_REGULARIZATION)
+    for n, d in ((2, 1), (2, 5), (30, 3), (200, 20), (50, 100)):
+        for X, y in _odd_records(n, d, rng).values():
+            w = fit(X, y, LEAST_REGULARIZATION, loss)
+            assert gradient_norm(w, X, y, LEAST_REGULARIZATION, loss) <= TOLERANCE
+    X, y = _odd_records(30, 3, rng)["nearly equal"]
+    with pytest.raises(RunFailed):  # with less it does depend on the records
+        fit(X, y, 1e-14, "smoothed-hinge")
+    fit(np.zeros((30, 3)), y, 1e-14, "smoothed-hinge")
+    with pytest.raises(BadInput, match="regularization is 9e-11, but must be at least 1e-10"):
+        check_regularization(9e-11)
+
+
+def test_softmax_too_finds_a_minimiser_for_all_records() -> None:
+    rng = np.random.default_rng(8)
+    for n, d in ((2, 1), (30, 3), (50, 100)):
+        for X, y in _odd_records(n, d, rng).values():
+            W = fit_softmax(X, (y + 1).astype(int), LEAST_REGULARIZATION, classes=3)
+            assert np.isfinite(W).all()
