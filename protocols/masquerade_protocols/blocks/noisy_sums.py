@@ -48,7 +48,7 @@ class Observed:
     released : str
         What is released, and what noise it carries.
     shifted : str
-        What Charlie reaches if he breaks the rules.
+        What would follow if Charlie could change a sum: the end of a sentence, and why the proof would hold.
     left : str
         What is left of a sum if all parties but one side with Charlie: one party's ...
     """
@@ -78,8 +78,8 @@ def noisy_sums_statement(
     seen = Observed(
         view="released model and all iterates",
         released=f"{public} Each sum carries the noise of all {study.K} parties.",
-        shifted="he can shift a sum, and with it the point of the next gradients. The proof holds at any points.",
-        left="sum of gradients",
+        shifted="and with it the point of the next gradients, the proof would hold: it holds at any points.",
+        left="sums",
     )
     return noisy_views(study, noise, seen, source=source, assumptions=_ASSUMPTIONS)
 
@@ -111,7 +111,7 @@ def noisy_views(
         rows.row(
             "Charlie",
             K,
-            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. If he breaks the rules, "
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. Even if he shifted a sum, "
             f"{seen.shifted}",
             words.charlie,
         ),

@@ -20,7 +20,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
     seen = Observed(
         view="evaluation",
         released=f"{sums} Each number carries the noise of all {study.K} parties.",
-        shifted="he can shift a sum, and with it the figures. The proof holds for any ranges of scores.",
+        shifted="and with it the figures, the proof would hold: it holds for any ranges of scores.",
         left="counts",
     )
     source = "docs/privacy/evaluation.md; Balle and Wang 2018, Theorem 8"

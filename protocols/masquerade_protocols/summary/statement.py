@@ -22,7 +22,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
         view="released statistics",
         released=f"The noisy counts of {histograms} are public, and all that follows from them. They carry the noise "
         f"of all {study.K} parties. No number of records is published without noise.",
-        shifted="he can shift the sum, and with it the statistics. Nothing that a party sends depends on it.",
+        shifted="and with it the statistics, the proof would hold: nothing that a party sends depends on the sum.",
         left="counts",
     )
     source = "docs/privacy/summary.md: one Gaussian release of all counts; Balle and Wang 2018, Theorem 8"
