@@ -232,7 +232,9 @@ def test_charlie_cannot_hand_out_a_key_of_his_own(to: str) -> None:
     seen: list[int] = []
 
     def changes(name: str, message: Message) -> Message:
-        return ss.SumKey(modulus=own.public.to_bytes()) if isinstance(message, ss.SumKey) and name == to else message
+        if isinstance(message, ss.SumKey) and name == to:
+            return ss.SumKey(modulus=own.public.to_bytes(), roots=own.proof_of_form())
+        return message
 
     changing = _seat_that(changes)
 

@@ -385,3 +385,37 @@ def test_only_a_product_of_ciphertexts_goes_to_a_second_recipient() -> None:
     received = Ciphertexts(bytes(127) + b"\1", None, None)
     with pytest.raises(LocalProtocolError, match="only a product"):
         received.also_for("p0")
+
+
+# --- The form of the key ------------------------------------------------------------------------------------
+
+
+def test_a_key_with_a_square_factor_opens_a_ciphertext_twice_and_has_no_proof() -> None:
+    """The malicious lead's key: N = f^2 g. A sum and the sum plus N/f have the same ciphertexts."""
+    f, g = mpz(65537), mpz(primes(SMALL_BITS)[0])
+    key = PublicKey(int(f * f * g))
+    N, N2 = key.mod_n, key.mod_n2
+    assert PublicKey.received(key.to_bytes(), key.bits, "p0") == key  # the cheap checks see nothing
+    r, z, m = mpz(12345), 1 + N // f, mpz(777)
+    one = (1 + N * m) * gmpy2.powmod(r, N, N2) % N2
+    other = (1 + N * (m + N // f)) * gmpy2.powmod(r * gmpy2.invert(z, N2) % N2, N, N2) % N2
+    assert one == other
+    # Its holder finds the roots of no more than a few challenges: an N-th power is 1 to the power of f - 1, modulo f^2.
+    with_roots = sum(gmpy2.powmod(c, f - 1, f * f) == 1 for c in key.challenges())
+    assert with_roots < 8
+    assert not key.has_form(bytes(8 * len(key.to_bytes())))
+
+
+def test_a_right_key_has_the_proof_and_no_other_bytes_are_one() -> None:
+    proof = SECRET.proof_of_form()
+    assert KEY.has_form(proof)
+    for other in (b"", proof[:-1], proof + b"\1", proof[:-1] + bytes((proof[-1] ^ 1,)), b"\1" * len(proof)):
+        assert not KEY.has_form(other)
+
+
+def test_a_key_without_its_proof_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SecretKey, "proof_of_form", lambda _: bytes(8 * SMALL_BITS // 8))
+    with pytest.raises(ProtocolViolation, match="not proved to give every ciphertext one plaintext"):
+        _run()
+    monkeypatch.setattr(PublicKey, "has_form", lambda *_: True)  # the test can fail
+    assert _run().results["p0"] == [_added(0)]
