@@ -3,20 +3,23 @@
 import copy
 import pickle
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import BoxKey, SigningKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, SigningKey
 from masquerade_core.crypto.paillier import SecretKey, draw_primes
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.rng import SimulationRng
-from masquerade_core.seat import Effect, Join, Once, Seat
+from masquerade_core.seat import Effect, Join, Once, Seat, Send
 from masquerade_core.study import CHARLIE
+from masquerade_core.table import Table
+from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.messages import PARTIES, Message
 
 RUN = bytes(range(16))
 PEER = "mallory"  # whom an error has to name
@@ -68,7 +71,7 @@ class Header:
     def __init__(self, name: str, hop: str) -> None:
         self.key = SigningKey(SimulationRng(name).bytes(32))
         self.fields: dict[str, Any] = {
-            "v": 2,
+            "v": 3,
             "run": RUN,
             "src": name,
             "dst": hop,
@@ -80,7 +83,13 @@ class Header:
 
     def sealed(self, **changes: Any) -> bytes:
         """Sign the header with these changes."""
-        return self.signed(msgpack.packb({**self.fields, **changes}))
+        fields = {**self.fields, **changes}
+        for name in ("src", "dst"):
+            if isinstance(fields[name], str):
+                fields[name] = fields[name].ljust(32)
+        if type(fields["seq"]) is int and 0 <= fields["seq"] < 2**32:
+            fields["seq"] = fields["seq"].to_bytes(4, "big")
+        return self.signed(msgpack.packb(tuple(fields.values())))
 
     def signed(self, data: bytes) -> bytes:
         """Sign any bytes."""
@@ -167,3 +176,21 @@ def joined(me: str, names: tuple[str, ...], run: bytes = RUN) -> Seat:
     with pytest.raises(StopIteration):
         role.send(keys)
     return seat
+
+
+async def tell_each(table: Table, messages: Mapping[str, Message]) -> None:
+    """Broadcast as a Charlie who breaks the rules: under one number, each party gets a message of its own, or none."""
+    bodies = {name: encode(message, PARTIES) for name, message in messages.items()}
+    to_party, first = table._to_party, next(iter(messages))
+
+    def lie(name: str, data: bytes) -> None:
+        if name in bodies:
+            signed = msgpack.packb([*msgpack.unpackb(data[SIGNATURE_BYTES:])[:-1], bodies[name]])
+            to_party(name, table._endpoints[CHARLIE]._key.sign(signed) + signed)
+
+    table._to_party = lie  # type: ignore[method-assign]  # this table's alone, for one broadcast
+    try:
+        kind = type(messages[first]).__name__
+        await Send("message", kind, table.names, (bodies[first],) * len(table.names), broadcast=True)
+    finally:
+        del table._to_party

@@ -11,7 +11,7 @@ from pydantic import Field
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_core.wire.messages import Message, SealedMessage
+from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
@@ -129,7 +129,7 @@ class Hi(Message):
     sealed: bytes
 
 
-class All(Message):
+class All(Broadcast):
     """Everybody's coins."""
 
     coins: bytes

@@ -12,6 +12,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_protocols.blocks import masked_sum as ms
+from tests.helpers import tell_each
 from tests.protocol_helpers import make_study
 
 Contributions = dict[str, ms.Masked]
@@ -82,8 +83,7 @@ class MaskedSums:
         await seat.join()
         for t, layout in enumerate(self.layouts):
             self.seen.append(await seat.gather(ms.Masked, self.study.names))
-            for name, told in tell(t, layout, self.seen[-1]).items():
-                await seat.send(name, told)
+            await tell_each(self.table, tell(t, layout, self.seen[-1]))
 
 
 def honest(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:

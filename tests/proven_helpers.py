@@ -24,7 +24,7 @@ from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS
 from tests.protocol_helpers import Run, make_study
 
 SCALE_RULES = ("selected", "floor", "sizes")
-SECTIONS = {"selected": "", "floor": 'scale = "floor"', "sizes": 'weights = "sizes"'}
+SECTIONS = {"selected": 'scale = "selected"', "floor": 'scale = "floor"', "sizes": 'weights = "sizes"'}
 GRID = 1 << JOINT_FRACTION_BITS
 
 Vector = NDArray[np.float64]

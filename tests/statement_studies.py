@@ -25,7 +25,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "local-aggregation": {
         "paper": ('noise = "laplace"', 'noise = "l2"'),
-        "proven": ("", 'scale = "floor"', 'weights = "sizes"'),
+        "proven": ('scale = "selected"', 'scale = "floor"', 'weights = "sizes"'),
     },
     "psgd": {"paper": ("rounds = 100", "rounds = 7"), "proven": ("rounds = 100", "rounds = 7")},
     "noisy-gradient": {"paper": ("rounds = 20",)},

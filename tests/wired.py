@@ -252,6 +252,13 @@ class Wired:
         """SealedMessage."""
         self.begin(name, Send("sealed", kind, to, boxes))
 
-    def expect(self, name: str, kind: str, senders: tuple[str, ...], *, sealed: bool = False) -> None:
+    def tell_all(self, body: bytes, kind: str = "News") -> None:
+        """Let Charlie's role broadcast."""
+        names = self.world.study.names
+        self.begin(CHARLIE, Send("message", kind, names, (body,) * len(names), broadcast=True))
+
+    def expect(
+        self, name: str, kind: str, senders: tuple[str, ...], *, sealed: bool = False, broadcast: bool = False
+    ) -> None:
         """Wait for something."""
-        self.begin(name, Receive("sealed" if sealed else "message", kind, senders))
+        self.begin(name, Receive("sealed" if sealed else "message", kind, senders, broadcast))

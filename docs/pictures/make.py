@@ -41,7 +41,7 @@ def conversation() -> str:
     lines = [line.removeprefix("    ").rstrip() for line in block[1].strip("\n").splitlines()]
     text = Text("\n".join(lines))
     text.highlight_regex(r"[<|]?[-=~]{2,}[>|]?|<[-=~]+|\|", "cyan")
-    text.highlight_regex(r"party P_\w+|Charlie|lead P_L", "bold magenta")
+    text.highlight_regex(r"party P_\w+|Charlie", "bold magenta")
     return svg(text, "one run of dp-whitened, from top to bottom", "conversation")
 
 

@@ -3,6 +3,8 @@
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.schema import Dataset
@@ -73,6 +75,8 @@ def run(
             )
         role = partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
     data = protocol.records.one(data_path, study)
+    protocol.records.check(data, study, str(data_path), me)
+    _tell_the_owner(data, observe)
     session = PartySession(
         me,
         study,
@@ -93,6 +97,16 @@ def run(
         observe("same_answer")
     observe("done", result=str(result))
     return result
+
+
+def _tell_the_owner(data: object, observe: Observer) -> None:
+    """Say what is unusual about the records. Only this process says it: nobody else learns of it."""
+    if not isinstance(data, Dataset):
+        return
+    if data.repaired:
+        observe("repaired", clamped=data.repaired.clamped, filled=data.repaired.filled)
+    if data.classes is None and len(np.unique(data.y)) == 1:
+        observe("one_class")
 
 
 def _says_the_same(model: Model, own: Dataset) -> bool:

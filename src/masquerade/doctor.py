@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import gmpy2
+import numpy as np
 
 from masquerade.report import lead_part
 from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
@@ -101,7 +103,7 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         except MasqueradeError as error:
             yield _failed("key", error)
     if data is not None:
-        yield _records(data, study, protocol)
+        yield _records(data, study, protocol, me)
     yield _network(study, me)
     yield Check(
         "budget",
@@ -155,18 +157,24 @@ def _conversation(cost: Cost) -> Check:
     return Check("conversation", Verdict.NOTE, message)
 
 
-def _records(path: Path, study: Study, protocol: Protocol) -> Check:
+def _records(path: Path, study: Study, protocol: Protocol, me: str | None) -> Check:
+    """Check a party's records, and say what no other participant will learn: how many cells are moved or filled."""
     try:
-        protocol.records.one(path, study)
+        data = protocol.records.one(path, study)
+        protocol.records.check(data, study, str(path), me if me is not None and me in study.names else "")
     except MasqueradeError as error:
         return _failed("data", error)
-    if not protocol.makes_model:
-        return Check("data", Verdict.OK, f"{path} has all columns and enough records")
-    return Check(
-        "data",
-        Verdict.OK,
-        f"{path} has all columns, its values are within the bounds, and it has two classes or more and enough records",
-    )
+    found = f"{path} has all columns and enough records"
+    if not isinstance(data, Dataset):
+        return Check("data", Verdict.OK, found)
+    cells = "its values are within the bounds"
+    if data.repaired:
+        moved, filled = counted(data.repaired.clamped, "number"), counted(data.repaired.filled, "cell")
+        cells = f"{moved} out of bounds will count as the bound, and {filled} will be filled with the study's value"
+    if len(np.unique(data.y)) == 1:
+        hint = "that is allowed, and nobody learns of it; but see whether the study names the label's value as you do"
+        return Check("data", Verdict.WARN, f"{found}; {cells}; all labels are the same", hint)
+    return Check("data", Verdict.OK, f"{found}; {cells}")
 
 
 def _network(study: Study, me: str | None) -> Check:

@@ -5,17 +5,17 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from masquerade.evaluation_view import evaluation_shown
+from masquerade.layout import heading, paragraphs, short
+from masquerade.statement_view import documentation, flags, statement
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
 from masquerade_protocols import Cost, Explanation
@@ -30,6 +30,7 @@ __all__ = [
     "human_bytes",
     "human_seconds",
     "lead_part",
+    "paragraphs",
     "program",
     "result_report",
     "short",
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 _KILO = 1000
-_NONE = "none"  # stands in a row for which nothing can be proved
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDTH = 24
 _ROUNDS = "rounds"  # the name of the stage, and of the field of a result
@@ -54,17 +54,6 @@ def program() -> str:
         near = os.path.relpath(script)
         return str(script.absolute()) if near.startswith("..") else near
     return f"{Path(sys.executable).name} -m masquerade"
-
-
-def documentation() -> str:
-    """Return where the pages are that statements cite as ``docs/...``; an installed wheel does not carry them."""
-    try:
-        urls = metadata("masquerade").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        urls = []
-    named = (entry.partition(",") for entry in urls)
-    found = (url.strip() for label, _, url in named if label.strip().lower() == "documentation")
-    return next(found, "the docs folder of the project's sources")
 
 
 def study_fingerprint(study: Study) -> str:
@@ -110,21 +99,6 @@ def sparkline(values: Sequence[float | None], width: int = _BARS_WIDTH) -> str:
     return "".join(map(bar, chosen))
 
 
-def heading(text: str, aside: str = "") -> Text:
-    """Return a section's headline."""
-    return Text.assemble(("\n" + text, "bold"), (f"  {aside}" if aside else "", "dim"))
-
-
-def paragraphs(texts: Sequence[str]) -> RenderableType:
-    """Return a list of paragraphs, each behind a bullet."""
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=1)
-    grid.add_column(max_width=96)
-    for text in texts:
-        grid.add_row("•", Text(text))
-    return Padding(grid, (0, 0, 0, 2))
-
-
 def lead_part(cost: Cost) -> str:
     """Return what the lead holds: the verb and the rest of a sentence. A study that encrypts nothing has no key."""
     if cost.ciphertexts:
@@ -143,13 +117,17 @@ def explained(
     roster.add_column("")
     roster.add_row("  charlie, the curator", study.curator.key.fingerprint(), Text(study.address, style="dim"))
     for party in study.parties:
-        note = "the lead" if party.name == study.lead else ""
+        note = "the lead" if study.lead and party.name == study.lead else ""
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     needs = (
         f"At least {rules.min_records:,} records, with the columns {columns}.",
         f"The column to predict is {study.label.name}; {_classes(study.label)}.",
-        "A record outside these public bounds is refused. Correct it, or leave it out.",
+        "A number outside these public bounds is moved to the nearest of them, and a missing cell takes the study's "
+        "public value. How often that happened, your process tells you alone."
+        if rules.out_of_bounds == "clamp"
+        else "A record outside these public bounds is refused, and everybody sees that your process refuses. Correct "
+        "it, or leave it out.",
     )
     return (
         Text.assemble(
@@ -168,7 +146,7 @@ def explained(
         paragraphs(explanation.needs or needs),
         heading("Who takes part"),
         roster,
-        Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2)),
+        *([Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2))] if study.lead else []),
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
 
@@ -222,116 +200,3 @@ def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
             Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, with the noise that was drawn for them"),
         )
     return tuple(lines)
-
-
-def statement(
-    rows: Sequence[Mapping[str, Any]], *, full: bool = False, brief: bool = False
-) -> tuple[RenderableType, ...]:
-    """Return the privacy statement.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Of a result.
-    full : bool
-        Whether each row comes with its explanation, its source and its calibration.
-    brief : bool
-        Whether to leave out how much of the noise each observer can subtract, unless one can subtract all of it.
-    """
-    if not rows:
-        return (
-            heading("Privacy statement"),
-            Text("  none: one person held all records, and this baseline adds no noise"),
-        )
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
-    table.add_column("who looks", max_width=40)
-    table.add_column("what is claimed", max_width=30)
-    table.add_column("proved", no_wrap=True)
-    for row in rows:
-        table.add_row(Text(_view(row)), Text(short(row["claimed"])), _proved(row))
-    parts: list[RenderableType] = [
-        heading("Privacy statement", _neighbours(rows)),
-        Padding(table, (0, 0, 0, 1)),
-    ]
-    if full:
-        for row in rows:
-            notes = [("source", row["source"]), ("the privacy target would be met with", row["holds_at"])]
-            parts += [Text.assemble(("\n  " + _view(row), "bold")), Padding(Text(row["text"]), (0, 0, 0, 4))]
-            parts += [Padding(Text(f"{name}: {note}", style="dim"), (0, 0, 0, 4)) for name, note in notes if note]
-        if any("docs/" in row["source"] for row in rows):
-            parts.append(Text(f"\n  The pages cited as docs/... are here: {documentation()}", style="dim"))
-    else:
-        parts += _strippers(rows, brief=brief)
-    if common := _common(rows):
-        parts += [heading("What is proved holds if"), paragraphs(common)]
-    return tuple(parts)
-
-
-def _neighbours(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the two data sets that the statement compares, for the first row's unit. Rows name other units."""
-    return f"of a {rows[0]['unit']}: {rows[0]['neighbours']}"
-
-
-def flags(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences that somebody who has to answer for a study should not overlook."""
-    said, target = [], study.privacy
-    fewest = study.K * study.study.min_records
-    if target.delta * fewest >= 1:
-        said.append(
-            f"delta = {target.delta:g} is not below 1/{fewest:,}: a mechanism that publishes every record with that "
-            f"probability, and so one of {fewest:,} on average, would satisfy it; choose a smaller delta"
-        )
-    model = rows[0] if rows else None
-    if model is not None and model["epsilon"] is None:
-        said.append(f"nothing is proved against this observer: {model['view']}")
-    elif model is not None and model["epsilon"] > target.epsilon * 1.001:
-        said.append(
-            f"the privacy target is epsilon = {target.epsilon:g}, but only {model['epsilon']:.4g} is proved of the "
-            f"{model['view']}"
-        )
-    said.append(
-        "bounds, levels and edges are taken as public: if anybody looked at the parties' records to choose them, or "
-        "regularization, rounds or a learning rate, that costs privacy which is not counted"
-    )
-    return said
-
-
-def _strippers(rows: Sequence[Mapping[str, Any]], *, brief: bool) -> list[RenderableType]:
-    """Return the observers without any guarantee.
-
-    If there are none, return how much of the noise each observer can subtract, unless ``brief``.
-    """
-    said = heading("Who could subtract the noise")
-    if bare := [row for row in rows if row["provable"] == _NONE]:
-        return [said, paragraphs([_seen(row) for row in bare])]
-    part = [_seen(row) for row in rows if row["epsilon"] is not None and not brief]
-    words = "  None of the observers above can subtract all of it." + (" What each can subtract:" if part else "")
-    return [said, Text(words), *([paragraphs(part)] if part else [])]
-
-
-def _seen(row: Mapping[str, Any]) -> str:
-    return f"{_sentence(row['view'])}: {row['text']}"
-
-
-def _view(row: Mapping[str, Any]) -> str:
-    return str(row["view"]) if row["unit"] == "record" else f"{row['view']}, of a whole {row['unit']}"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def short(text: str) -> str:
-    """Return a claim with Greek letters for epsilon and delta."""
-    return text.replace("epsilon", "ε").replace("delta", "δ")
-
-
-def _proved(row: Mapping[str, Any]) -> Text:
-    colour = "green" if row["epsilon"] is not None else "red" if row["provable"] == _NONE else "yellow"
-    return Text(short(row["provable"]), style=colour)
-
-
-def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the assumptions that all proved rows share."""
-    lists = [row["assumptions"] for row in rows if row["epsilon"] is not None]
-    return [a for a in lists[0] if all(a in other for other in lists)] if lists else []

@@ -131,7 +131,7 @@ def simulate(
     BadInput
         The data and the study do not fit together; or the auxiliary records are missing, or others than the study's.
     RefusedLocally
-        A party has fewer records than the study's ``min_records``.
+        A party has fewer records than the study's ``min_records``, or more than its ``max_records``.
     MasqueradeError
         The error that ended the run.
     """
@@ -142,7 +142,7 @@ def simulate(
         )
     protocol = entry_of(study)
     for name in study.names:
-        protocol.records.check(data[name], study, f"the data of {name}")
+        protocol.records.check(data[name], study, f"the data of {name}", name)
     check_auxiliary(study, auxiliary)
     chosen = classifiers or {}
     protocol.check_test(given=test is not None)

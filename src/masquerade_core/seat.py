@@ -11,7 +11,8 @@ enforces three rules:
 
 * ``once`` is the only way to randomness and to heavy arithmetic, and each of its labels can be used once.
 * A :class:`~masquerade_core.wire.messages.SealedMessage` travels from party to party in a sealed box. Any other
-  :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie.
+  :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie. A
+  :class:`~masquerade_core.wire.messages.Broadcast` goes from Charlie to all parties or to nobody.
 * A ciphertext is sent only to the recipient for whom it was randomized.
 """
 
@@ -26,7 +27,7 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
-from masquerade_core.wire.messages import PARTIES, Message, SealedMessage
+from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
@@ -66,21 +67,29 @@ class Once(Effect):
 
 @dataclass(frozen=True)
 class Send(Effect):
-    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long."""
+    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long.
+
+    In a ``broadcast`` all bodies are the same, and all parties are recipients.
+    """
 
     kind: str
     type: str
     to: tuple[str, ...]
     bodies: tuple[bytes, ...]
+    broadcast: bool = False
 
 
 @dataclass(frozen=True)
 class Receive(Effect):
-    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``."""
+    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
+
+    A ``broadcast`` must have gone to all parties.
+    """
 
     kind: str
     type: str
     senders: tuple[str, ...]
+    broadcast: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,6 +202,9 @@ class Seat:
         if (to == CHARLIE) == (self.me == CHARLIE):
             msg = f"{self.me} cannot send a {type(message).__name__} to {to}: messages go between a party and Charlie"
             raise LocalProtocolError(msg)
+        if self.me == CHARLIE and isinstance(message, Broadcast):
+            msg = f"a {type(message).__name__} is a broadcast; {CHARLIE} cannot send it to {to} alone"
+            raise LocalProtocolError(msg)
         await Send("message", type(message).__name__, (to,), (encode(message, to),))
 
     async def broadcast(self, message: Message) -> None:
@@ -201,8 +213,11 @@ class Seat:
         if self.me != CHARLIE:
             msg = f"{self.me} cannot broadcast; only Charlie can"
             raise LocalProtocolError(msg)
+        if not isinstance(message, Broadcast):
+            msg = f"a {type(message).__name__} is not a broadcast; declare its class as one, so that parties check it"
+            raise LocalProtocolError(msg)
         body = encode(message, PARTIES)
-        await Send("message", type(message).__name__, self.names, (body,) * len(self.names))
+        await Send("message", type(message).__name__, self.names, (body,) * len(self.names), broadcast=True)
 
     def _check_clear(self, message: Message) -> None:
         _ = self._joined_box
@@ -270,7 +285,8 @@ class Seat:
         wanted = self.others if senders is None else tuple(senders)
         sealed = issubclass(cls, SealedMessage)
         name = cls.__name__
-        bodies: tuple[bytes, ...] = await Receive("sealed" if sealed else "message", name, wanted)
+        broadcast = issubclass(cls, Broadcast) and self.me != CHARLIE
+        bodies: tuple[bytes, ...] = await Receive("sealed" if sealed else "message", name, wanted, broadcast)
         if sealed:
             bodies = tuple(self._open(peer, name, body) for peer, body in zip(wanted, bodies, strict=True))
         return {peer: decode(cls, body, peer) for peer, body in zip(wanted, bodies, strict=True)}

@@ -16,7 +16,7 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Join, Once, Progress, Receive, Release, Seat, Send, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_core.wire.frames import RUN_BYTES, Endpoint
+from masquerade_core.wire.frames import RUN_BYTES, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, split_boxes, target
 from masquerade_core.words import listed
 
@@ -56,7 +56,7 @@ class _Player:
     result: Any = None
     box_key: bytes | None = None
     journal: list[Entry] = field(default_factory=list)
-    inbox: dict[tuple[str, str], deque[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(deque))
+    inbox: dict[tuple[str, str], deque[Frame]] = field(default_factory=lambda: defaultdict(deque))
 
 
 class Table:
@@ -173,7 +173,11 @@ class Table:
 
     def _deliver(self, name: str, send: Send) -> None:
         endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
-        if name == CHARLIE:
+        if send.broadcast:
+            data = endpoint.broadcast("message", send.bodies[0], type=send.type)
+            for to in send.to:
+                self._to_party(to, data)
+        elif name == CHARLIE:
             for to, body in zip(send.to, send.bodies, strict=True):
                 self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
         elif send.kind == "sealed":
@@ -185,23 +189,23 @@ class Table:
         else:
             frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
-            self._players[CHARLIE].inbox[name, "message"].append((frame.type, frame.body))
+            self._players[CHARLIE].inbox[name, "message"].append(frame)
 
     def _to_party(self, name: str, data: bytes) -> None:
         frame = self._endpoints[name].open(CHARLIE, data)
         self.passed.append(Passed(frame.source, name, frame.type, frame.size))
-        self._players[name].inbox[frame.source, frame.kind].append((frame.type, frame.body))
+        self._players[name].inbox[frame.source, frame.kind].append(frame)
 
     def _collect(self, player: _Player, wanted: Receive) -> tuple[bool, Any]:
         queues = [player.inbox[sender, wanted.kind] for sender in wanted.senders]
         if not all(queues):
             return False, None
         heads = [queue.popleft() for queue in queues]
-        for sender, (kind, _) in zip(wanted.senders, heads, strict=True):
-            if kind != wanted.type:
-                msg = f"{sender} sent {kind!r} where {wanted.type!r} is due"
+        for sender, frame in zip(wanted.senders, heads, strict=True):
+            if (frame.type, frame.broadcast) != (wanted.type, wanted.broadcast):
+                msg = f"{sender} sent {frame.type!r} where {wanted.type!r} is due"
                 raise LocalProtocolError(msg)
-        return True, tuple(body for _, body in heads)
+        return True, tuple(frame.body for frame in heads)
 
     def _stuck(self) -> str:
         waits = [

@@ -1,49 +1,36 @@
-"""Charlie's session: it admits the parties, sends the roster, relays sealed messages, and says who ended the run.
+"""Charlie's session from the roster on: it relays sealed messages, closes the run, and says who ended it.
 
-The *roster* is the list of all parties with their signed hellos. Charlie sends it once every party has said hello and
-his own role is ready. From then on no hop may start anew. A *sealed message* goes from party to party: Charlie passes
-its sealed box on and cannot open it. Each party's hop has a state of its own, kept by :class:`~masquerade_host.hop.Hop`
-and ruled by the table in :mod:`masquerade_host.session_states`.
+A *sealed message* goes from party to party: Charlie passes its sealed box on and cannot open it. How parties come in
+before is in :mod:`masquerade_host.admission`. Each party's hop has a state of its own, kept by
+:class:`~masquerade_host.hop.Hop` and ruled by the table in :mod:`masquerade_host.session_states`.
 """
 
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, LocalProtocolError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Join, Receive, Send
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.seat import Receive, Send
+from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame
+from masquerade_core.wire.frames import Frame
+from masquerade_core.wire.messages import PARTIES
 from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import listed
+from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
-from masquerade_host.keyfiles import Keys
-from masquerade_host.links import CharlieLink
-from masquerade_host.session import Session
-from masquerade_host.session_messages import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
-from masquerade_host.session_states import HopEvent, JoinState, Turn
-from masquerade_host.stats import Observer, Relayed, quiet
-from masquerade_host.transport import Arrival
-from masquerade_host.verdicts import check_abort, error_of, frames_were_lost, whom_all_wait_for
+from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.session_messages import AllClosed, Closed
+from masquerade_host.session_states import JoinState, Turn
+from masquerade_host.stats import Relayed
+from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
 
-_GRACE = 1.0  # seconds that a beat may be late
 _MAX_WAITING = 64 * 1024 * 1024  # bytes that may wait for one party
 
 
-class CharlieSession(Session):
-    """Charlie's side of a run.
-
-    Parameters
-    ----------
-    study : Study
-    keys : Keys
-        Charlie's.
-    connect : callable
-        Makes the link; :meth:`open` calls it.
-    version, observe, clock
-        See :class:`~masquerade_host.session.Session`.
+class CharlieSession(AdmittingSession):
+    """Charlie's side of a run; it is made as an :class:`~masquerade_host.admission.AdmittingSession`.
 
     Attributes
     ----------
@@ -51,63 +38,17 @@ class CharlieSession(Session):
         (source, destination, type, length) of every box that Charlie passed on, in order.
     """
 
-    def __init__(
-        self,
-        study: Study,
-        keys: Keys,
-        connect: Callable[[], CharlieLink],
-        *,
-        version: str,
-        observe: Observer = quiet,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(CHARLIE, study, keys, version, observe, clock)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.relayed: list[Relayed] = []
-        self._connect = connect
-        self._link: CharlieLink | None = None
-        self._hops = {name: Hop(name, self._endpoints(name)) for name in self.names}
-        self._box_key: bytes | None = None
         self._finished = False
-        self._gathering = clock()
-        self._most = 0
-        self._verdict: Abort | None = None
-
-    def _endpoints(self, name: str) -> Callable[[], Endpoint]:
-        signers = {name: self.study.party(name).key.sign}
-        return lambda: Endpoint(CHARLIE, self.run, self._keys.signing, signers)
-
-    @property
-    def link(self) -> CharlieLink | None:
-        """The link, once it is open."""
-        return self._link
-
-    @property
-    def _out(self) -> CharlieLink:
-        if self._link is None:
-            raise LocalProtocolError("Charlie's session was used before it was opened")
-        return self._link
-
-    @property
-    def _seated(self) -> bool:
-        return any(hop.state.has_roster for hop in self._hops.values())
-
-    @property
-    def _joined(self) -> tuple[Hop, ...]:
-        return tuple(hop for hop in self._hops.values() if hop.joined)
-
-    def open(self) -> None:
-        """Listen before the role starts: a port in use is found at once, and parties may come early."""
-        self._link = self._connect()
-        self._gathering = self._clock()
-        self._observe("listening", address=self._link.address)
 
     # --- The role's side ------------------------------------------------------
 
-    def _join(self, box_key: bytes) -> None:
-        self._box_key = box_key
-        self._seat_if_complete()
-
     def _send(self, effect: Send) -> None:
+        if effect.broadcast:
+            self._broadcast("message", effect.bodies[0], type=effect.type)
+            return
         for to, body in zip(effect.to, effect.bodies, strict=True):
             self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
 
@@ -115,11 +56,6 @@ class CharlieSession(Session):
         """Charlie's role has returned: close when every party's has."""
         self._finished = True
         self._close_if_done()
-
-    def _put(self, name: str, data: bytes, *, counted: bool = True) -> None:
-        if counted:
-            self.stats.count(len(data))
-        self._out.send(name, data)
 
     # --- The wire's side ------------------------------------------------------
 
@@ -130,121 +66,25 @@ class CharlieSession(Session):
             if self.closed:
                 return  # a beat may have been under way
 
-    def _accept(self, arrival: Arrival, now: float) -> None:
-        name, hop = arrival.name, self._hops[arrival.name]
-        if arrival.route in hop.replaced:
-            return  # an older process of this party, which does not know yet that a newer one has replaced it
-        if arrival.data is None:
-            raise ProtocolViolation(
-                f"{name} sent a message of several parts; allowed is one frame a message", peer=name
-            )
-        moved = arrival.route != hop.route
-        try:
-            frame = hop.endpoint.open(name, arrival.data, any_run=not self._seated)
-        except ProtocolViolation as error:
-            if self._seated and moved and frames_were_lost(arrival.data, hop.received):
-                raise self._broke(name) from error
-            raise
-        if frame.kind == "hello":
-            self._welcome(hop, frame, arrival, moved=moved)
-            hop.route, hop.heard = arrival.route, now
-            self.stats.count(frame.size)
-            return
-        self._out.found(name, arrival.route)
-        if (frame.version, frame.run) != (WIRE_VERSION, self.run):
-            raise ProtocolViolation(
-                f"{name} sent a frame of another run or version; allowed are frames of this run and version", peer=name
-            )
-        hop.received += 1
-        hop.route, hop.heard = arrival.route, now
-        if frame.kind != "beat":
-            self.stats.count(frame.size)
-        self._handle(hop, frame)
-
-    def _handle(self, hop: Hop, frame: Frame) -> None:
+    def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
         turn, was = Turn(frame.kind), hop.state
         if turn is not Turn.ABORT:  # whose reason decides which turn it is
             hop.receive(turn)
         match turn:
             case Turn.BEAT:
-                waits_for = decode(Beat, frame.body, hop.name).waits_for
-                hop.waits_for = tuple(n for n in waits_for if n in (*self.names, CHARLIE) and n != hop.name)
+                waits_for = read_beat(frame.body, self.everybody, hop.name)
+                hop.waits_for = tuple(name for name in waits_for if name != hop.name)
                 if was is JoinState.AWAY:
                     self._came(hop)
             case Turn.ABORT:
-                self._hear_abort(hop, decode(Abort, frame.body, hop.name))
+                self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name))
             case Turn.MESSAGE:
                 self._deliver(frame)
             case Turn.SEALED:
                 self._relay(frame)
             case Turn.CLOSED:
-                decode(Closed, frame.body, hop.name)
+                hop.closed, hop.digest = data, decode(Closed, frame.body, hop.name).digest
                 self._close_if_done()
-
-    def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, *, moved: bool) -> None:
-        """Take a hello: a new one, the same one again, or one of a party that has another study or version."""
-        if moved and hop.note(HopEvent.NEW_CONNECTION) is JoinState.ENDED:
-            # The process that is there now is told as well, on a hop that starts anew.
-            self._start_anew(hop, arrival.route)
-            raise self._broke(hop.name)
-        own = (frame.version, frame.run) == (WIRE_VERSION, self.run)  # the run id stands for study and version
-        turn = hop.turn_of_hello(frame, arrival, own=own)
-        match turn:
-            case Turn.FIELDS:
-                where = decode(Fields, frame.body, hop.name).differing(self.study.field_hashes())
-                hop.receive(turn)
-                self._observe("refused", party=hop.name, fields=", ".join(where[:8]))
-            case Turn.FOREIGN_HELLO:
-                hello = decode(Hello, frame.body, hop.name)
-                hop.receive(turn)
-                self._start_anew(hop, arrival.route)
-                self._refuse(hop, hello)
-            case Turn.HELLO:
-                hello = decode(Hello, frame.body, hop.name)
-                hop.receive(turn)
-                self._start_anew(hop, arrival.route)
-                hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()
-                beat = encode(Beat(waits_for=()), hop.name)
-                self._put(hop.name, hop.seal(Turn.BEAT, beat), counted=False)
-                self._came(hop)
-            case _:
-                hop.receive(turn)  # the same hello again, which was answered, or an illegal one
-
-    def _start_anew(self, hop: Hop, route: bytes) -> None:
-        hop.start_anew(route)
-        self._out.forget(hop.name)
-        self._out.found(hop.name, route)
-
-    def _refuse(self, hop: Hop, hello: Hello) -> None:
-        hop.forget_hello()
-        fields = Fields.of(self.study.field_hashes() if hello.version == self.version else {})
-        body = encode(Refusal(names=fields.names, hashes=fields.hashes, version=self.version), hop.name)
-        self._put(hop.name, hop.seal(Turn.REFUSAL, body, type="refusal"))
-        if hello.version != self.version:
-            self._observe("refused", party=hop.name, version=hello.version)
-
-    def _came(self, hop: Hop) -> None:
-        joined = len(self._joined)
-        if joined > self._most:
-            self._most, self._gathering = joined, self._clock()
-        self._observe("connected", party=hop.name, joined=joined, parties=self.study.K)
-        self._seat_if_complete()
-
-    def _seat_if_complete(self) -> None:
-        """Send the roster and start, as soon as every party and Charlie's own role are there."""
-        if self._seated or len(self._joined) < self.study.K or not isinstance(self._pending, Join):
-            return
-        # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
-        self._beat(encode(Beat(waits_for=()), ""))
-        self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
-        if len(self._joined) < self.study.K:
-            return
-        hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
-        roster = Roster(hellos=hellos, box_key=self._box_key or b"")
-        for name, hop in self._hops.items():
-            self._put(name, hop.seal(Turn.ROSTER, encode(roster, name)))
-        self._observe("joined", parties=self.study.K)
-        self._reply((*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._box_key)))
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
@@ -259,9 +99,24 @@ class CharlieSession(Session):
 
     def _close_if_done(self) -> None:
         if self._finished and all(hop.state is JoinState.DONE for hop in self._hops.values()):
-            for name, hop in self._hops.items():
-                self._put(name, hop.seal(Turn.CLOSED, encode(Closed(), name)))
+            self._check_digests()
+            closed = tuple(hop.closed for hop in self._hops.values())
+            self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
             self.closed = True
+
+    def _check_digests(self) -> None:
+        """Check that every party closes with the hash of what Charlie broadcast.
+
+        He alone could tell two parties two things, so for him this shows no lie of his own. But a party's wrong hash
+        makes all other parties refuse the result. So he must end the run as well, and he knows whose hash is wrong.
+        """
+        for name, hop in self._hops.items():
+            if hop.digest != self._told.digest():
+                raise ProtocolViolation(
+                    f"{name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
+                    "what every party was sent",
+                    peer=name,
+                )
 
     # --- Clocks and bad ends ----------------------------------------------------
 
@@ -271,15 +126,7 @@ class CharlieSession(Session):
         if self._seated:
             self._look_who_is_silent(now)
             return
-        self._look_who_is_away(now, self.deadline / 2)
-        self._seat_if_complete()
-        if len(self._joined) < self.study.K and now - self._gathering > self.deadline:
-            absent = tuple(name for name, hop in self._hops.items() if not hop.joined)
-            raise DeadlinePassed(
-                f"{listed(absent)} did not join within {self.deadline:g} seconds",
-                "start them, and then Charlie again; the study's deadline_seconds says how long Charlie waits",
-                waited_for=absent,
-            )
+        self._look_who_is_absent(now)
 
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline / 2
@@ -293,35 +140,10 @@ class CharlieSession(Session):
                 waited_for=silent,
             )
 
-    def _look_who_is_away(self, now: float, silence: float) -> None:
-        """Before the roster is out, do not count on a party whose connection is gone, or who was silent for so long."""
-        for hop in self._joined:
-            if not self._out.reachable(hop.name) or now - hop.heard > silence:
-                hop.note(HopEvent.SILENCE)
-                self._observe("left", party=hop.name)
-
-    def _shift(self, seconds: float) -> None:
-        self._gathering += seconds
-        for hop in self._hops.values():
-            hop.heard += seconds
-
-    def _beat(self, body: bytes) -> None:
-        for hop in self._hops.values():
-            if hop.may_send(Turn.BEAT):
-                self.stats.beats += 1
-                self._out.send(hop.name, hop.seal(Turn.BEAT, body))
-
-    def _broke(self, name: str) -> RunFailed:
-        self._verdict = Abort(reason="left", blamed=(name,), by=CHARLIE)
-        return RunFailed(
-            f"the connection to {name} broke in the middle of the run, or {name} was started again",
-            "start the run again, with everybody",
-        )
-
     def _hear_abort(self, hop: Hop, abort: Abort) -> None:
         name = hop.name
         hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
-        check_abort(abort, name, self.names)
+        check_abort(abort, name)
         if hop.state is JoinState.IDLE:
             hop.forget_hello()
             self._observe("left", party=name)
@@ -340,11 +162,11 @@ class CharlieSession(Session):
         waits: dict[str, Collection[str]] = {name: hop.waits_for for name, hop in self._hops.items()}
         waits[CHARLIE] = self.missing() if isinstance(self._pending, Receive) else ()
         culprits = whom_all_wait_for(missing, waits)
-        return tuple(name for name in (*self.names, CHARLIE) if name in culprits)
+        return tuple(name for name in self.everybody if name in culprits)
 
     def say_abort(self, abort: Abort) -> None:
         """Tell every party that has joined; what a party found out bears that party's name."""
-        body = encode(self._verdict or abort, "")
+        body = pack_abort(self._verdict or abort, self.everybody)
         for hop in self._joined:
             if self._link is not None and hop.may_send(Turn.ABORT):  # else it was told that every role has returned
                 self._link.send(hop.name, hop.seal(Turn.ABORT, body))

@@ -1,7 +1,6 @@
 """Charlie's view of one hop: what he knows of one party, and the state of their connection."""
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from masquerade_core.errors import ProtocolViolation
@@ -29,8 +28,8 @@ class Hop:
     ----------
     name : str
         The party.
-    new_endpoint : callable
-        Makes an endpoint whose numbering starts at 0.
+    endpoint : Endpoint
+        Charlie's end of all hops.
     hello : bytes or None
         The party's signed hello, if Charlie holds one.
     box_key : bytes
@@ -43,12 +42,14 @@ class Hop:
         How many numbered frames came since the hello.
     waits_for : tuple of str
         Whom the party's role waits for, by its last beat.
+    closed, digest : bytes
+        The frame with which the party closed the run, and the hash in it.
     replaced : deque of bytes
         Connections of the party before this one: what still comes from there is ignored.
     """
 
     name: str
-    new_endpoint: Callable[[], Endpoint]
+    endpoint: Endpoint
     state: JoinState = JoinState.IDLE
     hello: bytes | None = None
     box_key: bytes = b""
@@ -56,10 +57,9 @@ class Hop:
     heard: float = 0.0
     received: int = 0
     waits_for: tuple[str, ...] = ()
+    closed: bytes = b""
+    digest: bytes = b""
     replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
-
-    def __post_init__(self) -> None:
-        self.endpoint = self.new_endpoint()
 
     @property
     def joined(self) -> bool:
@@ -70,9 +70,13 @@ class Hop:
         """Say whether Charlie may send this over the hop now."""
         return may_send(End.CHARLIE, self.state, turn)
 
+    def say(self, turn: Turn) -> None:
+        """Move the state on before Charlie sends this."""
+        self.state = sending(End.CHARLIE, self.state, turn)
+
     def seal(self, turn: Turn, body: bytes, *, type: str = "", source: str | None = None) -> bytes:  # noqa: A002
         """Move the state on, and make the frame; ``type`` and ``source`` as in :meth:`Endpoint.seal`."""
-        self.state = sending(End.CHARLIE, self.state, turn)
+        self.say(turn)
         kind: Kind = "hello" if turn is Turn.REFUSAL else turn.value
         return self.endpoint.seal(self.name, kind, body, type=type, source=source)
 
@@ -117,7 +121,8 @@ class Hop:
         """Start the numbering of frames anew, along the route by which the party came."""
         if self.route not in (b"", route):
             self.replaced.append(self.route)
-        self.endpoint, self.received, self.waits_for = self.new_endpoint(), 0, ()
+        self.endpoint.restart(self.name)
+        self.received, self.waits_for = 0, ()
 
     def forget_hello(self) -> None:
         """Hold no hello of this party any more."""

@@ -20,17 +20,19 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame, Kind
 from masquerade_core.wire.relay import pack_boxes, target
+from masquerade_host.closing import Told, check_all_closed
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import PartyLink
+from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.roster import box_keys_of
 from masquerade_host.session import Session
-from masquerade_host.session_messages import Abort, Beat, Closed, Fields, Hello, Refusal, Roster
+from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.verdicts import error_of, frames_were_lost, suspects_of
+from masquerade_host.verdicts import error_of, suspects_of
 
 __all__ = ["PartySession"]
 
@@ -74,7 +76,8 @@ class PartySession(Session):
         self._dialing = Dialing(study.address, answers_as_curve)
         self._endpoint = self._new_endpoint()
         self._hello = b""
-        self._received = 0
+        self._told = Told()
+        self._closed = b""
         self._next_hello = 0.0
         self._since = 0.0
         self._heard = 0.0
@@ -106,7 +109,6 @@ class PartySession(Session):
         self._dialing.connected = False
         self._next_hello = 0.0
         self._endpoint = self._new_endpoint()
-        self._received = 0
 
     def _send(self, effect: Send) -> None:
         if effect.kind == "sealed":
@@ -120,7 +122,8 @@ class PartySession(Session):
         if self._link is None:
             self.closed = True
             return
-        self._put(self._seal(Turn.CLOSED, encode(Closed(), CHARLIE)))
+        self._closed = self._seal(Turn.CLOSED, encode(Closed(digest=self._told.digest()), CHARLIE))
+        self._put(self._closed)
 
     def _may_send(self, turn: Turn) -> bool:
         return self._link is not None and may_send(End.PARTY, self._state, turn)
@@ -175,7 +178,7 @@ class PartySession(Session):
         try:
             frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING)
         except ProtocolViolation as error:
-            if self._dialing.broken and frames_were_lost(data, self._received):
+            if self._dialing.broken and self._endpoint.frames_were_lost(CHARLIE, data or b""):
                 raise RunFailed(
                     "the connection to Charlie broke in the middle of the run", "start the run again, with everybody"
                 ) from error
@@ -190,7 +193,6 @@ class PartySession(Session):
                 peer=CHARLIE,
             )
         self._heard = now
-        self._received += 1
         self._dialing.broken = False
         if frame.kind != "beat":
             self.stats.count(frame.size)
@@ -206,17 +208,21 @@ class PartySession(Session):
             self._check_source(frame)
         else:
             self._receive(turn)
+        if frame.broadcast and turn is not Turn.CLOSED:
+            self._told.add(frame.kind, frame.type, frame.body)
         match turn:
             case Turn.BEAT:
-                decode(Beat, frame.body, CHARLIE)
+                read_beat(frame.body, self.everybody, CHARLIE)
             case Turn.ABORT:
-                raise self._ended(decode(Abort, frame.body, CHARLIE))
+                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE))
             case Turn.ROSTER:
                 self._take_seat(decode(Roster, frame.body, CHARLIE))
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
-                decode(Closed, frame.body, CHARLIE)
+                own = (self.me, self._closed, self._told.digest())
+                answer = decode(AllClosed, frame.body, CHARLIE)
+                check_all_closed(answer, self.study, self.run, self._keys.signing, own)
                 self.closed = True
 
     def _check_source(self, frame: Frame) -> None:
@@ -304,7 +310,7 @@ class PartySession(Session):
             try:
                 frame = self._endpoint.open(CHARLIE, data or b"")
                 if frame.kind == "abort":
-                    return self._ended(decode(Abort, frame.body, CHARLIE))
+                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE))
             except ProtocolViolation:
                 return None
         return None
@@ -312,4 +318,4 @@ class PartySession(Session):
     def say_abort(self, abort: Abort) -> None:
         """Tell Charlie, if he holds this party's hello and does not know yet."""
         if self._link is not None and self._may_send(Turn.ABORT):
-            self._link.send(self._seal(Turn.ABORT, encode(abort, CHARLIE)))
+            self._link.send(self._seal(Turn.ABORT, pack_abort(abort, self.everybody)))

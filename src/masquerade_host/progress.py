@@ -23,6 +23,7 @@ __all__ = ["Mode", "Progress", "mode_of"]
 _ALLOWED = frozenset(
     {
         *("event", "name", "party", "parties", "joined", "peer", "suspects", "said_by", "waited_for"),
+        *("clamped", "filled"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
     }
@@ -42,6 +43,10 @@ _SENTENCES = {
     "other_version": "{party} was turned away: it runs version {version}.",
     "stage": "{name} ...",
     "stage_done": "{name}: {seconds:.1f} s, {messages} messages, {bytes} bytes.",
+    "repaired": "Of your records' cells, {clamped} lay out of bounds and were moved to the bound, and {filled} were "
+    "missing or unreadable and were filled with the study's value. This process tells nobody but you.",
+    "one_class": "All of your records have the same label. If that is not so, your file may write the study's positive "
+    "value in another way. This process tells nobody but you, and takes part.",
     "same_answer": "The model gives nearly all of your own records the same answer, although their labels differ. Its "
     "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
     "done": "Done. The results are in {result}.",

@@ -14,13 +14,13 @@ from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
-from masquerade_core.study import Study
-from masquerade_core.wire.codec import MAX_BODY, encode
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
-from masquerade_host.session_messages import Abort, Beat
+from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
@@ -62,6 +62,7 @@ class Session(ABC):
         self.me = me
         self.study = study
         self.names = study.names
+        self.everybody = (*study.names, CHARLIE)
         self.version = version
         self.run = study.run_id(version)
         self.deadline = study.study.deadline_seconds
@@ -75,7 +76,7 @@ class Session(ABC):
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
-        self._inbox: dict[tuple[str, str], deque[tuple[str, bytes]]] = defaultdict(deque)
+        self._inbox: dict[tuple[str, str], deque[Frame]] = defaultdict(deque)
         self._progress = clock()
         self._stepped = clock()
         self._next_beat = 0.0
@@ -194,13 +195,13 @@ class Session(ABC):
         self._check_progress(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
-            self._beat(encode(Beat(waits_for=self.missing()), ""))
+            self._beat(pack_beat(self.missing(), self.everybody))
             self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
         self._stepped = self._clock()
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
-        self._inbox[frame.source, frame.kind].append((frame.type, frame.body))
+        self._inbox[frame.source, frame.kind].append(frame)
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
             raise self._violation(
                 frame.source,
@@ -208,24 +209,29 @@ class Session(ABC):
                 f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
             )
         queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
-        if sum(len(body) for queue in queues for _, body in queue) > _MAX_UNDELIVERED_BYTES:
+        if sum(len(waiting.body) for queue in queues for waiting in queue) > _MAX_UNDELIVERED_BYTES:
             limit = _MAX_UNDELIVERED_BYTES >> 20
             raise self._violation(frame.source, frame.kind, f"more bytes than were asked for; allowed are {limit} MB")
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
     def _look(self) -> None:
-        """Answer a pending Receive if everything is there; check at once that each type is the one that is due."""
+        """Answer a pending Receive if everything is there; check at once that each message is the one that is due."""
         wanted = self._pending
         if not isinstance(wanted, Receive):
             return
         queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
         for sender, queue in zip(wanted.senders, queues, strict=True):
-            if queue and queue[0][0] != wanted.type:
-                what = f"{queue[0][0][:32]!r} out of turn; allowed is {wanted.type!r}"
+            if queue and queue[0].type != wanted.type:
+                what = f"{queue[0].type[:32]!r} out of turn; allowed is {wanted.type!r}"
                 raise self._violation(sender, wanted.kind, what)
+            if queue and queue[0].broadcast != wanted.broadcast:
+                came, due = f"to {self.me} alone", "to all parties"
+                if queue[0].broadcast:
+                    came, due = due, came
+                raise self._violation(sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
         if all(queues):
-            self._reply(tuple(queue.popleft()[1] for queue in queues))
+            self._reply(tuple(queue.popleft().body for queue in queues))
 
     def _violation(self, source: str, kind: str, what: str) -> ProtocolViolation:
         """Return the error for a role's frame; it accuses only those whose fault the frame proves."""

@@ -1,20 +1,18 @@
 """How a run ends badly: what a participant tells the others, and what it makes of what they tell.
 
-An :class:`~masquerade_host.session_messages.Abort` names whom its sender blames. It never says more than its sender
+An :class:`~masquerade_host.named_messages.Abort` names whom its sender blames. It never says more than its sender
 knows: one name where that participant's own bytes prove its fault, two where one of two must be at fault, and none
 where nobody can be told.
 """
 
 from collections.abc import Collection, Mapping
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import unpack_strict
 from masquerade_core.words import listed
-from masquerade_host.session_messages import Abort
+from masquerade_host.named_messages import Abort
 
-__all__ = ["abort_of", "check_abort", "error_of", "frames_were_lost", "suspects_of", "whom_all_wait_for"]
+__all__ = ["abort_of", "check_abort", "error_of", "suspects_of", "whom_all_wait_for"]
 
 
 def suspects_of(source: str, kind: str) -> tuple[str, ...]:
@@ -46,17 +44,17 @@ def abort_of(error: MasqueradeError | None, me: str, names: Collection[str]) -> 
     return Abort(reason="left", blamed=(me,), by=me)
 
 
-def check_abort(abort: Abort, name: str, names: Collection[str]) -> None:
-    """Refuse an Abort of party ``name`` that gives no reason, or gives somebody outside the study as the reason.
+def check_abort(abort: Abort, name: str) -> None:
+    """Refuse an Abort of party ``name`` that names nobody, where its reason speaks of somebody.
 
     Raises
     ------
     ProtocolViolation
         The fault of ``name``.
     """
-    if not set(abort.blamed) <= {*names, CHARLIE} or (not abort.blamed and abort.reason != "violation"):
+    if not abort.blamed and abort.reason != "violation":
         raise ProtocolViolation(
-            f"{name} ended the run and blamed nobody, or somebody outside the study; allowed are names of the study",
+            f"{name} ended the run and blamed nobody; allowed are participants of the study",
             peer=name,
         )
 
@@ -102,20 +100,6 @@ def _violation_of(abort: Abort) -> ProtocolViolation:
                 suspects=suspects,
                 said_by=abort.by,
             )
-
-
-def frames_were_lost(data: bytes, due: int) -> bool:
-    """Say whether a frame that was refused after a reconnection has a number beyond the one that is due.
-
-    Then the network lost frames, and nobody broke the protocol. The frame's own number is not verified, for the answer
-    decides nothing but how the end of the run is worded.
-    """
-    try:
-        fields = unpack_strict(data[SIGNATURE_BYTES:], "")
-    except ProtocolViolation:
-        return False
-    number = fields.get("seq") if isinstance(fields, dict) else None
-    return isinstance(number, int) and number > due
 
 
 def whom_all_wait_for(missing: Collection[str], waits: Mapping[str, Collection[str]]) -> frozenset[str]:

@@ -62,7 +62,7 @@ def layout(study: Study, noise: SharedNoise, N: int) -> Layout:
 
 def check(study: Study) -> None:
     """Refuse what can be known to fail before anybody joins, by BadInput."""
-    layout(study, noise_of(study), study.K * study.max_records)
+    layout(study, noise_of(study), study.most_records)
 
 
 def exact_sum(data: Dataset) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def test_central_dp_s_claim_is_true_by_far_where_c_is_16() -> None:
         assert (model.epsilon or 0) < epsilon or c < 16
         assert ("needs c >= 16" in model.claimed) == (c < 16)
         # With the c that the row names, rounded up to four digits, the privacy target is what is proved.
-        named = float(model.holds_at.removeprefix("c = "))
+        named = float(model.holds_at.removeprefix("c = ").removesuffix(" in the study"))
         (model, *_) = statement_of(_study("central-dp", epsilon=epsilon, parameters=(("c", named),)))
         assert epsilon * (1 - 2e-3) < (model.epsilon or 0) <= epsilon
         assert computes.epsilon is None

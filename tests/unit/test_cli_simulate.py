@@ -41,7 +41,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 @pytest.fixture
 def study(shell: Shell, tmp_path: Path) -> Path:
-    return small_study(shell, tmp_path / "study.toml")
+    return small_study(shell, tmp_path / "study.toml", calibration="paper")
 
 
 @pytest.fixture
@@ -116,7 +116,6 @@ BAD_DATA = {
     "text": (_with(records(40), "age", "old"), 4, "holds text"),
     "outside": (_with(records(40), "age", "121"), 4, "outside its public bounds"),
     "unknown level": (_with(records(40), "sex", "x"), 4, "none of the study's levels"),
-    "one class": ([row | {"ill": "yes"} for row in records(40)], 4, "one class only"),
     "too few": (records(19), 6, "min_records"),
 }
 

@@ -220,8 +220,6 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("below bounds", GOOD.replace("0,,", "-0.01,,"), ("line 4", "'radius'", "outside")),
     ("an unknown level", GOOD.replace(",m,", f",{CANARY},", 1), ("line 3", "'sex'", "'f', 'm'")),
     ("a level with a blank", GOOD.replace(",m,", ", m,", 1), ("line 3", "'sex'", "blanks")),
-    ("one class", GOOD.replace("benign", "malignant"), ("'diagnosis' has one class only",)),
-    ("one class, the other", GOOD.replace("malignant", "benign"), ("one class only",)),
     ("three classes", GOOD.replace("benign", CANARY, 1), ("'diagnosis' has more than two different values",)),
     ("no positive", GOOD.replace("malignant", CANARY), ("'diagnosis' is never 'malignant'",)),
     ("an empty label", GOOD.replace("benign", "", 1), ("line 3", "'diagnosis' is empty")),
@@ -268,7 +266,7 @@ def test_more_records_than_the_study_can_count_are_refused(
     study: Study, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Study, "max_records", 3)
-    with pytest.raises(BadInput, match=r"more than .* records, the most that a party may have"):
+    with pytest.raises(RefusedLocally, match=r"more than .* records, the most that a party may have"):
         load_csv(write(GOOD), study)
 
 
@@ -289,10 +287,12 @@ def test_one_file_splits_into_its_groups(study: Study, write: Callable[[str], Pa
         load_grouped(write(_grouped({"": 4})), study, "site")
 
 
-def test_a_group_of_one_class_is_refused(study: Study, write: Callable[[str], Path]) -> None:
-    text = _grouped({"a": 6}) + "1,f,benign,b\n" * 4
-    with pytest.raises(BadInput, match="where site is 'b': the label 'diagnosis' has one class only"):
-        load_grouped(write(text), study, "site")
+@pytest.mark.parametrize(("label", "counts_as"), [("benign", -1.0), ("malignant", 1.0)])
+def test_a_group_of_one_class_is_read_like_any_other(
+    study: Study, write: Callable[[str], Path], label: str, counts_as: float
+) -> None:
+    text = _grouped({"a": 6}) + f"1,f,{label},b\n" * 4
+    assert load_grouped(write(text), study, "site")["b"].y.tolist() == [counts_as] * 4
 
 
 class TestDataset:

@@ -13,44 +13,39 @@ from masquerade_core.study import CHARLIE
 from masquerade_protocols.blocks.noisy_sums import noisy_sums_statement
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
+from tests.masked_helpers import under_masks
 from tests.pages import Page, defined_tests
 
 PAGE = Page("docs/protocols/dp-gd.md")
 PROOF = Page("docs/privacy/dp-gd.md")
 ROUNDS = 3
-LEAD, PARTY = "hospital-0", "hospital-1"
+FIRST, PARTY = "hospital-0", "hospital-1"
 
 
 @pytest.fixture(scope="module")
 def table() -> MeteredTable:
     made = make_study(5)
     rules = made.study.model_copy(update={"protocol": "dp-gd"})
-    study = made.model_copy(update={"study": rules, "protocol": {"rounds": ROUNDS}})
+    study = under_masks(made.model_copy(update={"study": rules, "protocol": {"rounds": ROUNDS}}))
     table, data = MeteredTable(study.names), make_data(study)
     run_in_memory(dp_gd, study, data, table=table)
     return table
 
 
 def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
-    assert [table.sent[LEAD, "SumKey"][0], table.sent[CHARLIE, "SumKey"][0]] == PAGE.sizes("SumKey")
-    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == PAGE.sizes("Commitment")
-    for kind, source in (("Contribution", LEAD), ("Contribution", PARTY), ("RoundTotal", CHARLIE), ("RoundSum", LEAD)):
-        first, *rounds = table.sent[source, kind]
-        assert [first, *sorted(set(rounds))] == PAGE.sizes(kind)
-        assert len(rounds) == ROUNDS
-    assert list(dict.fromkeys(table.sent[CHARLIE, "Opened"])) == PAGE.sizes("Opened")
+    assert table.sent[FIRST, "GroupKey"] == PAGE.sizes("GroupKey")
+    assert (PARTY, "GroupKey") not in table.sent
+    for kind, source in (("Masked", FIRST), ("Masked", PARTY), ("Summed", CHARLIE)):
+        assert list(dict.fromkeys(table.sent[source, kind])) == PAGE.sizes(kind)
+    assert len(table.sent[PARTY, "Masked"]) == 1 + ROUNDS
 
 
 def test_the_sums_of_sizes_are_right(table: MeteredTable) -> None:
-    a_round = table.sent[PARTY, "Contribution"][1]
+    a_round = table.sent[PARTY, "Masked"][1]
     before = table.bytes_sent(PARTY) - ROUNDS * a_round
-    assert f"sends {before:,} bytes before the rounds and {a_round:,} bytes a round" in PAGE.text
-    everybody = sum(
-        lengths[-1] * (5 if kind == "Opened" else 1)
-        for (_, kind), lengths in table.sent.items()
-        if kind in {"Contribution", "RoundTotal", "RoundSum", "Opened"}
-    )
-    assert f"{everybody:,} bytes a round on the wire" in PAGE.text
+    text = " ".join(PAGE.text.split())
+    assert f"sends {before:,} bytes before the rounds and {a_round:,} bytes a round" in text
+    assert f"put {5 * a_round + 5 * table.sent[CHARLIE, 'Summed'][-1]:,} bytes a round on the wire" in text
 
 
 @pytest.mark.parametrize("page", [PAGE, PROOF])
@@ -61,7 +56,7 @@ def test_the_epsilons_of_the_views_are_those_of_the_statement(page: Page) -> Non
         privacy = study.privacy.model_copy(update={"epsilon": 1.0, "delta": 1e-5, "colluders": t})
         study = study.model_copy(update={"privacy": privacy, "protocol": {}})
         noise = dp_gd.noise_of(study)
-        rows = {claim.view: claim.epsilon for claim in noisy_sums_statement(noise, K=5, min_records=100)}
+        rows = {claim.view: claim.epsilon for claim in noisy_sums_statement(study, noise)}
         beyond = epsilon_of(noise.mu(3), 1e-5)  # where t = 2 is not the study's own number
         views = (
             "released model and all iterates",
@@ -71,9 +66,7 @@ def test_the_epsilons_of_the_views_are_those_of_the_statement(page: Page) -> Non
         )
         columns.append([rows.get(view, 1.0 if view.endswith("but one") else beyond) for view in views])
     lines = [
-        line
-        for line in page.text.splitlines()
-        if re.match(r"\| (the model and all|one party, the lead|Charlie with)", line)
+        line for line in page.text.splitlines() if re.match(r"\| (the model and all|one party|Charlie with)", line)
     ]
     said = [[float(cell) for cell in line.split("|")[3:6]] for line in lines[-4:]]
     for column, found in enumerate(columns):

@@ -400,10 +400,10 @@ def test_protocols_that_hold_nothing_back_say_so() -> None:
 def test_a_number_of_records_held_back_that_cannot_be_ends_the_run() -> None:
     study = held_back_study(3, 4)
     for n, held in ((80, 20), (83, 18), (80, 19)):
-        assert check_held_back(study, 5, n, held) == held
+        assert check_held_back(study, n, held) == held
     for n, held in ((80, 21), (80, 16), (0, 100), (20, 5)):
         with pytest.raises(RunFailed, match="held back cannot be"):
-            check_held_back(study, 5, n, held)
+            check_held_back(study, n, held)
 
 
 def test_a_charlie_who_shifts_the_number_held_back_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Frames: signed, numbered, in the right direction, of this run; anything else names the hop."""
 
 from functools import partial
+from itertools import permutations
 
 import msgpack
 import pytest
@@ -36,7 +37,7 @@ def header() -> Header:
 def test_a_frame_arrives_as_it_was_sealed(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
     data = ends[PEER].seal(CHARLIE, "message", b"body", type="Hail")
     frame = charlie.open(PEER, data)
-    assert (frame.version, frame.run, frame.kind, frame.type, frame.body) == (2, RUN, "message", "Hail", b"body")
+    assert (frame.version, frame.run, frame.kind, frame.type, frame.body) == (3, RUN, "message", "Hail", b"body")
     assert (frame.source, frame.to, frame.size) == (PEER, CHARLIE, len(data))
 
 
@@ -108,6 +109,127 @@ def test_the_longest_frame_passes(ends: dict[str, Endpoint], charlie: Endpoint) 
     assert str(MAX_FRAME + 1) in violation(lambda: charlie.open(PEER, data + b"\0")).message
 
 
+# --- Broadcasts -----------------------------------------------------------------
+
+
+def test_a_broadcast_is_made_once_and_opens_at_every_party(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+    charlie.seal(BOB, "beat", b"")  # so that the hops' numbers differ
+    ends[BOB]._next_in[CHARLIE] = 1
+    for _ in range(3):
+        data = charlie.broadcast("message", b"news", type="News")
+        for name in (PEER, BOB):
+            frame = ends[name].open(CHARLIE, data)
+            assert (frame.source, frame.to, frame.broadcast, frame.body) == (CHARLIE, PARTIES, True, b"news")
+            alone = ends[name].open(CHARLIE, charlie.seal(name, "message", b"", type="Hail"))
+            assert not alone.broadcast
+
+
+def test_a_broadcast_opens_once(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+    data = charlie.broadcast("message", b"news", type="News")
+    ends[BOB].open(CHARLIE, data)
+    assert "broadcast 0, but 1 is due" in violation(lambda: ends[BOB].open(CHARLIE, data), CHARLIE).message
+    ends[BOB].open(CHARLIE, charlie.broadcast("message", b"more", type="News"))
+    violation(lambda: ends[BOB].open(CHARLIE, data), CHARLIE)
+
+
+def _four(charlie: Endpoint) -> list[bytes]:
+    return [
+        charlie.seal(BOB, "message", b"0", type="Hail"),
+        charlie.broadcast("message", b"1", type="News"),
+        charlie.seal(BOB, "message", b"2", type="Hail"),
+        charlie.broadcast("message", b"3", type="News"),
+        charlie.seal(BOB, "beat", b""),
+    ]
+
+
+def _all_open(end: Endpoint, frames: list[bytes]) -> bool:
+    try:
+        return all(end.open(CHARLIE, data) for data in frames)
+    except ProtocolViolation as error:
+        assert error.peer == CHARLIE  # noqa: PT017 - for both outcomes
+        return False
+
+
+def test_single_frames_and_broadcasts_open_in_their_one_order_and_none_can_be_left_out() -> None:
+    frames = _four(endpoints(PEER, BOB)[CHARLIE])
+    orders = [order for k in (4, 5) for order in permutations(range(5), k) if k == 5 or 4 in order]
+    opened = [order for order in orders if _all_open(endpoints(PEER, BOB)[BOB], [frames[i] for i in order])]
+    assert opened == [(0, 1, 2, 3, 4)]
+
+
+def test_another_partys_frame_is_no_broadcast_nor_is_ones_own(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+    for_bob = charlie.seal(BOB, "message", b"news", type="News")
+    violation(lambda: ends[PEER].open(CHARLIE, for_bob), CHARLIE)
+    assert not ends[BOB].open(CHARLIE, for_bob).broadcast
+
+
+def test_only_charlie_broadcasts(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+    with pytest.raises(LocalProtocolError, match="mallory cannot make a frame for all parties"):
+        ends[PEER].broadcast("message", b"news")
+    violation(lambda: charlie.open(PEER, Header(PEER, CHARLIE).sealed(dst=PARTIES)))
+    violation(lambda: charlie.open(PEER, Header(PEER, CHARLIE).sealed(dst=PARTIES, src=CHARLIE)))
+    news = charlie.broadcast("message", b"news")
+    violation(lambda: charlie.open(PEER, news))  # sent back to him
+
+
+@pytest.mark.parametrize(
+    ("changes", "good"),
+    [
+        ({}, True),
+        ({"kind": "roster"}, True),
+        ({"kind": "closed"}, True),
+        ({"kind": "beat"}, False),
+        ({"kind": "abort"}, False),
+        ({"kind": "hello"}, False),
+        ({"kind": "sealed"}, False),
+        ({"src": PEER}, False),
+        ({"src": PARTIES}, False),
+        ({"seq": 1}, False),
+        ({"kind": "roster", "dst": BOB}, False),
+        ({"kind": "closed", "dst": BOB}, False),
+    ],
+    ids=str,
+)
+def test_what_charlie_may_tell_all(ends: dict[str, Endpoint], changes: dict[str, object], good: bool) -> None:
+    data = Header(CHARLIE, PARTIES).sealed(**changes)
+    if good:
+        assert ends[BOB].open(CHARLIE, data).broadcast
+    else:
+        violation(lambda: ends[BOB].open(CHARLIE, data), CHARLIE)
+
+
+def test_a_frame_that_another_shows_opens_whatever_its_number(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+    first, second = (ends[PEER].seal(CHARLIE, "message", body) for body in (b"one", b"two"))
+    assert charlie.open(PEER, second, numbered=False).body == b"two"
+    charlie.open(PEER, first)
+
+
+def test_frames_that_the_network_lost_are_told_from_replays(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
+    frames = _four(charlie)
+    bob = ends[BOB]
+    assert bob.frames_were_lost(CHARLIE, frames[2])
+    assert bob.frames_were_lost(CHARLIE, frames[3])
+    for data in frames[:3]:
+        bob.open(CHARLIE, data)
+    assert not any(bob.frames_were_lost(CHARLIE, data) for data in (*frames[:3], b"", b"x" * 100))
+    assert not bob.frames_were_lost(CHARLIE, frames[3])
+
+
+# --- Lengths ----------------------------------------------------------------------
+
+
+def test_a_frames_length_does_not_depend_on_names_or_numbers() -> None:
+    lengths = set()
+    for name in ("a", "b" * 32, "hospital-of-the-holy-ghost"):
+        ends = endpoints(name, "c" * len(name))
+        for _ in range(300):
+            out = ends[name].seal(CHARLIE, "message", b"body", type="Hail")
+            back = ends[CHARLIE].seal(name, "message", b"body", type="Hail")
+            to_all = ends[CHARLIE].broadcast("message", b"body", type="Hail")
+            lengths |= {len(out), len(back), len(to_all)}
+    assert len(lengths) == 1
+
+
 # --- Forms ---------------------------------------------------------------------
 
 
@@ -115,11 +237,11 @@ def test_the_longest_frame_passes(ends: dict[str, Endpoint], charlie: Endpoint) 
     "changes",
     [
         {"v": True},
-        {"v": 2.0},
-        {"v": "2"},
+        {"v": 3.0},
+        {"v": "3"},
         {"v": 0},
-        {"v": 1},
-        {"v": 3},
+        {"v": 2},
+        {"v": 4},
         {"v": -1},
         {"v": None},
         {"run": bytes(16)},
@@ -207,19 +329,21 @@ def test_what_charlie_may_say_to_a_party(ends: dict[str, Endpoint], changes: dic
 
 
 def test_other_msgpack_under_a_good_signature_is_refused(charlie: Endpoint, header: Header) -> None:
-    fields = header.fields
+    packed = header.sealed()[64:]
+    fields = list(msgpack.unpackb(packed))
     for data in (
         b"",
         b"\xc0",
-        msgpack.packb(tuple(fields.values())),
-        msgpack.packb(dict(reversed(fields.items()))),
-        msgpack.packb({k: v for k, v in fields.items() if k != "type"}),
-        msgpack.packb({k.encode(): v for k, v in fields.items()}),
-        msgpack.packb(fields) + b"\0",
-        msgpack.packb(fields)[:-1],
-        b"\x89" + msgpack.packb(fields)[1:] + b"\xa1v\2",
-        b"\xde\0\x08" + msgpack.packb(fields)[1:],
-        msgpack.packb({**fields, "body": None})[:-1] + b"\x91" * 10_000 + b"\xc0",
+        msgpack.packb(dict(zip(header.fields, fields, strict=True))),
+        msgpack.packb(list(reversed(fields))),
+        msgpack.packb(fields[:-1]),
+        msgpack.packb([*fields, 1]),
+        msgpack.packb([fields]),
+        packed + b"\0",
+        packed[:-1],
+        b"\xdc\0\x08" + packed[1:],
+        packed[:1] + b"\xcc\x03" + packed[2:],
+        msgpack.packb([*fields[:-1], None])[:-1] + b"\x91" * 10_000 + b"\xc0",
         b"\x91" * 100,
     ):
         violation(partial(charlie.open, PEER, header.signed(data)))
@@ -256,7 +380,7 @@ def test_a_frame_of_another_run_is_refused_unless_a_hello_may_be_of_any(ends: di
     violation(lambda: charlie.open(PEER, hello))
     frame = charlie.open(PEER, hello, any_run=True)
     assert (frame.run, frame.version) == (bytes(16), WIRE_VERSION)
-    assert charlie.open(PEER, Header(PEER, CHARLIE).sealed(kind="hello", v=3), any_run=True).version == 3
+    assert charlie.open(PEER, Header(PEER, CHARLIE).sealed(kind="hello", v=4), any_run=True).version == 4
     # Everything else is checked all the same.
     header = Header(PEER, CHARLIE)
     for bad in (header.sealed(kind="hello", src=BOB), header.sealed(kind="hello", v=True), hello[:-1] + b"x"):

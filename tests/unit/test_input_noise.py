@@ -315,8 +315,9 @@ def test_what_is_too_large_for_a_slot_is_scaled_and_what_is_no_number_dropped() 
 
 
 def test_a_sum_of_sizes_that_cannot_be_ends_the_run() -> None:
-    with pytest.raises(RunFailed, match="smaller than the number of parties"):
-        input_noise._average((0, 0, 2), 3)
+    with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
+        input_noise._average((0, 0, 29), _study(K=3))
+    assert input_noise._average((30 << 28, 0, 30), _study(K=3)).weights == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "not a finite number")])
@@ -568,13 +569,14 @@ def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int
     assert party.unit == "party"
     assert public.cost(study) == (views[0].epsilon, views[0].delta)
     cost = " ".join(INPUT_NOISE.explain(study).cost)
-    assert "its label included, loses at most epsilon = 1" in cost
+    assert "the record's label is included: the noise is sized for these two numbers" in cost
     assert "The label alone costs epsilon = 0.3" in cost
 
 
 def test_a_new_proven_study_has_no_alpha() -> None:
     _checked(_proven(entry_named("input-noise").section_for("proven")))
-    assert "alpha = " in entry_named("input-noise").section_for("paper") == entry_named("input-noise").section_for()
+    assert "alpha = " in entry_named("input-noise").section_for("paper")
+    assert entry_named("input-noise").section_for("proven") == entry_named("input-noise").section_for()
 
 
 @pytest.mark.parametrize("section", ["alpha = 0.5\nonce = false\nepochs = 7", INPUT_NOISE.section])

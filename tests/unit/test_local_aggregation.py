@@ -17,7 +17,7 @@ from scipy import stats
 from masquerade_core import seat as seat_module
 from masquerade_core.crypto.paillier import Ciphertext, FullPool, PublicKey, SecretKey, ShortPool
 from masquerade_core.data.loading import load_records
-from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
+from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import fit, predict_labels
 from masquerade_core.model import model_from_json, model_to_json
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
@@ -104,11 +104,14 @@ def test_the_smallest_of_five_is_found_wherever_it_and_the_lead_sit(lead: int, m
         assert _selected_size(sizes, lead=lead, monkeypatch=monkeypatch) == 10
 
 
-def test_a_size_that_does_not_fit_is_refused() -> None:
+def test_a_size_that_does_not_fit_is_refused_before_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
     study = make_study(5, 1)
-    assert la._size_with_tie(2**29 - 1, 4, study) < 2**32
-    with pytest.raises(LocalProtocolError, match="29 bits"):
-        la._size_with_tie(2**29, 0, study)
+    assert study.countable == 2**29 - 1
+    assert la._size_with_tie(study.countable, 4, study) < 2**32
+    monkeypatch.setattr(type(study), "countable", 9)
+    role = la.party(Seat("p1", study.names, bytes(16)), study, make_data(study, (10,) * 5)["p1"])
+    with pytest.raises(RefusedLocally, match="more than 9 records"):
+        role.send(None)
 
 
 def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.proven_helpers import proven_study
 
 PAGE = Page("docs/protocols/local-aggregation.md")
 PRIVACY = Page("docs/privacy/local-aggregation.md")
-SECTIONS = {"selected": {}, "floor": {"scale": "floor"}, "sizes": {"weights": "sizes"}}
+SECTIONS = {"selected": {"scale": "selected"}, "floor": {"scale": "floor"}, "sizes": {"weights": "sizes"}}
 PAPER, SELECTED, PUBLIC = range(3)  # the diagrams of the page
 
 

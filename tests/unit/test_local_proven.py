@@ -222,10 +222,15 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
         ({"regularization": 1e-60}, "beyond all use"),
         ({"regularization": 5e-324}, "beyond all use"),
         ({"regularization": 0.0}, "regularization"),
+        ({"regularization": 9e-13}, "whether a party can train its classifier may depend on its records"),
+        (
+            {"regularization": 9e-13, "calibration": "paper", "section": "", "epsilon": 1e9},
+            "whether a party can train its classifier may depend on its records",
+        ),
         ({"section": 'noise = "laplace"'}, 'noise is "laplace", but with calibration = "proven"'),
         ({"section": 'scale = "largest"'}, "scale"),
         ({"section": 'weights = "n"'}, "weights"),
-        ({"calibration": "paper", "section": 'scale = "floor"'}, 'calibration = "paper" allows only'),
+        ({"calibration": "paper", "section": 'scale = "floor"'}, 'scale = "floor" and weights = "uniform", but'),
         ({"calibration": "paper", "section": 'weights = "sizes"'}, 'calibration = "paper" allows only'),
     ],
 )
@@ -248,7 +253,7 @@ def test_the_largest_noise_that_is_not_refused_fits_the_shortest_key(rule: str) 
 
 def _valid(study: Study) -> bool:
     try:
-        protocol_of(study)
+        public.packing(study)
     except BadInput:
         return False
     return True
@@ -292,7 +297,7 @@ def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(public_scale, "give_share", lying)
     study = proven_study(2, 3, "sizes")
-    with pytest.raises(RunFailed, match="counted wrongly"):
+    with pytest.raises(RunFailed, match="number of all records cannot be right"):
         run(study, make_data(study, (20, 30)))
 
 
@@ -313,6 +318,18 @@ def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyP
 # --- As a study ----------------------------------------------------------------------------------------------
 
 
+def test_where_a_study_names_no_scale_nobody_can_switch_the_noise_off() -> None:
+    for section in ("", 'weights = "uniform"'):
+        study = proven_study(section=section)
+        protocol_of(study)
+        assert public.joint_noise_of(study).scale_rule == "floor"
+        assert not public.selects(study)
+    paper = proven_study(calibration="paper", section="")
+    protocol_of(paper)
+    assert public.selects(paper)
+    protocol_of(proven_study(calibration="paper", section='scale = "selected"'))
+
+
 @pytest.mark.parametrize("rule", SCALE_RULES)
 def test_a_new_study_of_this_calibration_is_valid_and_runs(
     rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -322,11 +339,11 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
         shell, tmp_path / "study.toml", protocol="local-aggregation", calibration="proven", delta=1e-5, colluders=1
     )
     text = path.read_text(encoding="utf-8")
-    assert 'scale = "selected"\n' in text
+    assert 'scale = "floor"\n' in text
     assert 'weights = "uniform"\n' in text
     assert "noise =" not in text
-    if rule == "floor":
-        text = text.replace('scale = "selected"\n', 'scale = "floor"\n')
+    if rule == "selected":
+        text = text.replace('scale = "floor"\n', 'scale = "selected"\n')
     elif rule == "sizes":
         text = text.replace('weights = "uniform"\n', 'weights = "sizes"\n')
     path.write_text(text, encoding="utf-8")
@@ -336,6 +353,8 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     words = " ".join(explained.err.split())
     assert "even if one other party sides with Charlie" in words
     assert ("Charlie and any other party together read" in words) == (rule == "selected")
+    assert ("A single party that does not can take nearly all of the noise away" in words) == (rule == "selected")
+    assert ("Whatever they do, they cannot take off your noise" in words) == (rule != "selected")
     assert ("as if every party had only 20 records" in words) == (rule == "floor")
     assert ("the number of all records together" in words) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)
@@ -349,7 +368,7 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
 def test_a_new_study_of_the_paper_s_calibration_is_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation")
+    path = small_study(Shell(capsys), tmp_path / "study.toml", protocol="local-aggregation", calibration="paper")
     text = path.read_text(encoding="utf-8")
     assert 'calibration = "paper"\n' in text
     assert 'in all directions.\nnoise = "laplace"\n\n' in text

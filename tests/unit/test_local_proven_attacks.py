@@ -10,6 +10,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 import gmpy2
 import numpy as np
@@ -18,17 +19,19 @@ from scipy import stats
 
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey
 from masquerade_core.crypto.pools import _fresh
-from masquerade_core.crypto.shares import permutation
+from masquerade_core.crypto.shares import mask, permutation
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RunFailed
+from masquerade_core.model import Shares
 from masquerade_core.privacy.noise.joint_gaussian import FINE, UNIT, JointNoise
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import PARTIES, Ciphertexts
+from masquerade_protocols.local_aggregation import additive_shares, public, public_scale
 from masquerade_protocols.local_aggregation import joint_noise as jn
-from masquerade_protocols.local_aggregation import public
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS
+from masquerade_protocols.local_aggregation.zero_sharing import zero_share
 from tests.helpers import joined, secret_key, until
 from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import GRID, Vector, encoded_sum, opened_sum, proven_study, sd_by_scipy, weights
@@ -360,6 +363,81 @@ def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypat
     left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
     sd = math.sqrt(3) * FINE * public.joint_noise_of(study).largest_scale
     assert 1e-6 < stats.chi2(60).cdf(((left / sd) ** 2).sum()) < 1 - 1e-6
+
+
+def test_one_party_that_claims_the_fewest_records_and_no_scale_leaves_the_fine_noise_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the statement says of rule breakers with "selected". Charlie and all others follow the protocol."""
+    select = jn.select_scale
+
+    async def nothing(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphertext, b_j: int) -> Ciphertext:
+        if seat.me != "p2":
+            return await select(seat, study, noise, v_j, b_j)
+        pool = FullPool(v_j.key, await seat.once("mine", lambda rng: v_j.key.full_obfuscators(rng, 1)))
+        term = v_j * (1 << noise.largest_scale.bit_length())  # the offset alone, which makes b_j = 0
+        fresh = Ciphertexts.outgoing([pool.rerandomize(term, study.lead)])
+        await seat.send_sealed(jn.ScaleTerm(term=fresh), study.lead)
+        (scale,) = (await seat.receive(jn.Scale, study.lead)).scale.read(v_j.key, 1, study.lead)
+        return scale
+
+    monkeypatch.setattr(jn, "select_scale", nothing)
+    study = proven_study(3, 60)
+    data = make_data(study, (20, 30, 10))
+    r = run(study, data)
+    left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
+    sd = math.sqrt(3) * FINE * public.joint_noise_of(study).largest_scale
+    assert 1e-6 < stats.chi2(60).cdf(((left / sd) ** 2).sum()) < 1 - 1e-6
+
+
+@pytest.mark.parametrize("rule", ["floor", "sizes"])
+def test_charlie_and_a_party_that_break_the_rules_cannot_take_the_others_noise_off(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p0 adds neither noise nor a classifier, and Charlie knows all that p0 knows.
+
+    They are left with the honest parties' sum under K - 1 shares of noise: as much as the privacy target asks for.
+    """
+    d = 400
+    study = proven_study(3, d, rule, colluders=1, bits=1024)
+    data, layout = make_data(study, (60, 20, 90)), public.packing(study)
+    modulus, give = public_scale._modulus(study), additive_shares.give_share
+    known: dict[str, list[int]] = {name: [0] * layout.count for name in ("p1", "p2")}
+
+    published: dict[str, tuple[int, ...]] = {}
+
+    async def lying(seat: Seat, *args: Any) -> Shares:
+        study, layout, modulus, vector, hidden_by, seed = args
+        sent = (0,) * len(vector) if seat.me == "p0" else vector
+        shares = await give(seat, study, layout, modulus, sent, hidden_by, seed)
+        published.update(shares.values)
+        return shares
+
+    def watched(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus: int, count: int) -> tuple[int, ...]:
+        if seat.me in known:  # the masks that p0 or Charlie can compute, of each honest party's share
+            for liar, seed in (("p0", bound_to), (CHARLIE, b"")):
+                sign = 1 if participants.index(seat.me) < participants.index(liar) else -1
+                masks = mask(seat.shared_key(liar, b"zero" + seed), b"zero share", modulus, count)
+                known[seat.me] = [k + sign * m for k, m in zip(known[seat.me], masks, strict=True)]
+        return zero_share(seat, participants, bound_to, modulus, count)
+
+    monkeypatch.setattr(public_scale, "give_share", lying)
+    monkeypatch.setattr(additive_shares, "zero_share", watched)
+    run(study, data, {name: SimulationRng(11, name) for name in (*study.names, CHARLIE)})
+    rest = {
+        name: [(s - k) % modulus for s, k in zip(published[name], masks, strict=True)] for name, masks in known.items()
+    }
+    for values in rest.values():  # no single vector
+        with pytest.raises(RunFailed):
+            layout.unpack(values, modulus)
+    both = layout.unpack([(a + b) % modulus for a, b in zip(*rest.values(), strict=True)], modulus)
+    honest = {name: data[name] for name in known}
+    left = [v - e for v, e in zip(both[-d:], encoded_sum(study, honest, rule), strict=True)]
+    sd = sd_by_scipy(study, rule, 10) * GRID
+    assert 1e-6 < stats.chi2(d).cdf(sum((v / sd) ** 2 for v in left)) < 1 - 1e-6
+    # The test can fail: with 30 % less or more.
+    for off in (0.7, 1.3):
+        assert not 1e-6 < stats.chi2(d).cdf(sum((off * v / sd) ** 2 for v in left)) < 1 - 1e-6
 
 
 def test_a_charlie_who_selects_nobody_gets_more_noise_and_not_less(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,11 @@ def test_the_statement_keeps_the_target_for_as_many_shares_as_were_asked_for(rul
         views["Charlie with the lead"] = K - 1
     if t < K - 1:
         views["Charlie with all parties but one"] = 1
-    assert set(rows) == {*views, "Charlie or a party that breaks the rules"}
+    breakers = "Charlie or a party that breaks the rules"
+    if rule != "selected":
+        breakers = f"Charlie with {t} {'party' if t == 1 else 'parties'}, who break the rules"
+        views[breakers] = K - t
+    assert set(rows) == {*views, breakers}
     noise = _noise(rule, K=K, honest=honest)
     for view, shares in views.items():
         row = rows[view]
@@ -307,8 +311,27 @@ def test_the_statement_keeps_the_target_for_as_many_shares_as_were_asked_for(rul
             colluding = {0: "no colluding part(y|ies)", 1: "1 colluding party"}
             expected = colluding.get(K - honest, f"{K - honest} colluding parties")
             assert re.search(f": the privacy target, for {expected}$", row.claimed)
-        assert row.definition == "approximate, computational"
-    assert rows["Charlie or a party that breaks the rules"].definition == NONE
+        alone = shares == 1 and view.startswith("Charlie with")  # no mask is left that could be broken
+        assert row.definition == ("approximate" if alone else "approximate, computational")
+    assert (rows[breakers].definition == NONE) == (rule == "selected")
+
+
+def test_the_row_of_those_who_break_the_rules_says_what_holds_and_where() -> None:
+    selected = _rows("selected", honest=4)["Charlie or a party that breaks the rules"]
+    assert selected.holds_at == 'scale = "floor" in the study'
+    assert "Charlie selects exactly one party" in selected.text
+    for rule in ("floor", "sizes"):
+        rows = _rows(rule, honest=4)
+        breakers, follow = rows["Charlie with 1 party, who break the rules"], rows["Charlie with 1 party"]
+        assert (breakers.epsilon, breakers.delta) == (follow.epsilon, follow.delta)
+        assert breakers.epsilon == pytest.approx(1, abs=1e-6)
+        assert "the noise of 4 parties that follow the protocol stays on the sum" in breakers.text
+        # The row does not assume what it denies.
+        assert [text for text in follow.assumptions if text.startswith("everybody follows the protocol")]
+        assert not [text for text in breakers.assumptions if "everybody follows the protocol" in text]
+        assert breakers.assumptions[0] == "honest parties draw their share of the noise"
+        alone = _rows(rule, K=2, honest=1)["Charlie with 1 party, who break the rules"]
+        assert "the noise of the party that holds the record stays on the sum" in alone.text
 
 
 def test_the_smallest_party_is_promised_what_any_other_is() -> None:
@@ -339,5 +362,7 @@ def test_a_study_s_statement_is_that_of_its_noise(rule: str) -> None:
     study = proven_study(5, 4, rule, colluders=2, epsilon=0.5)
     expected = _noise(rule, d=4, honest=3, epsilon=0.5, Lambda=0.05, min_records=10)
     assert public.joint_noise_of(study) == expected
-    assert protocol_of(study).statement(study) == proven_statement(expected)
+    *rows, party = protocol_of(study).statement(study)
+    assert tuple(rows) == proven_statement(expected)
+    assert party.unit == "party"
     assert public.joint_noise_of(study) != replace(expected, honest=4)

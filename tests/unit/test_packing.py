@@ -1,6 +1,7 @@
 """Packing: signed vectors in slots of a public width, and sums that betray a missing term."""
 
 import inspect
+from collections.abc import Sequence
 
 import pytest
 
@@ -81,12 +82,51 @@ def test_sums_that_reach_the_bound_do_not_carry() -> None:
         assert layout.unpack(sums, N) == tuple(sign * K * 999 * (-1) ** i for i in range(30))
 
 
-@pytest.mark.parametrize("vector", [(0,) * 29, (0,) * 31, (), (10**6 + 1,) + (0,) * 29, (0,) * 29 + (-(10**6) - 1,)])
-def test_a_vector_of_another_length_or_out_of_bounds_is_refused(vector: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("vector", [(0,) * 29, (0,) * 31, ()])
+def test_a_vector_of_another_length_is_refused(vector: tuple[int, ...]) -> None:
     for pack in (LAYOUT.pack, LAYOUT.pack_exponents):
-        with pytest.raises(LocalProtocolError) as caught:
+        with pytest.raises(LocalProtocolError, match="must have 30 coordinates; this one has not"):
             pack(vector)
-        assert str(10**6 + 1) not in caught.value.message
+
+
+BEYOND = [1, 2**20, 2**21 + 5, 2**64, 2**700]  # of the bound's million, of a slot's 21 bits, of a plaintext
+
+
+@pytest.mark.parametrize("far", BEYOND)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_vectors_beyond_the_bound_add_up_all_the_same(far: int, sign: int) -> None:
+    """Packing is linear whatever the numbers: what is opened follows from the sum of all vectors alone."""
+    far = sign * (10**6 + far)
+    total = tuple(7 * i - 100 for i in range(30))
+    for others in ((far,) * 30, (far,) + (0,) * 29, (0,) * 29 + (far,), tuple(far * (-1) ** i for i in range(30))):
+        own = [t - o for t, o in zip(total, others, strict=True)]
+        assert LAYOUT.pack(tuple(own)) != LAYOUT.pack(total)
+        opened = [(a + b) % N for a, b in zip(LAYOUT.pack(own), LAYOUT.pack(others), strict=True)]
+        assert LAYOUT.unpack(opened, N) == total
+        exponents = [(a + b) % N for a, b in zip(*map(LAYOUT.pack_exponents, (own, others)), strict=True)]
+        assert LAYOUT.unpack([e - 2 * o for e, o in zip(exponents, LAYOUT.exponent_offsets(), strict=True)], N) == total
+
+
+def _each_by_itself(layout: Packing, vector: Sequence[int]) -> tuple[int, ...]:
+    """Reduce each coordinate to its slot by itself, before it is packed: what must not be done."""
+    full, half = 1 << layout.width, layout.offset
+    return layout.pack([(v + half) % full - half for v in vector])
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_how_a_total_came_about_does_not_show(linear: bool) -> None:
+    """Two pairs of vectors have one sum, far beyond the bound. If each were reduced by itself, carries would differ."""
+    pack = LAYOUT.pack if linear else lambda v: _each_by_itself(LAYOUT, v)
+    b = LAYOUT.bound
+    splits = [((9 * b,) * 30, (b,) * 30), ((5 * b,) * 30, (5 * b,) * 30), ((b // 2,) * 30, (10 * b - b // 2,) * 30)]
+    opened = {tuple((a + c) % N for a, c in zip(pack(x), pack(y), strict=True)) for x, y in splits}
+    assert (len(opened) == 1) is linear
+
+
+def test_a_total_beyond_the_bound_is_noticed_where_it_is_opened() -> None:
+    marked = [v + mark for v, mark in zip(LAYOUT.pack((2**700 + 3,) * 30), LAYOUT.mark(), strict=True)]
+    with pytest.raises(RunFailed, match="the opened sum is not the sum of everybody's shares"):
+        LAYOUT.unpack([v % N for v in marked], N, contributors=1)
 
 
 # --- Exponents -----------------------------------------------------------------

@@ -105,7 +105,7 @@ def _no_eta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _no_rho(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
+    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit, _tv_bits: [0] * d)
 
 
 def _watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Array], list[_Array]]:
@@ -120,7 +120,7 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Array], list[_Array
 
     def noted_rho(*args: Any) -> list[int]:
         values = l2_laplace(*args)
-        rhos.append(np.array([v / float(args[-1]) for v in values]))
+        rhos.append(np.array([v / float(args[3]) for v in values]))
         return values
 
     monkeypatch.setattr(psgd, "gaussian", noted_eta)

@@ -112,7 +112,7 @@ def test_the_grid_s_lower_bound_is_one() -> None:
         for build in (descent_study, _study):
             study = build(K=K, d=d, section="rounds = 20", epsilon=epsilon)
             low = psgd_schedule.coarsest_bits(study)
-            most = study.K * study.max_records
+            most = study.most_records
             N = study.K  # fewer than there should be: somebody may lie
             while most >= N:
                 assert psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N) >= low

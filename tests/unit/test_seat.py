@@ -12,7 +12,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import encode, pack_envelope
-from masquerade_core.wire.messages import Ciphertexts, Message, SealedMessage
+from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message, SealedMessage
 from tests.helpers import RUN, finish, joined, secret_key, until
 
 NAMES = ("alice", "bob", "eve")
@@ -20,6 +20,10 @@ NONCE = bytes(24)
 
 
 class Loud(Message):
+    word: str
+
+
+class News(Broadcast):
     word: str
 
 
@@ -35,7 +39,7 @@ class Terms(SealedMessage):
     terms: Ciphertexts
 
 
-class Total(Message):
+class Total(Broadcast):
     total: Ciphertexts
 
 
@@ -101,7 +105,8 @@ def test_a_message_goes_to_charlie_and_from_charlie(alice: Seat, charlie: Seat) 
     body = encode(Loud(word="hi"), "")
     assert until(alice.send(CHARLIE, Loud(word="hi")), Send) == Send("message", "Loud", (CHARLIE,), (body,))
     assert until(charlie.send("bob", Loud(word="hi")), Send) == Send("message", "Loud", ("bob",), (body,))
-    assert until(charlie.broadcast(Loud(word="hi")), Send) == Send("message", "Loud", NAMES, (body,) * 3)
+    assert until(charlie.broadcast(News(word="hi")), Send) == Send("message", "News", NAMES, (body,) * 3, True)
+    assert until(alice.send(CHARLIE, News(word="hi")), Send) == Send("message", "News", (CHARLIE,), (body,))
 
 
 def test_stages_releases_and_draws_are_effects(alice: Seat) -> None:
@@ -121,6 +126,12 @@ def test_what_is_gathered_comes_by_name_in_roster_order(alice: Seat, charlie: Se
     assert list(heard) == list(NAMES)
     assert all(heard[name].word == name for name in NAMES)
     assert alice.gather(Loud).send(None) == Receive("message", "Loud", ("bob", "eve"))
+
+
+def test_a_party_takes_a_broadcast_only_if_it_went_to_all(alice: Seat, charlie: Seat) -> None:
+    assert alice.receive(News, CHARLIE).send(None) == Receive("message", "News", (CHARLIE,), broadcast=True)
+    assert alice.receive(Loud, CHARLIE).send(None) == Receive("message", "Loud", (CHARLIE,))
+    assert charlie.receive(News, "bob").send(None) == Receive("message", "News", ("bob",))
 
 
 def test_garbage_in_the_clear_names_the_sender(charlie: Seat) -> None:
@@ -164,7 +175,12 @@ def test_no_sealed_message_goes_to_charlie_to_oneself_or_to_a_stranger(alice: Se
 def test_charlie_sends_no_sealed_message_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
     refused(charlie.send_sealed(Hush(word="x")), "charlie cannot send a sealed message")
     refused(charlie.send_sealed(Hush(word="x"), "bob"), "charlie cannot send a sealed message")
-    refused(alice.broadcast(Loud(word="x")), "alice cannot broadcast; only Charlie can")
+    refused(alice.broadcast(News(word="x")), "alice cannot broadcast; only Charlie can")
+
+
+def test_charlie_broadcasts_what_is_declared_so_and_nothing_else(charlie: Seat) -> None:
+    refused(charlie.broadcast(Loud(word="x")), "Loud is not a broadcast")
+    refused(charlie.send("bob", News(word="x")), "News is a broadcast; charlie cannot send it to bob alone")
 
 
 def test_parties_do_not_send_to_each_other_nor_charlie_to_himself(alice: Seat, charlie: Seat) -> None:

@@ -19,9 +19,11 @@ from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.table import Table
+from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.opening_proof import Openings
+from tests.helpers import tell_each
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, Tamper, cheating, multiplying, product, sums_of
 
@@ -153,22 +155,25 @@ def test_the_same_masks_in_two_rounds_would_let_it_through(monkeypatch: pytest.M
 # --- Other things that Charlie could pass on -----------------------------------------------------------
 
 
-def _seat_that(changes: Callable[[str, Message], Message]) -> type[Seat]:
+def _seat_that(changes: Callable[[str, Message], Message], table: Table) -> type[Seat]:
     """A seat for Charlie that changes what is broadcast, recipient by recipient."""
 
     class Changing(Seat):
         async def broadcast(self, message: Message) -> None:
+            told = {}
             for name in self.names:
+                alike = message
                 if isinstance(message, ss.Opened):
-                    message = message.model_copy(update={"total": Ciphertexts(message.total._raw, name, None)})
-                await self.send(name, changes(name, message))
+                    alike = message.model_copy(update={"total": Ciphertexts(message.total._raw, PARTIES, None)})
+                told[name] = changes(name, alike)
+            await tell_each(table, told)
 
     return Changing
 
 
 def _run(changes: Callable[[str, Message], Message], rounds: int = 2) -> Sums:
-    changing = _seat_that(changes)
     run = sums_of(STUDY, [LAYOUT] * rounds)
+    changing = _seat_that(changes, run.table)
     vectors = {name: v * rounds for name, v in VECTORS.items()}
 
     def charlie(seat: Seat, *args: Any) -> Any:
@@ -236,7 +241,8 @@ def test_charlie_cannot_hand_out_a_key_of_his_own(to: str) -> None:
             return ss.SumKey(modulus=own.public.to_bytes(), roots=own.proof_of_form())
         return message
 
-    changing = _seat_that(changes)
+    run = sums_of(STUDY, [LAYOUT])
+    changing = _seat_that(changes, run.table)
 
     class Opening(changing):  # type: ignore[misc,valid-type]
         async def gather(self, cls: Any, senders: Any = None) -> Any:
@@ -249,7 +255,6 @@ def test_charlie_cannot_hand_out_a_key_of_his_own(to: str) -> None:
     def charlie(seat: Seat, *args: Any) -> Any:
         return multiplying(Opening(seat.me, seat.names, seat.run), *args)
 
-    run = sums_of(STUDY, [LAYOUT])
     with pytest.raises((RunFailed, ProtocolViolation)):
         run.run(VECTORS, charlie)
     assert not any(p.type == "RoundSum" for p in run.table.passed)

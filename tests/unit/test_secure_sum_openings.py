@@ -21,12 +21,12 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFai
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message
 from masquerade_protocols.blocks import opening_proof
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.blame import blame_of_opening
 from masquerade_protocols.blocks.opening_proof import Openings, check_words
-from tests.helpers import primes
+from tests.helpers import primes, tell_each
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, cheating, multiplying, product, sent, sums_of
 
@@ -216,20 +216,26 @@ def test_no_role_returns_anything_before_the_proof(monkeypatch: pytest.MonkeyPat
 # --- Charlie tells other bytes than he sent to the lead ---------------------------------------------------
 
 
-def _telling(names: tuple[str, ...], change: Callable[[ss.Opened], dict[str, Any]]) -> Any:
-    """A Charlie who changes what he tells these parties."""
+def _telling(names: tuple[str, ...], change: Callable[[ss.Opened], dict[str, Any]], rounds: int = 1) -> Sums:
+    """Run with a Charlie who changes what he tells these parties in round 0."""
 
     class Telling(Seat):
         async def broadcast(self, message: Message) -> None:
+            if not isinstance(message, ss.Opened) or message.round:
+                await super().broadcast(message)
+                return
+            told: dict[str, Message] = {}
             for name in self.names:
-                told: Any = message
-                if isinstance(message, ss.Opened):
-                    if name in names and message.round == 0:
-                        told = message.model_copy(update=change(message))
-                    told = told.model_copy(update={"total": Ciphertexts(told.total._raw, name, None)})
-                await self.send(name, told)
+                one = message.model_copy(update=change(message) if name in names else {})
+                told[name] = one.model_copy(update={"total": Ciphertexts(one.total._raw, PARTIES, None)})
+            await tell_each(run.table, told)
 
-    return lambda seat, *args: multiplying(Telling(seat.me, seat.names, seat.run), *args)
+    run = sums_of(STUDY, [LAYOUT] * rounds)
+
+    def charlie(seat: Seat, *args: Any) -> Any:
+        return multiplying(Telling(seat.me, seat.names, seat.run), *args)
+
+    return run.run({n: v[:rounds] for n, v in VECTORS.items()}, charlie)
 
 
 def _other_total(message: ss.Opened) -> dict[str, Any]:
@@ -238,28 +244,28 @@ def _other_total(message: ss.Opened) -> dict[str, Any]:
 
 def test_the_lead_sees_that_another_total_was_told() -> None:
     with pytest.raises(ProtocolViolation, match="another sum, total or receipt") as caught:
-        _run(_telling(STUDY.names, _other_total))
+        _telling(STUDY.names, _other_total)
     assert caught.value.peer == CHARLIE
 
 
 def test_another_total_told_to_some_parties_does_not_fit_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunFailed, match="the lead's proof does not fit"):
-        _run(_telling(("p0",), _other_total))
+        _telling(("p0",), _other_total)
     monkeypatch.setattr(Openings, "proved_by", lambda *_: True)  # the test can fail
-    assert _run(_telling(("p0",), _other_total)).results["p0"] == [_added(0)]
+    assert _telling(("p0",), _other_total).results["p0"] == [_added(0)]
 
 
 @pytest.mark.parametrize("changes", [_other_total, lambda _: {"receipt": bytes(32)}], ids=["total", "receipt"])
 def test_two_stories_break_the_next_round(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever differs in what two parties were told: their masks of the next round do not cancel."""
     with pytest.raises(RunFailed, match="one is missing or wrong"):
-        _run(_telling(("p0",), changes), rounds=2)
+        _telling(("p0",), changes, rounds=2)
     hashed = tagged_hash  # the test can fail: a chain of nothing
     monkeypatch.setattr(
         ss, "tagged_hash", lambda tag, *parts, **kw: hashed(tag, *(() if tag == "chain" else parts), **kw)
     )
     monkeypatch.setattr(Openings, "proved_by", lambda *_: True)
-    assert _run(_telling(("p0",), changes), rounds=2).results["p0"] == [_added(0), _added(1)]
+    assert _telling(("p0",), changes, rounds=2).results["p0"] == [_added(0), _added(1)]
 
 
 # --- Receipts --------------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ import pytest
 from masquerade_core.privacy.statement import (
     COMPUTATIONAL,
     NONE,
-    NOT_ASSESSED,
-    PARTY_UNIT,
     REPLACE_RECORD,
     Claim,
     Rows,
@@ -30,8 +28,8 @@ class Shares:
     delta: float = 1e-6
     honest: int = 3
 
-    def proved(self, shares: int) -> tuple[float, float] | None:
-        return None if shares < 2 else (3.0 / shares, 1e-6 if shares >= 3 else 1e-4)
+    def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
+        return None if shares < 2 else (3.0 * size / shares, 1e-6 if shares >= 3 else 1e-4)
 
 
 ROWS = Rows(source="Theorem 1", assumptions=("the encryption holds",))
@@ -79,11 +77,6 @@ def test_a_row_without_a_proof_has_no_number_and_none_of_the_proofs_assumptions(
     assert (other.unit, other.neighbours, other.source) == ("party", "e", "f")
 
 
-def test_the_row_about_whole_parties_has_no_number() -> None:
-    assert (PARTY_UNIT.unit, PARTY_UNIT.provable, PARTY_UNIT.definition) == ("party", NOT_ASSESSED, NONE)
-    assert PARTY_UNIT.epsilon is PARTY_UNIT.delta is None
-
-
 def test_a_row_goes_into_json_with_its_assumptions_as_a_list() -> None:
     assert _proved().to_json()["assumptions"] == ["the encryption holds", "nobody lies"]
     assert _proved().to_json()["epsilon"] == 1.0
@@ -105,7 +98,7 @@ def test_a_view_that_misses_enough_shares_meets_the_target(unknown: int, epsilon
 
 def test_fewer_unknown_shares_than_honest_parties_prove_less_and_say_what_would_do() -> None:
     row = SHARED.row("Charlie with 3 parties", 2, "text")
-    assert row.claimed.startswith("nothing")
+    assert row.claimed == "not promised; proved anyway: epsilon = 1.5, delta = 0.0001"
     assert (row.provable, row.epsilon, row.delta) == ("epsilon = 1.5, delta = 0.0001", 1.5, 1e-4)
     assert row.holds_at == "colluders = 3 in the study"
 
@@ -113,7 +106,7 @@ def test_fewer_unknown_shares_than_honest_parties_prove_less_and_say_what_would_
 def test_where_delta_would_reach_1_there_is_no_number() -> None:
     row = SHARED.row("Charlie with 4 parties", 1, "text", "more", unit="party", neighbours="a party")
     assert (row.provable, row.epsilon, row.delta, row.definition) == (NONE, None, None, NONE)
-    assert row.claimed.startswith("nothing")
+    assert row.claimed == "not promised; nothing is proved"
     assert row.holds_at == "colluders = 4 in the study"
     assert (row.source, row.assumptions) == ("Theorem 2", ("the encryption holds", "more"))
     assert (row.unit, row.neighbours) == ("party", "a party")

@@ -177,7 +177,7 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
 ) -> None:
     """Parties that lie together can make such a number, and then none of them refuses it."""
     study, entry = STUDIES[protocol](), PROTOCOLS[protocol]
-    claimed = study.K - 1 if too == "few" else study.K * study.max_records + 1
+    claimed = study.K - 1 if too == "few" else study.most_records + 1
     open_sum, ends = ss.PaillierPartySums.open_sum, dict[str, MasqueradeError]()
 
     async def false(self: ss.PaillierPartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:

@@ -300,9 +300,11 @@ def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> No
         assert row.epsilon == pytest.approx(1.7132, rel=1e-3)
         assert row.delta == pytest.approx(1e-3)
         assert row.provable == "epsilon = 1.714, delta = 1.0e-03, for every party"
-        assert "the party that holds the record refuses if it has less than 1/32 of all records" in row.assumptions
+        assert (
+            "the party that holds the record adds more noise if it has less than 1/32 of all records" in row.assumptions
+        )
     assert "epsilon = 0.1" in rows[0].claimed
-    assert "the smallest with 1/32 of all records" in rows[0].text
+    assert "that of a party with 1/32 of all records" in rows[0].text
     assert rows[-1].epsilon is None
     small = WEIGHTED_DP.statement(local_descent_study("c = 2.0\nsmallest_part = 0.03125", K=32, epsilon=0.1))
     assert "proof needs c >= 16, and c is 2" in small[0].claimed

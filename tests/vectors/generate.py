@@ -57,7 +57,7 @@ def _signed(data: bytes, signer: str = "alice") -> bytes:
 
 def _header(**changes: Any) -> dict[str, Any]:
     good = {
-        "v": 2,
+        "v": 3,
         "run": RUN,
         "src": "alice",
         "dst": "charlie",
@@ -69,9 +69,20 @@ def _header(**changes: Any) -> dict[str, Any]:
     return {**good, **changes}
 
 
+def _packed(header: dict[str, Any]) -> bytes:
+    """The header as it is signed: an array, names padded to 32 bytes, the number in 4 bytes."""
+    fields = dict(header)
+    for name in ("src", "dst"):
+        fields[name] = fields[name].ljust(32)
+    if type(fields["seq"]) is int and fields["seq"] >= 0:
+        fields["seq"] = fields["seq"].to_bytes(4, "big")
+    return bytes(msgpack.packb(tuple(fields.values())))
+
+
 def frames() -> dict[str, Any]:
-    """Good and bad frames of alice's, as Charlie receives them first."""
-    packed = msgpack.packb(_header())
+    """Good and bad frames of alice's, as Charlie receives them first, and broadcasts, as alice receives them first."""
+    packed = _packed(_header())
+    header = list(msgpack.unpackb(packed))
     good = {
         "message": _header(),
         "hello": _header(kind="hello", type="", body=b""),
@@ -88,8 +99,8 @@ def frames() -> dict[str, Any]:
         "number as a float": {"seq": 0.0},
         "number as a truth value": {"seq": False},
         "version True": {"v": True},
-        "version 2.0": {"v": 2.0},
-        "version 1": {"v": 1},
+        "version 3.0": {"v": 3.0},
+        "version 2": {"v": 2},
         "another's name": {"src": "bob"},
         "another's sealed message": {"src": "bob", "kind": "sealed"},
         "for somebody else": {"dst": "bob"},
@@ -100,9 +111,10 @@ def frames() -> dict[str, Any]:
         "a type of bytes": {"type": b"Share"},
         "a type too long": {"type": "x" * 65},
         "a field too many": {"more": 1},
+        "a broadcast by a party": {"dst": "*"},
         "a deep body": {"body": ((((1,),),),)},
     }
-    bad = {name: _signed(msgpack.packb(_header(**changes))) for name, changes in bad_headers.items()}
+    bad = {name: _signed(_packed(_header(**changes))) for name, changes in bad_headers.items()}
     bad |= {
         "nothing": b"",
         "a signature alone": _signed(b""),
@@ -114,15 +126,17 @@ def frames() -> dict[str, Any]:
         "a signed byte too many": _signed(packed + b"\0"),
         "cut": _signed(packed)[:-1],
         "signed and cut": _signed(packed[:-1]),
-        "not canonical: a map header of 16 bits": _signed(b"\xde\0\x08" + packed[1:]),
-        "not canonical: the version in two bytes": _signed(packed.replace(b"\xa1v\x02", b"\xa1v\xcc\x02")),
-        "a duplicate key": _signed(b"\x89" + packed[1:] + b"\xa1v\x02"),
-        "keys of bytes": _signed(msgpack.packb({k.encode(): v for k, v in _header().items()})),
-        "keys in another order": _signed(msgpack.packb(dict(reversed(_header().items())))),
-        "an array": _signed(msgpack.packb(tuple(_header().values()))),
-        "an extension type": _signed(msgpack.packb(_header(body=msgpack.ExtType(5, b"x")))),
+        "not canonical: an array header of 16 bits": _signed(b"\xdc\0\x08" + packed[1:]),
+        "not canonical: the version in two bytes": _signed(packed[:1] + b"\xcc\x03" + packed[2:]),
+        "a field too few": _signed(msgpack.packb(header[:-1])),
+        "a map": _signed(msgpack.packb(dict(zip(_header(), header, strict=True)))),
+        "a name that is not padded": _signed(msgpack.packb([*header[:2], "alice", *header[3:]])),
+        "a name that is padded with zeros": _signed(msgpack.packb([*header[:2], "alice".ljust(32, "\0"), *header[3:]])),
+        "a number that is an integer": _signed(msgpack.packb([*header[:5], 0, *header[6:]])),
+        "a number in 8 bytes": _signed(msgpack.packb([*header[:5], bytes(8), *header[6:]])),
+        "an extension type": _signed(_packed(_header(body=msgpack.ExtType(5, b"x")))),
         "an empty extension type": _signed(packed[: -len(_header()["body"]) - 2] + b"\xc7\0\5"),
-        "a timestamp": _signed(msgpack.packb(_header(body=msgpack.Timestamp(1)))),
+        "a timestamp": _signed(_packed(_header(body=msgpack.Timestamp(1)))),
         "nested too deep": _signed(b"\x91" * 2000 + b"\xc0"),
         "a huge array's header": _signed(b"\xdd\xff\xff\xff\xff"),
         "text that is not UTF-8": _signed(packed.replace(b"Share", b"Sha\xffe")),
@@ -130,8 +144,26 @@ def frames() -> dict[str, Any]:
     return {
         "keys": {name: bytes(SigningKey(seed).verify_key).hex() for name, seed in SEEDS.items()},
         "run": RUN.hex(),
-        "good": [{"name": n, "header": _hex(h), "frame": _signed(msgpack.packb(h)).hex()} for n, h in good.items()],
+        "good": [{"name": n, "header": _hex(h), "frame": _signed(_packed(h)).hex()} for n, h in good.items()],
         "bad": [{"name": name, "frame": frame.hex()} for name, frame in bad.items()],
+        **_broadcasts(),
+    }
+
+
+def _broadcasts() -> dict[str, Any]:
+    good = _header(src="charlie", dst="*")
+    bad = {
+        "signed by alice": _signed(_packed(good)),
+        "in alice's name": _signed(_packed({**good, "src": "alice"}), "charlie"),
+        "wrong number": _signed(_packed({**good, "seq": 1}), "charlie"),
+        "a beat": _signed(_packed({**good, "kind": "beat", "type": "", "body": b""}), "charlie"),
+        "a sealed message": _signed(_packed({**good, "kind": "sealed"}), "charlie"),
+        "a roster for one": _signed(_packed({**good, "kind": "roster", "dst": "alice"}), "charlie"),
+        "a close for one": _signed(_packed({**good, "kind": "closed", "dst": "alice"}), "charlie"),
+    }
+    return {
+        "broadcast": {"header": _hex(good), "frame": _signed(_packed(good), "charlie").hex()},
+        "bad broadcasts": [{"name": name, "frame": frame.hex()} for name, frame in bad.items()],
     }
 
 

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import phe
 import pytest
 from nacl.public import PrivateKey, SealedBox
@@ -90,9 +89,23 @@ def test_a_bad_frame_is_refused(case: dict[str, Any]) -> None:
     violation(lambda: charlie().open("alice", bytes.fromhex(case["frame"])), "alice")
 
 
+def test_a_broadcast_opens_and_is_made_the_same() -> None:
+    header, data = FRAMES["broadcast"]["header"], bytes.fromhex(FRAMES["broadcast"]["frame"])
+    frame = alice().open(CHARLIE, data)
+    assert (frame.source, frame.to, frame.kind, frame.type, frame.body.hex()) == tuple(
+        header[name] for name in ("src", "dst", "kind", "type", "body")
+    )
+    assert charlie().broadcast(header["kind"], frame.body, type=header["type"]) == data
+
+
+@pytest.mark.parametrize("case", FRAMES["bad broadcasts"], ids=name_of)
+def test_a_bad_broadcast_is_refused(case: dict[str, Any]) -> None:
+    violation(lambda: alice().open(CHARLIE, bytes.fromhex(case["frame"])), CHARLIE)
+
+
 def test_an_overlong_frame_is_refused() -> None:
     header = generate._header(body=bytes(4 * 1024 * 1024))
-    violation(lambda: charlie().open("alice", generate._signed(msgpack.packb(header))), "alice")
+    violation(lambda: charlie().open("alice", generate._signed(generate._packed(header))), "alice")
 
 
 # --- Messages ------------------------------------------------------------------

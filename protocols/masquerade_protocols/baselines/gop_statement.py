@@ -32,11 +32,12 @@ def statement(study: Study) -> tuple[Claim, ...]:
             "The objective has noise in it. A little more is on its minimiser, to cover the errors of floating point."
         )
         claimed = target_claim(epsilon, delta)
-        return record_statement(_PROVEN, _VIEW, text, claimed=claimed, epsilon=epsilon, delta=delta)
+        return record_statement(study, _PROVEN, _VIEW, text, claimed=claimed, epsilon=epsilon, delta=delta)
 
     # sigma* is smallest where nothing of epsilon pays for determinants: for N without bound.
     slack, sigma = _largest_slack(study), float(noise_sigma(study.d, epsilon, delta))
     return record_statement(
+        study,
         _PAPER,
         _VIEW,
         f"The noise is as large as the gradients of {digits(sigma)} records. It hides one record better than the paper "
@@ -44,7 +45,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
         claimed=f"probabilistic, epsilon = {epsilon:g}, delta = {delta:g} (Theorem 4.1)",
         epsilon=slack + max(epsilon_of(2 / sigma, delta), 1 / sigma**2),
         delta=delta,
-        holds_at='calibration = "proven", with far less noise',
+        holds_at='calibration = "proven" in the study, with far less noise',
     )
 
 

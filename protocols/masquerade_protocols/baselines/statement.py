@@ -1,6 +1,10 @@
 """Rows that the statements of all baselines with noise share. In a baseline, one person holds all records."""
 
-from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits
+from collections.abc import Callable
+
+from masquerade_core.privacy.several_records import Bound, several_records
+from masquerade_core.privacy.statement import ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
+from masquerade_core.study import Study
 
 __all__ = ["ASSUMPTIONS", "ROWS", "WHOEVER_COMPUTES", "record_statement", "target_claim"]
 
@@ -14,24 +18,37 @@ WHOEVER_COMPUTES = ROWS.none(
     "whoever computes it",
     "In a baseline there is no conversation: one person holds all records.",
     claimed="nothing: a trusted party holds everybody's records",
-    holds_at="no noise; it takes a protocol",
+    holds_at="no setting: it takes a protocol, in which nobody holds all records",
 )
 """The row of the person who holds all records."""
 
 
 def record_statement(
-    rows: Rows, view: str, text: str, *, claimed: str, epsilon: float, delta: float, holds_at: str = "this noise"
+    study: Study,
+    rows: Rows,
+    view: str,
+    text: str,
+    *,
+    claimed: str,
+    epsilon: float,
+    delta: float,
+    holds_at: str = "this noise",
+    gaussian: Callable[[int], Bound] | None = None,
 ) -> tuple[Claim, ...]:
     """Return the statement of a baseline whose release hides a record.
 
     Parameters
     ----------
+    study : Study
     rows : Rows
         The proof's source and assumptions.
     view, text, claimed, holds_at : str
         As in a :class:`~masquerade_core.privacy.statement.Claim`.
     epsilon, delta : float
         The proved numbers.
+    gaussian : callable, optional
+        size -> what is proved of so many records together, as in
+        :func:`~masquerade_core.privacy.several_records.several_records`.
     """
     released = rows.proved(
         view,
@@ -43,7 +60,8 @@ def record_statement(
         holds_at=holds_at,
         definition="approximate",
     )
-    return (released, WHOEVER_COMPUTES, PARTY_UNIT)
+    least = "" if study.proven else 'calibration = "proven" and '
+    return (released, WHOEVER_COMPUTES, *several_records(study, released, gaussian, least=least))
 
 
 def target_claim(epsilon: float, delta: float) -> str:

@@ -2,8 +2,13 @@
 
 First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from N, so everybody
 refuses an N that cannot be right. This matters because Charlie can add any number to the total before the lead opens
-it. An N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of its records. A
-small N would make slots too narrow for one party's sum.
+it. An N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of its records.
+
+What can be right follows from public limits alone: K ``min_records``, and the sum of the parties' ``max_records``. So
+all participants answer alike. If a party compared N with its own size, Charlie could learn that size from a few runs
+that he spoils: he shifts N, and sees whether this party goes on. Between the limits an N may still be false, and too
+small for one party's sum. Then slots are too narrow, and that party goes on all the same
+(:mod:`masquerade_core.crypto.packing`). The model is spoilt, and nothing else is told.
 """
 
 import hashlib
@@ -11,6 +16,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.holdout import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import loss_of
@@ -42,40 +48,37 @@ def count_layout(study: Study) -> Layout:
     return layout_of(study, 1 if study.evaluation is None else 2, study.K << _RECORDS_BITS)
 
 
-def check_count(study: Study, own: int, n: int) -> None:
-    """Refuse a number of all records that cannot be right.
+def check_count(study: Study, n: int) -> None:
+    """Refuse a number of all records that cannot be right, by public limits alone.
 
     Parameters
     ----------
     study : Study
-    own : int
-        This party's own records, at least 1; 1 for Charlie, who has none.
+        With ``[evaluation]``, the number is that of the records to learn from.
     n : int
         The opened number.
 
     Raises
     ------
     RunFailed
-        The number leaves less than one record for each other party, or is more than K times ``max_records``.
+        The number is less than all parties have at least, or more than they may have.
     """
-    if not own + study.K - 1 <= n <= study.K * study.max_records:
+    if not fewest_to_learn_from(study) <= n <= most_to_learn_from(study):
         raise RunFailed(
-            "the opened number of all records cannot be right: it is less than this participant's own records with one "
-            "record of each other party, or more than all parties together may have",
+            "the opened number of all records cannot be right: it is less than min_records for each party, or more "
+            "than all parties together may have",
             "start a new run; the sum alone does not show who changed it",
         )
 
 
-def check_held_back(study: Study, own: int, n: int, held: int) -> int:
-    """Return the opened number of records held back, after a check that it can be.
+def check_held_back(study: Study, n: int, held: int) -> int:
+    """Return the opened number of records held back, after a check that it can be, by public numbers alone.
 
     Of a party's m records, floor(share m) are held back. So all of them together are less than K below their share.
 
     Parameters
     ----------
     study : Study
-    own : int
-        How many this party holds back; 1 for Charlie.
     n : int
         The opened number of the records that are learned from.
     held : int
@@ -84,14 +87,15 @@ def check_held_back(study: Study, own: int, n: int, held: int) -> int:
     Raises
     ------
     RunFailed
-        The two numbers do not fit together.
+        The two numbers do not fit together, or the second is out of its public limits.
     """
     share = as_fraction(study.evaluation.share) if study.evaluation is not None else 0
     together = share * (n + held)
-    if not max(own + study.K - 1, together - study.K) <= held <= together:
+    fewest, most = fewest_held_back(study), most_held_back(study)
+    if not max(fewest, together - study.K) <= held <= min(most, together):
         raise RunFailed(
             "the opened number of records held back cannot be: it is not the study's share of all records, or it is "
-            "smaller than one record for each party and one's own allow",
+            "out of the limits that follow from min_records and max_records",
             "start a new run; the sum alone does not show who changed it",
         )
     return held
@@ -108,9 +112,9 @@ async def join_and_count(seat: Seat, study: Study, data: Dataset, held: Dataset 
     await sums.precompute([count_layout(study)])
     own = [len(side.y) for side in (data, held) if side is not None]
     N, *more = await sums.open_sum(count_layout(study), own, b"N")
-    check_count(study, len(data.y), N)
+    check_count(study, N)
     if more:
-        sums.held_back = check_held_back(study, own[1], N, more[0])
+        sums.held_back = check_held_back(study, N, more[0])
     return sums, N
 
 
@@ -120,9 +124,9 @@ async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
     await seat.stage("keys")
     sums = await set_up_charlie(seat, study)
     N, *more = await sums.open_sum(count_layout(study))
-    check_count(study, 1, N)
+    check_count(study, N)
     if more:
-        sums.held_back = check_held_back(study, 1, N, more[0])
+        sums.held_back = check_held_back(study, N, more[0])
     return sums, N
 
 

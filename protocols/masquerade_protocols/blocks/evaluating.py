@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from masquerade_core.data.holdout import fewest_held_back
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS
-from masquerade_core.privacy.statement import Claim, SharedNoiseRows, digits
+from masquerade_core.privacy.several_records import PARTY, PERSON
+from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, SharedNoiseRows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluation import check_evaluation, evaluation_layouts, noise_of
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 
 __all__ = ["evaluation_rows", "what_leaves", "with_evaluation"]
@@ -26,8 +28,8 @@ _PARALLEL = (
 )
 _LEAVES = """
 {share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. {sums} Your
-share of the noise is on every number, and encryption and masks hide them like the sums before. Before the first round,
-the number of your records held back leaves as well.
+share of the noise is on every number, and {also} hide them like the sums before. Before the first round, the number
+of your records held back leaves as well.
 """
 _TWO_SUMS = """
 Once the model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second
@@ -38,10 +40,10 @@ _ONE_SUM = """
 Once the model is there, one more sum leaves. It counts how many of each class get which answer.
 """
 _COST = """
-Measuring the model costs nothing more. A record that is held back loses at most epsilon = {epsilon}, and all of it in
-the counts; the model does not depend on it. Every other record loses all of its epsilon in the training. This holds
-because the side of a record follows from its place in the file. If you sort the file anew between two runs, their costs
-add up, as those of any two runs do.
+Measuring the model costs nothing more. What is promised of a record, epsilon = {epsilon}, holds for the run as a whole.
+A record that is held back shows in the counts alone; the model does not depend on it. Every other record shows in the
+training alone. This holds because the side of a record follows from its place in the file. If you sort the file anew
+between two runs, their costs add up, as those of any two runs do.
 """
 
 
@@ -55,12 +57,15 @@ def evaluation_rows(study: Study) -> tuple[Claim, ...]:
             "evaluation, with the model",
             K,
             f"{_PARALLEL} Each count carries the noise of all {K} parties.",
+            "whoever sees what is released sees nothing that the participants alone see",
+            definition="approximate",
         ),
         rows.row(
             f"evaluation, to Charlie with {counted(t, 'party', 'parties')}",
             K - t,
             f"{_PARALLEL} They take their own noise off the counts; the others' noise stays.",
-            "the other parties are honest",
+            sum_words(study).others if t < K - 1 else "the party that holds the record is honest",
+            definition=COMPUTATIONAL if t < K - 1 else "approximate",
         ),
     )
 
@@ -84,7 +89,10 @@ def with_evaluation(entry: Protocol) -> Protocol:
 
     def statement(study: Study) -> tuple[Claim, ...]:
         rows = entry.statement(study)
-        return rows if study.evaluation is None else (*rows[:-1], *evaluation_rows(study), rows[-1])
+        if study.evaluation is None:
+            return rows
+        several = tuple(row for row in rows if row.unit in {PARTY, PERSON})
+        return (*(row for row in rows if row not in several), *evaluation_rows(study), *several)
 
     def explain(study: Study) -> Explanation:
         said = entry.explain(study)
@@ -94,6 +102,7 @@ def with_evaluation(entry: Protocol) -> Protocol:
             "share": f"{100 * study.evaluation.share:.4g}",
             "epsilon": digits(study.privacy.epsilon),
             "sums": what_leaves(study),
+            "also": sum_words(study).also_hidden,
         }
         leaves, cost = paragraphs(_LEAVES, words), paragraphs(_COST, words)
         return replace(said, leaves=(*said.leaves, *leaves), cost=(*said.cost, *cost))

@@ -107,7 +107,7 @@ def check_evaluation(study: Study) -> None:
         No noise meets the privacy target, or no plaintext holds it.
     """
     if study.evaluation is not None:
-        evaluation_layouts(study, study.K * study.max_records)
+        evaluation_layouts(study, study.most_records)
 
 
 def evaluation_layouts(study: Study, N: int) -> tuple[Layout, ...]:

@@ -45,7 +45,7 @@ from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Message, SealedMessage
+from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import Layout, as_words
 from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
@@ -69,7 +69,7 @@ class Masked(Message):
     check: bytes
 
 
-class Summed(Message):
+class Summed(Broadcast):
     """Charlie to all: the sum of all words, the sum of all check values, and his receipt for the contributions."""
 
     round: Round

@@ -5,13 +5,28 @@ records' gradients on the grid, x the sum of the parties' shares of noise. The p
 rounds before. T such rounds compose exactly (:mod:`masquerade_core.privacy.noise.gaussian_rounds`).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, SharedNoiseRows, honest_noise, large_delta
+from masquerade_core.privacy.several_records import Bound, several_records
+from masquerade_core.privacy.statement import Claim, SharedNoiseRows, gained, honest_noise, large_delta
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.evaluation import noise_of as evaluation_noise
+from masquerade_protocols.blocks.sum_words import SumWords, sum_words
 from masquerade_protocols.entry import Explanation, paragraphs
 
-__all__ = ["explain_noisy_sums", "noisy_sums_statement"]
+__all__ = [
+    "Observed",
+    "careful_of_delta",
+    "collusion_of_sums",
+    "explain_noisy_sums",
+    "noisy_sums_statement",
+    "noisy_views",
+    "of_a_person",
+    "without_noise",
+]
 
 _ASSUMPTIONS = (
     "everybody follows the protocol, and honest parties draw their share of the noise",
@@ -19,23 +34,40 @@ _ASSUMPTIONS = (
     "N, the number of all records, is published as it is; epsilon does not cover sizes",
     "the model is released once; every further run over the same records adds its own epsilon",
 )
-
-
 _SOURCE = "docs/privacy/dp-gd.md: exact composition of T Gaussian rounds; Balle and Wang 2018, Theorem 8"
 
 
+@dataclass(frozen=True)
+class Observed:
+    """What the views of a run see that opens sums with noise in shares.
+
+    Parameters
+    ----------
+    view : str
+        Who sees what is released.
+    released : str
+        What is released, and what noise it carries.
+    shifted : str
+        What Charlie reaches if he breaks the rules.
+    left : str
+        What is left of a sum if all parties but one side with Charlie: one party's ...
+    """
+
+    view: str
+    released: str
+    shifted: str
+    left: str
+
+
 def noisy_sums_statement(
-    noise: SharedNoise, *, K: int, min_records: int, public: str = "", source: str = _SOURCE
+    study: Study, noise: SharedNoise, *, public: str = "", source: str = _SOURCE
 ) -> tuple[Claim, ...]:
     """Return the statement of a run that opens noisy sums, by default T sums of gradients.
 
     Parameters
     ----------
+    study : Study
     noise : SharedNoise
-    K : int
-        Parties.
-    min_records : int
-        The fewest records that a party may have, which is public.
     public : str
         Which sums are public, as a sentence.
     source : str
@@ -43,63 +75,118 @@ def noisy_sums_statement(
     """
     rounds = counted(noise.rounds, "noisy sum is", "noisy sums are")
     public = public or f"{rounds} public, and so is the classifier of every round."
-    rows = SharedNoiseRows(
-        noise=noise,
-        K=K,
-        source=source,
-        assumptions=_ASSUMPTIONS,
+    seen = Observed(
+        view="released model and all iterates",
+        released=f"{public} Each sum carries the noise of all {study.K} parties.",
+        shifted="he can shift a sum, and with it the point of the next gradients. The proof holds at any points.",
+        left="sum of gradients",
     )
-    honest = noise.honest
+    return noisy_views(study, noise, seen, source=source, assumptions=_ASSUMPTIONS)
+
+
+def noisy_views(
+    study: Study, noise: SharedNoise, seen: Observed, *, source: str, assumptions: tuple[str, ...]
+) -> tuple[Claim, ...]:
+    """Return the rows of all views of a run that opens sums with noise in shares.
+
+    Parameters
+    ----------
+    study : Study
+    noise : SharedNoise
+    seen : Observed
+    source, assumptions : str, tuple of str
+        Of every row.
+    """
+    K, honest, words = study.K, noise.honest, sum_words(study)
+    rows = SharedNoiseRows(noise=noise, K=K, source=source, assumptions=assumptions)
     t = max(1, K - honest)
     views = [
         rows.row(
-            "released model and all iterates",
+            seen.view,
             K,
-            f"{public} Each sum carries the noise of all {K} parties." + large_delta(noise.delta, K * min_records),
+            seen.released + large_delta(noise.delta, K * study.study.min_records),
+            "whoever sees what is released sees nothing that the participants alone see",
+            definition="approximate",
         ),
         rows.row(
             "Charlie",
             K,
-            "Charlie sees ciphertexts, and the sums that everybody sees. If he breaks the rules, he can shift a sum, "
-            "and with it the point of the next gradients. The proof holds at any points.",
-            "Charlie colludes with nobody, and cannot break the lead's Paillier key",
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. If he breaks the rules, "
+            f"{seen.shifted}",
+            words.charlie,
         ),
         rows.row(
             "one party",
             K - 1,
-            "A party knows its own noise and takes it off; the others' noise stays. The lead opens sums, never "
-            "one party's contribution.",
-            "the party colludes with nobody",
+            f"A party knows its own records and its own noise and takes them off; the others' noise stays. "
+            f"{words.one_party}",
+            words.party,
         ),
-        rows.row(
-            f"Charlie with {counted(t, 'party', 'parties')}",
-            K - t,
-            f"They take their own noise off; {honest_noise(K - t)} stays. If the lead is among them, they hold the key "
-            "and every ciphertext. They still see only the sum of what the others sent: each contribution is masked.",
-            "the other parties are honest",
-        ),
+        _with_parties(rows, t, words)
+        if t < K - 1
+        else _with_all_but_one(rows, f"Charlie with {counted(t, 'party', 'parties')}", seen),
     ]
     if t < K - 1:
-        views.append(
-            rows.row(
-                "Charlie with all parties but one",
-                1,
-                "What is left is one party's sum of gradients with that party's own noise.",
-                "the party that holds the record is honest",
-            )
-        )
+        views.append(_with_all_but_one(rows, "Charlie with all parties but one", seen))
     if honest > 1:
         views.append(
             rows.row(
-                "everybody, where one honest party adds no noise",
+                without_noise(K - honest),
                 honest - 1,
                 f"The privacy target counts on {honest_noise(honest)}. A missing share weakens the proof like one more "
                 "party on Charlie's side. A share that is too small counts by its variance. Nobody sees either from "
                 "outside.",
                 "the party that holds the record draws its own share",
+                words.others,
             )
         )
-    return (*views, PARTY_UNIT)
+    return (*views, *several_records(study, views[0], _of_several(study, noise)))
+
+
+def _with_parties(rows: SharedNoiseRows, t: int, words: SumWords) -> Claim:
+    """Return the row of Charlie with t parties, where two parties or more are left."""
+    return rows.row(
+        f"Charlie with {counted(t, 'party', 'parties')}",
+        rows.K - t,
+        f"They take their own noise off; {honest_noise(rows.K - t)} stays. {words.together}",
+        words.others,
+    )
+
+
+def _with_all_but_one(rows: SharedNoiseRows, view: str, seen: Observed) -> Claim:
+    """Return the row of all but the party that holds the record. It rests on that party's noise, and on no masks."""
+    return rows.row(
+        view,
+        1,
+        f"They take their own noise off. What is left is one party's {seen.left}, with that party's own noise.",
+        "the party that holds the record is honest",
+        definition="approximate",
+    )
+
+
+def without_noise(t: int) -> str:
+    """Name the view of the parties that the study counts on Charlie's side, where one more adds no noise."""
+    if t == 0:
+        return "everybody, where one honest party adds no noise"
+    return f"Charlie with {counted(t, 'party', 'parties')}, where one honest party adds no noise"
+
+
+def _of_several(study: Study, noise: SharedNoise) -> Callable[[int], Bound]:
+    """Return size -> what is proved of so many records of one person.
+
+    A record is learned from or held back for the evaluation, never both. So the run hides a record as the weaker of the
+    two noises does.
+    """
+    noises = [noise] if study.evaluation is None else [noise, evaluation_noise(study)]
+
+    def bound(size: int) -> Bound:
+        found = [each.proved(study.K, size) for each in noises]
+        known = [pair for pair in found if pair is not None]
+        if len(known) < len(found):
+            return None
+        return max(epsilon for epsilon, _ in known), max(delta for _, delta in known)
+
+    return bound
 
 
 # --- In plain words ---------------------------------------------------------------
@@ -108,9 +195,8 @@ _LEAVES = """
 Your records stay on your machine.
 
 What leaves, in {rounds}: the sum of your records' gradients, with your share of the noise added. A record's gradient
-tells how that record would change a classifier that everybody knows.{cut} The sum is encrypted, and masked so that not
-even {lead}, the party that holds the key, can read it alone. Before the first round, the number of your records leaves,
-encrypted and masked in the same way.
+tells how that record would change a classifier that everybody knows.{cut} The sum is {hidden}. Before the first round,
+the number of your records leaves, hidden in the same way.
 
 What everybody sees: the number of all records together, and the noisy sum over all records, round by round. If there
 are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
@@ -119,8 +205,7 @@ classifier of every round.
 _COLLUSION = """
 {promise}
 
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
-sent, with those parties' noise.
+{collusion}
 
 Parties that side with Charlie take their own noise off. {beyond}
 
@@ -128,8 +213,8 @@ Everybody is assumed to follow the protocol and to draw its share of the noise. 
 or from another run ends the run. Nobody notices a party that lies about its records or adds no noise.
 """
 _COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds together. This can fail with a
-probability of delta = {delta:g}. This is proved for the model, and for everything that is seen during the run.{careful}
+{gained} That holds for all rounds together. It is proved for the model, and for everything that is seen during the
+run.{careful}{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -146,34 +231,52 @@ def explain_noisy_sums(study: Study, rounds: int, cut: str = "", leaves: str = _
     cut : str
         A sentence on what a party does to each gradient before it adds them up.
     leaves : str
-        What leaves and who sees it, as paragraphs, in place of those on T sums of gradients; "{lead}" is its name.
+        What leaves and who sees it, as paragraphs, in place of those on T sums of gradients; "{hidden}" says how.
     """
-    privacy, t = study.privacy, study.privacy.colluders
+    privacy = study.privacy
+    words = {
+        "hidden": sum_words(study).hidden,
+        "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
+        "cut": f" {cut}" if cut else "",
+        "gained": gained(privacy.epsilon, privacy.delta, about="one of your records"),
+        "careful": careful_of_delta(study),
+        "person": of_a_person(study),
+    }
+    return Explanation(paragraphs(leaves, words), collusion_of_sums(study, "the model"), paragraphs(_COST, words))
+
+
+def collusion_of_sums(study: Study, released: str) -> tuple[str, ...]:
+    """Return who must not work together, in a study whose sums carry noise in shares; ``released`` is what is seen."""
+    t = study.privacy.colluders
     if t:
         parties = "one other party sides" if t == 1 else f"{t} other parties side"
         promise = f"What is promised holds even if {parties} with Charlie."
         beyond = "If more do, less is promised; the privacy statement says how much."
     else:
-        promise = "What is promised holds against Charlie, and against all who see the model."
+        promise = f"What is promised holds against Charlie, and against all who see {released}."
         beyond = (
             "The noise is not sized for that. Every party knows its own noise, so less is promised against a party "
             "than against outsiders; the privacy statement says how much. Set colluders to 1 or more, and there will "
             "be more noise."
         )
+    words = {"promise": promise, "beyond": beyond, "collusion": sum_words(study).collusion}
+    return paragraphs(_COLLUSION, words)
+
+
+def careful_of_delta(study: Study) -> str:
+    """Return a warning to append to what a study costs, or "" where delta is less than one in all records."""
     fewest = study.K * study.study.min_records
-    careful = (
-        f" Such a delta is large: with {fewest:,} records it allows one of them to be published."
-        if privacy.delta * fewest >= 1
-        else ""
+    if study.privacy.delta * fewest < 1:
+        return ""
+    return f" Such a delta is large: with {fewest:,} records it allows one of them to be published."
+
+
+def of_a_person(study: Study) -> str:
+    """Return a sentence on a person with several records, or "" where the study counts on one."""
+    people = study.study.records_per_person
+    if people == 1:
+        return ""
+    return (
+        f" The study counts on persons with up to {people:,} records. More can be learned of all records of a person "
+        "than of one; the privacy statement says how much."
     )
-    words = {
-        "lead": study.lead,
-        "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
-        "cut": f" {cut}" if cut else "",
-        "epsilon": privacy.epsilon,
-        "delta": privacy.delta,
-        "promise": promise,
-        "beyond": beyond,
-        "careful": careful,
-    }
-    return Explanation(*(paragraphs(text, words) for text in (leaves, _COLLUSION, _COST)))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message
 
 __all__ = [
     "BlindedSum",
@@ -30,7 +30,7 @@ Round = Annotated[int, Field(ge=0, lt=2**32)]
 _Receipt = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
-class SumKey(Message):
+class SumKey(Broadcast):
     """Lead to Charlie, Charlie to all: the modulus of xi, and the roots that prove its form."""
 
     modulus: bytes
@@ -60,7 +60,7 @@ class RoundSum(Message):
     sums: bytes
 
 
-class Opened(Message):
+class Opened(Broadcast):
     """Charlie to all: the opened sum, the total that it opens, its check value, and his receipt for contributions."""
 
     round: Round
@@ -70,7 +70,7 @@ class Opened(Message):
     receipt: _Receipt
 
 
-class OpeningProof(Message):
+class OpeningProof(Broadcast):
     """Lead to Charlie, Charlie to all: the N-th root that proves all openings of a run."""
 
     root: bytes

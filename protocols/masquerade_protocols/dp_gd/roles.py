@@ -6,18 +6,17 @@ is public, and every record takes part in every step. So the exact curve of Gaus
 privacy target itself is proved: ``docs/privacy/dp-gd.md`` has the proof.
 
 N is the number of all records. *Clip* C is the longest gradient that a record may contribute: a longer one is cut to
-this length. Lambda is the weight of the penalty on the model's weights, and eta the length of a step. The *lead* is the
-party that holds the parties' Paillier key. For K parties, T rounds, d coordinates in m plaintexts, and keys of n bits::
+this length. Lambda is the weight of the penalty on the model's weights, and eta the length of a step. In a *secure
+sum* Charlie adds up what all parties send, and reads nothing but the total. For K parties and T rounds::
 
-    party P_k                                    Charlie                          lead P_L (one of the parties)
-      | 1. draw x_1^k .. x_T^k                    |                                |
-      |============ join: everybody's box key of this run, signed =================|
-      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
-      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      |                    2. one secure sum: N = sum of n_k; no n_k is seen       |
-      |                    3. T secure sums: sum_k (sum_i clip(grad_i(v_t), C) + x_t^k)
-      | 4. w_(t+1) = v_t - eta (sum/N + Lambda v_t), by everybody alike            |
-      |    v_(t+1) = w_(t+1) + m_t (w_(t+1) - w_t)                                 |
+    party P_k                                                           Charlie
+      | 1. draw x_1^k .. x_T^k                                            |
+      |============ join: everybody's box key of this run, signed ========|
+      |~~~ GroupKey: the parties' key for check values ~~~~~~~~~~~~~~~~~~~|   K - 1 boxes
+      |     2. one secure sum: N = sum of n_k; no n_k is seen             |
+      |     3. T secure sums: sum_k (sum_i clip(grad_i(v_t), C) + x_t^k)  |
+      | 4. w_(t+1) = v_t - eta (sum/N + Lambda v_t), by everybody alike   |
+      |    v_(t+1) = w_(t+1) + m_t (w_(t+1) - w_t)                        |
 
 1. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
    that do not side with Charlie. The shares of any h parties are enough noise.
@@ -30,7 +29,8 @@ party that holds the parties' Paillier key. For K parties, T rounds, d coordinat
 If the study has ``[evaluation]``, some records are held back from all of this. They measure the model afterwards, in
 two more sums (:mod:`masquerade_protocols.blocks.evaluation`).
 
-:mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
+:mod:`masquerade_protocols.blocks.masked_sum` has the messages of a secure sum. With ``[crypto] sum = "paillier"`` they
+are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
 from fractions import Fraction

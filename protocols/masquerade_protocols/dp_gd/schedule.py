@@ -169,7 +169,7 @@ def noise_of(study: Study) -> SharedNoise:
 def check(study: Study) -> None:
     """Refuse a study that must fail, before anybody joins.
 
-    The slots are checked for the largest N that there may be, K ``max_records``: sums are widest there.
+    The slots are checked for the largest N that there may be, the sum of ``max_records``: sums are widest there.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def check(study: Study) -> None:
     chosen = parameters_of(study).learning_rate
     if chosen is not None:
         check_steps(study, chosen, "choose a smaller learning_rate, or a smaller regularization")
-    layout(study, noise_of(study), study.K * study.max_records)
+    layout(study, noise_of(study), study.most_records)
 
 
 def layout(study: Study, noise: SharedNoise, N: int) -> Layout:

@@ -10,4 +10,4 @@ __all__ = ["statement"]
 
 def statement(study: Study) -> tuple[Claim, ...]:
     """Return the statement: what is proved is the study's privacy target."""
-    return noisy_sums_statement(noise_of(study), K=study.K, min_records=study.study.min_records)
+    return noisy_sums_statement(study, noise_of(study))

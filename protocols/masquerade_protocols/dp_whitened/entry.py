@@ -20,8 +20,7 @@ Your records stay on your machine.
 What leaves: sums over your records, with your share of the noise added. They are sums of three kinds: of the records
 themselves, of the products of each two of their coordinates, and of gradients. A record's gradient tells how that
 record would change a classifier that everybody knows. Each record's part of a sum is cut to a length that is the same
-for all. Every sum is encrypted, and masked so that not even {lead}, the party that holds the key, can read it alone.
-Before the first of them, the number of your records leaves, encrypted and masked in the same way.
+for all. Every sum is {hidden}. Before the first of them, the number of your records leaves, hidden in the same way.
 
 What everybody sees: the number of all records together, and the noisy sums over all records. If there are only two
 parties, each learns the other's number of records. The model follows from these sums.
@@ -53,6 +52,7 @@ _ENTRY = Protocol(
     cost=_cost,
     expectation=expected_of_sums,
     calibrations=("proven",),
+    sum="masks",
     regularization=1e-4,
     regularization_note="not used: the noise decides how simple the model is",
     multiclass=True,

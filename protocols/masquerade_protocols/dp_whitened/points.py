@@ -18,7 +18,7 @@ from pydantic import Field
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.messages import Broadcast
 
 __all__ = ["TOLERANCE", "Agreement", "PublicNumbers", "rounded"]
 
@@ -32,7 +32,7 @@ TOLERANCE = 2.0**-20
 _Floats = NDArray[np.float64]
 
 
-class PublicNumbers(Message):
+class PublicNumbers(Broadcast):
     """Charlie to all: numbers in units of 2^-32, 8 bytes each, the lowest byte first; ``step`` counts such messages."""
 
     step: Annotated[int, Field(ge=0, lt=2**32)]

@@ -241,6 +241,6 @@ def check(study: Study) -> None:
             "that they need, a record would count less than one unit of the grid",
             "choose a larger epsilon or a larger delta",
         )
-    plan = Plan(study, study.K * study.max_records)
+    plan = Plan(study, study.most_records)
     largest = max(plan.first_mean, plan.second_mean, plan.moments(centred=False) ** 2)
     check_slots(study, plan.layout(1, largest), "a sum", "a smaller epsilon", "fewer parties")

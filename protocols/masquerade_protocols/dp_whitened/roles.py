@@ -5,21 +5,20 @@ a record u), the privacy target, and sums that were paid for. mu is the paramete
 meets the target; a sum's *part* is its share of mu^2. s = N mu sqrt(h/K)/sqrt(d), for K parties of which h do not side
 with Charlie, says how much there is to go by. ``docs/privacy/dp-whitened.md`` has the proof.
 
-The *lead* is the party that holds the parties' Paillier key. For keys of n bits::
+In a *secure sum* Charlie adds up what all parties send, and reads nothing but the total::
 
-    party P_k                                    Charlie                          lead P_L (one of the parties)
-      | 0. draw this party's share of all noise  |                                 |
-      |============ join: everybody's box key of this run, signed =================|
-      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
-      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      |                    1. one secure sum: N = sum of n_k; no n_k is seen       |
-      |                    2. two secure sums: noisy means, where s is large enough|
-      |<------- PublicNumbers: m, R, yb ----------|------- PublicNumbers --------->|   8 (d + 2), after each
-      |                    3. one secure sum, in pieces: noisy second moments      |
-      |<------- PublicNumbers: A, L, K, th, b0 ---|------- PublicNumbers --------->|   4 d (d + 1) + 8 (d + 3)
-      |                    4. T secure sums: noisy gradients at (th, b0)           |
-      |<------- PublicNumbers: th, b0 ------------|------- PublicNumbers --------->|   8 (d + 1), after each
-      |<------- PublicNumbers: the classifier ----|------- PublicNumbers --------->|   8 (d + 1)
+    party P_k                                                           Charlie
+      | 0. draw this party's share of all noise                           |
+      |============ join: everybody's box key of this run, signed ========|
+      |~~~ GroupKey: the parties' key for check values ~~~~~~~~~~~~~~~~~~~|   K - 1 boxes
+      |     1. one secure sum: N = sum of n_k; no n_k is seen             |
+      |     2. two secure sums: noisy means, where s is large enough      |
+      |<--- PublicNumbers: m, R, yb --------------------------------------|   8 (d + 2), after each
+      |     3. one secure sum, in pieces: noisy second moments            |
+      |<--- PublicNumbers: A, L, K, th, b0 -------------------------------|   4 d (d + 1) + 8 (d + 3)
+      |     4. T secure sums: noisy gradients at (th, b0)                 |
+      |<--- PublicNumbers: th, b0 ----------------------------------------|   8 (d + 1), after each
+      |<--- PublicNumbers: the classifier --------------------------------|   8 (d + 1)
 
 0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
 2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
@@ -34,7 +33,8 @@ With m classes there are m labels, and as many columns of th.
 :mod:`~masquerade_protocols.dp_whitened.vectors` has what a party adds up,
 :mod:`~masquerade_protocols.dp_whitened.estimates` what follows from the sums,
 :mod:`~masquerade_protocols.dp_whitened.points` how everybody goes on from the same numbers, and
-:mod:`masquerade_protocols.blocks.secure_sum` the messages of a secure sum.
+:mod:`masquerade_protocols.blocks.masked_sum` the messages of a secure sum. With ``[crypto] sum = "paillier"`` they are
+those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
 from collections.abc import Callable
@@ -210,7 +210,7 @@ class _PartySide(_Seated):
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
-    """Charlie: he sees K ciphertexts and one total of each sum, and sends what follows from the total.
+    """Charlie: he sees K contributions that he cannot read and one total of each sum, and sends what follows from it.
 
     Raises
     ------

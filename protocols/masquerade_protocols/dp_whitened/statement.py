@@ -11,9 +11,8 @@ __all__ = ["statement"]
 def statement(study: Study) -> tuple[Claim, ...]:
     """Return the statement: what is proved is the study's privacy target."""
     return noisy_sums_statement(
+        study,
         noise_of(study),
-        K=study.K,
-        min_records=study.study.min_records,
         public="All noisy sums are public: the means, the second moments and the gradients. So are the numbers that "
         "follow from them.",
         source="docs/privacy/dp-whitened.md: exact composition of Gaussian sums; Balle and Wang 2018, Theorem 8",

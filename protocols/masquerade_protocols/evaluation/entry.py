@@ -1,10 +1,12 @@
 """``evaluation``, for those who have a model and want to know how good it is."""
 
+from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
-from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluating import what_leaves
 from masquerade_protocols.blocks.evaluation import evaluation_layouts
+from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.evaluation import roles
 from masquerade_protocols.evaluation.noiseless import noiseless
@@ -16,21 +18,13 @@ _LEAVES = """
 Your records stay on your machine.
 
 What leaves: first the number of your records. The model stands in the study. {sums} Your share of the noise is on every
-number. All of it is encrypted, and masked so that not even {lead}, who holds the key, can read it alone.
+number. All of it is {hidden}.
 
 What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the noisy
 counts of all records together. From these follow the error and all other figures.
 """
-_COLLUSION = """
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
-sent, with those parties' noise.
-
-The noise is sized for {colluders} on Charlie's side. Parties that side with him take their own noise off; the privacy
-statement says what is left.
-"""
 _COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy in this run. This can fail with a probability of
-delta = {delta:g}.
+{gained} That holds for this run.{careful}{person}
 
 If the model was learned from the same records, this adds to what they paid then. The figures are also too good then: a
 model answers best on what it has seen. Take records that it has not seen, if you have any.
@@ -40,13 +34,13 @@ model answers best on what it has seen. Take records that it has not seen, if yo
 def _explain(study: Study) -> Explanation:
     privacy = study.privacy
     words = {
-        "lead": study.lead,
         "sums": what_leaves(study),
-        "epsilon": privacy.epsilon,
-        "delta": privacy.delta,
-        "colluders": counted(privacy.colluders, "party", "parties"),
+        "hidden": sum_words(study).hidden,
+        "gained": gained(privacy.epsilon, privacy.delta, about="one of your records"),
+        "careful": careful_of_delta(study),
+        "person": of_a_person(study),
     }
-    return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
+    return Explanation(paragraphs(_LEAVES, words), collusion_of_sums(study, "the evaluation"), paragraphs(_COST, words))
 
 
 def _cost(study: Study) -> Cost:
@@ -69,6 +63,7 @@ EVALUATION = Protocol(
     noiseless=noiseless,
     cost=_cost,
     calibrations=("proven",),
+    sum="masks",
     multiclass=True,
     measures=True,
 )

@@ -2,16 +2,15 @@
 
 The study holds the model: its weights stand in ``[protocol]``, so everybody approves of them. For K parties::
 
-    party P_k                                    Charlie                          lead P_L (one of the parties)
-      | draw a share of noise for each number     |                                |
-      |============ join: everybody's box key of this run, signed =================|
-      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
-      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      |                    1. one secure sum: N = sum of n_k; no n_k is seen       |
-      |                    2. one secure sum: records in each of 256 cells of scores, with noise
-      |                    3. one secure sum: records of each label in each bin, with noise
-      |                    (named classes: one sum for both, the confusion matrix)
-      | the evaluation, by everybody alike        |                                |
+    party P_k                                                           Charlie
+      | draw a share of noise for each number                             |
+      |============ join: everybody's box key of this run, signed ========|
+      |~~~ GroupKey: the parties' key for check values ~~~~~~~~~~~~~~~~~~~|   K - 1 boxes
+      |     1. one secure sum: N = sum of n_k; no n_k is seen             |
+      |     2. one secure sum: records in each of 256 cells of scores, with noise
+      |     3. one secure sum: records of each label in each bin, with noise
+      |     (named classes: one sum for both, the confusion matrix)       |
+      | the evaluation, by everybody alike                                |
 
 It is what a run with ``[evaluation]`` does after its training, for all records instead of a part
 (:mod:`masquerade_protocols.blocks.evaluation`). But records that the model was learned from have paid for that already.
@@ -94,7 +93,7 @@ def check(study: Study) -> None:
         )
     if study.multiclass and (chosen.threshold or chosen.choose is not None):
         raise BadInput("[protocol] has a threshold, but the label has named classes", "leave threshold and choose out")
-    evaluation_layouts(study, study.K * study.max_records)
+    evaluation_layouts(study, study.most_records)
 
 
 # --- The parties ------------------------------------------------------------------

@@ -1,8 +1,11 @@
 """Input noise for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
+from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.input_noise.noiseless import expectation, noiseless
 from masquerade_protocols.input_noise.public import Parameters, check, cost, layout, parameters_of
@@ -41,7 +44,7 @@ once = true
 # Some labels are reversed at random.
 labels = "randomised-response"
 # What a label alone costs, less than epsilon. It is kept with probability e^epsilon_y/(1 + e^epsilon_y), and reversed
-# otherwise. The smaller epsilon_y, the more labels are reversed, and the less noise the features need.
+# otherwise. The smaller epsilon_y, the more labels are reversed, and the more of epsilon is left for the features.
 epsilon_y = 0.3
 # Examples in a step, passes over a party's records, and the length of a step. More passes cost no privacy.
 batch = 50
@@ -54,8 +57,7 @@ _LEAVES = """
 Your records stay on your machine. {noise} It trains a classifier on these noisy copies here, before you join.
 """
 _SUMMED = """
-What leaves: the number of your records, and your classifier times that number. Both are encrypted, and masked so that
-not even {lead}, who holds the key, can read them alone.
+What leaves: the number of your records, and your classifier times that number. Both are {hidden}.
 
 What everybody sees: the number of all records together (of two parties, each thus learns the other's), and the average
 of all classifiers by their numbers of records, which is the model.
@@ -76,15 +78,15 @@ The model is right only if everybody follows the protocol. A contribution that i
 ends the run. Nobody notices a party that lies about its records.
 """
 _COST = """
-The paper calls the result "privacy-secure" and names no epsilon. What is proved is epsilon = {epsilon:.4g} for each of
-your records{features}, whoever looks. The privacy statement names the assumptions.{labels}
+The paper calls the result "privacy-secure" and names no epsilon. {proved} The privacy statement names the
+assumptions.{labels}{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
-Each of your records, its label included, loses at most epsilon = {epsilon:g} of its privacy, except with a probability
-of delta = {delta:g}. That is proved, whoever looks: the noise is sized for these two numbers. The label alone
-costs epsilon = {epsilon_y:g}. The noise on the features is sized such that both together cost no more than the target.
+{gained} That is proved, whoever looks, and the record's label is included: the noise is sized for these two numbers.
+The label alone costs epsilon = {epsilon_y:g}. The noise on the features is sized such that both together cost no more
+than the target.{person}
 
 Noise on every single record is much noise. The model is useful only if there are very many records, or epsilon is
 large.
@@ -99,13 +101,17 @@ def _explain(study: Study) -> Explanation:
     noise = (_ONCE if chosen.once else _FRESH).format(
         labels=_RANDOMISED if randomised else _AS_THEY_ARE, epochs=counted(chosen.epochs, "time")
     )
+    epsilon, delta = cost(study)
+    features, gain = "" if randomised else "' features", gained(epsilon, delta, about="one of your records")
     words = {
         "noise": noise,
-        "lead": study.lead,
-        "epsilon": cost(study)[0],
-        "delta": study.privacy.delta,
+        "hidden": sum_words(study).hidden_all,
+        "proved": f"What is proved is epsilon = {epsilon:.4g} for each of your records{features}, whoever looks. {gain}"
+        if delta < 1
+        else "With so little noise nothing is proved.",
+        "gained": gain,
+        "person": of_a_person(study),
         "epsilon_y": chosen.epsilon_y,
-        "features": "" if randomised else "' features",
         "labels": "" if randomised else " About their labels nothing is proved.",
     }
     price = _PROVEN_COST if study.proven else _COST

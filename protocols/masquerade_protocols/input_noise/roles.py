@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.errors import ProtocolViolation
 from masquerade_core.learning.input_noise import (
     FRACTION_BITS,
     epochs_of,
@@ -35,6 +35,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study, as_fraction
 from masquerade_core.wire.messages import Message
+from masquerade_protocols.blocks.descent import check_count
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.input_noise.public import RADIUS_BITS, alpha_of, cost, layout, parameters_of
 
@@ -94,15 +95,10 @@ def _weighted(rng: Rng, theta_j: tuple[int, ...], n_j: int) -> tuple[int, ...]:
     return tuple(n_j * v + rng.below(n_j) for v in theta_j)
 
 
-def _average(sums: tuple[int, ...], K: int) -> Model:
+def _average(sums: tuple[int, ...], study: Study) -> Model:
     """Return sum_j n_j theta_j / N."""
     *weighted, N = sums
-    if N < K:
-        raise RunFailed(
-            "the opened number of all records is smaller than the number of parties: a party counted wrongly, or "
-            "Charlie changed the sum",
-            "start a new run; the sum alone does not show who did",
-        )
+    check_count(study, N)
     return Model(tuple(v / (N << FRACTION_BITS) for v in weighted), None)
 
 
@@ -147,7 +143,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     slots = layout(study)
     opened = await sums.open_sum(slots, [*weighted, n_j], _BOUND_TO)
     await sums.close()
-    return _average(opened, study.K)
+    return _average(opened, study)
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
@@ -169,4 +165,4 @@ async def charlie(seat: Seat, study: Study) -> Model:
     await seat.stage("sum")
     opened = await sums.open_sum(layout(study))
     await sums.close()
-    return _average(opened, study.K)
+    return _average(opened, study)

@@ -10,9 +10,9 @@ from functools import partial
 
 from masquerade_core.learning.input_noise import FRACTION_BITS
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, largest_alpha
+from masquerade_core.privacy.several_records import several_records
 from masquerade_core.privacy.statement import (
     ONE_RELEASE,
-    PARTY_UNIT,
     PUBLIC_SETTINGS,
     REPLACE_RECORD,
     Claim,
@@ -21,6 +21,7 @@ from masquerade_core.privacy.statement import (
 )
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.input_noise.public import alpha_of, parameters_of
 
 __all__ = ["input_noise_statement", "statement"]
@@ -39,7 +40,7 @@ _ASSUMPTIONS = (
 def statement(study: Study) -> tuple[Claim, ...]:
     """Return the privacy statement of a study."""
     chosen = parameters_of(study)
-    return input_noise_statement(
+    rows = input_noise_statement(
         K=study.K,
         d=study.d,
         law=chosen.noise,
@@ -50,7 +51,9 @@ def statement(study: Study) -> tuple[Claim, ...]:
         delta=study.privacy.delta,
         fraction_bits=FRACTION_BITS,
         proven=study.proven,
+        sees=sum_words(study).charlie_sees,
     )
+    return (*rows, *several_records(study, rows[0], least="" if study.proven else 'calibration = "proven" and '))
 
 
 def input_noise_statement(
@@ -65,6 +68,7 @@ def input_noise_statement(
     delta: float,
     fraction_bits: int,
     proven: bool = False,
+    sees: str = "ciphertexts",
 ) -> tuple[Claim, ...]:
     """Return the statement for these public numbers.
 
@@ -87,6 +91,8 @@ def input_noise_statement(
     proven : bool
         Whether alpha is that of :func:`~masquerade_core.privacy.noise.noisy_copies.proven_alpha`. It then keeps the
         target.
+    sees : str
+        What Charlie sees of a party's contribution.
     """
     apart = access_sensitivity(d, fraction_bits)
     noise = partial(copies_epsilon, law=law, alpha=alpha, copies=copies, delta=delta, sensitivity=apart)
@@ -124,7 +130,7 @@ def input_noise_statement(
         ),
         row(
             "Charlie",
-            "Charlie sees ciphertexts, N and the model. Apart from sizes, all that is computed from noisy copies.",
+            f"Charlie sees {sees}, N and the model. Apart from sizes, all that is computed from noisy copies.",
         ),
     ]
     if K > 1:
@@ -141,7 +147,7 @@ def input_noise_statement(
             ),
         ]
     labels = [_labels_row(rows)] if unperturbed else []
-    return (*labels, *views, PARTY_UNIT)
+    return (*labels, *views)
 
 
 def _holds_at(law: str, epsilon: float, epsilon_y: float, delta: float, copies: int, apart: float) -> str:

@@ -21,7 +21,7 @@ from masquerade_core.model import Shares
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.messages import Broadcast, Message
 from masquerade_protocols.local_aggregation.public import fraction_bits
 from masquerade_protocols.local_aggregation.zero_sharing import zero_share
 
@@ -34,7 +34,7 @@ class Share(Message):
     share: bytes
 
 
-class Published(Message):
+class Published(Broadcast):
     """Step 3.3, Charlie to all: everybody's shares in roster order, his own last."""
 
     shares: bytes

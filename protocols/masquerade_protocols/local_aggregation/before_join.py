@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import RefusedLocally
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
@@ -46,8 +47,13 @@ async def prepare(seat: Seat, study: Study, data: Dataset) -> Prepared:
     Raises
     ------
     RefusedLocally
-        With calibration "proven": the party has fewer records than the study's ``min_records``.
+        The party has more records than a run can count; or, with calibration "proven", fewer than ``min_records``.
     """
+    if len(data.y) > study.countable:
+        raise RefusedLocally(
+            f"this party has more than {study.countable:,} records, the most that a run of {study.K} parties can count",
+            "take part with fewer records",
+        )
     w_j, n_j = await train(seat, study, data), len(data.y)
     if not study.proven:
         noise = await seat.once("noise", lambda rng: draw_noise(rng, study, n_j))

@@ -1,8 +1,10 @@
 """Local aggregation for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
 from masquerade_core.privacy.noise.joint_gaussian import JointNoise
+from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.noisy_sums import careful_of_delta, of_a_person
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
 from masquerade_protocols.local_aggregation.public import Parameters, check, joint_noise_of, packing, selects
@@ -37,8 +39,8 @@ Everybody is assumed to follow the protocol. Nobody notices a party that lies ab
 the comparison.
 """
 _COST = """
-The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy to anybody who sees the
-model. The privacy statement says what is proved, and against whom.
+The paper claims epsilon = {epsilon:g} for each of your records, against anybody who sees the model. The privacy
+statement says what is proved, and against whom.{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -100,12 +102,25 @@ _PROVEN_COLLUSION = """
 
 Every party, the one with the fewest records included, knows its own share of the noise and can take it off. {beyond}
 {keys}
-Everybody is assumed to follow the protocol and to draw its share of the noise. Nobody notices a party that lies about
-its records or adds no noise{steering}.
+{rules}
 """
+_RULES_THAT_NOTHING_HANGS_ON = """\
+It makes no difference whether Charlie and such parties follow the protocol. A party that adds no noise counts as one of
+them. Whatever they do, they cannot take off your noise, or that of others who follow the protocol. They can spoil the
+model, and nobody notices.\
+"""
+_PROVEN_RULES = {
+    "selected": """\
+Everybody is assumed to follow the protocol and to draw its share of the noise. A single party that does not can take
+nearly all of the noise away: it pretends to have the fewest records, and sends a scale of 0. So can {lead} alone, and
+Charlie with any party. Nobody notices. If you cannot exclude that, ask for a study with scale = "floor" or weights =
+"sizes", where nothing like that works.\
+""",
+    "floor": _RULES_THAT_NOTHING_HANGS_ON,
+    "sizes": _RULES_THAT_NOTHING_HANGS_ON,
+}
 _PROVEN_COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy to anybody who sees the model, except with a
-probability of delta = {delta:g}. That is proved.{careful}
+{gained} That is proved against anybody who sees the model.{careful}{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -118,6 +133,7 @@ def _explain(study: Study) -> Explanation:
         "shares": study.K + 1,
         "pairs": counted(study.K - 1, "pair"),
         "epsilon": study.privacy.epsilon,
+        "person": of_a_person(study),
     }
     if study.proven:
         return _explain_proven(study, joint_noise_of(study), words)
@@ -126,7 +142,6 @@ def _explain(study: Study) -> Explanation:
 
 def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -> Explanation:
     rule, privacy, t = noise.scale_rule, study.privacy, study.privacy.colluders
-    fewest = study.K * study.study.min_records
     if t:
         others = "one other party sides" if t == 1 else f"{t} other parties side"
         target = f"What is promised holds even if {others} with Charlie."
@@ -140,15 +155,12 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
     more = {
         **words,
         "floor": study.study.min_records,
-        "delta": privacy.delta,
+        "gained": gained(privacy.epsilon, privacy.delta, about="one of your records"),
         "target": target,
         "beyond": beyond,
-        "steering": ", or a Charlie who steers the comparison" if rule == "selected" else "",
-        "careful": f" Such a delta is large: with {fewest:,} records it allows one of them to be published."
-        if privacy.delta * fewest >= 1
-        else "",
+        "careful": careful_of_delta(study),
     }
-    collusion = _PROVEN_COLLUSION.replace("{keys}", _PROVEN_KEYS[rule])
+    collusion = _PROVEN_COLLUSION.replace("{keys}", _PROVEN_KEYS[rule]).replace("{rules}", _PROVEN_RULES[rule])
     return Explanation(*(paragraphs(text, more) for text in (_PROVEN_LEAVES[rule], collusion, _PROVEN_COST)))
 
 
@@ -158,9 +170,10 @@ noise = "laplace"
 """
 
 _PROVEN_SECTION = """\
-# "selected": the noise is sized for the party with the fewest records, whose number stays hidden.
-# "floor": the noise is sized for min_records, as if every party had no more.
-scale = "selected"
+# "floor": the noise is sized for min_records, as if every party had no more. Nobody can take away the noise of others.
+# "selected": the noise is sized for the party with the fewest records, whose number stays hidden. That is less noise,
+# but one party that breaks the rules can take nearly all of it away.
+scale = "floor"
 # "uniform": each classifier counts once. "sizes": each counts as often as its party has records. Then there is less
 # noise, the setting scale has no effect, and the number of all records is published.
 weights = "uniform"

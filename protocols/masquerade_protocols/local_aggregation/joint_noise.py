@@ -92,7 +92,10 @@ def encode(w: Sequence[float], weight: int = 1) -> tuple[int, ...]:
 def own_scale(noise: JointNoise, n_j: int) -> int:
     """Return b_j, the scale for n_j records, after :func:`check_size`."""
     check_size(n_j, noise)
-    return noise.scale(n_j)
+    b_j = noise.scale(n_j)
+    if not 0 < b_j <= noise.largest_scale:
+        raise LocalProtocolError(f"a party's scale lies outside 1 .. {noise.largest_scale}, the range that slots allow")
+    return b_j
 
 
 def check_size(n: int, noise: JointNoise) -> None:
@@ -135,8 +138,6 @@ async def select_scale(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphert
     pool = FullPool(zeta, entries)
     # The offset makes all exponents equally long. Since the v_j add up to 1, the total has exactly one offset in it.
     offset = 1 << noise.largest_scale.bit_length()
-    if not 0 < b_j <= noise.largest_scale:
-        raise LocalProtocolError(f"a party's scale lies outside 1 .. {noise.largest_scale}, the range that slots allow")
     power = await seat.once("scale", lambda _: (v_j * (b_j + offset)).to_int())
     term = Ciphertext(zeta, power)
     if seat.me != study.lead:

@@ -1,10 +1,12 @@
 """The privacy statement of ``local-aggregation`` with calibration "proven": ``docs/privacy/local-aggregation.md``."""
 
+from dataclasses import replace
+
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
 from masquerade_core.privacy.statement import (
+    COMPUTATIONAL,
     ONE_RELEASE,
-    PARTY_UNIT,
     PUBLIC_SETTINGS,
     Claim,
     SharedNoiseRows,
@@ -20,6 +22,10 @@ SMALLEST_SHOWS = (
     "everybody can estimate that one from the model where the noise is not small"
 )
 """An assumption where the noise is sized for the smallest party."""
+
+_LAST = "the party that holds the record is honest"
+_OTHERS = "the other parties are honest, and the masks between them are not broken"
+_ALL_FOLLOW = "everybody follows the protocol, and "
 
 _SIZES = {
     "selected": SMALLEST_SHOWS,
@@ -77,14 +83,14 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 if selected
                 else ""
             ),
-            "the party colludes with nobody",
+            "the party colludes with nobody, and cannot break the others' masks",
         ),
         rows.row(
             "the lead",
             K - 1,
             "The lead learns no more than any other party."
             + (" The numbers that it opens are blinded." if selected else " It holds no key here."),
-            "the lead colludes with nobody",
+            "the lead colludes with nobody, and cannot break the others' masks",
         ),
         rows.row(
             f"Charlie with {counted(t, 'party', 'parties')}",
@@ -96,7 +102,8 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "only the sum."
             )
             + charlies_key,
-            "the other parties are honest",
+            _LAST if K - t == 1 else _OTHERS,
+            definition="approximate" if K - t == 1 else COMPUTATIONAL,
         ),
     ]
     if selected:
@@ -106,7 +113,8 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 K - 1,
                 "Together they hold both keys. They read every party's number of records. Of the noise they know only "
                 "the lead's share. Of the other classifiers they see only the sum.",
-                "the other parties are honest",
+                _LAST if K - 1 == 1 else _OTHERS,
+                definition="approximate" if K - 1 == 1 else COMPUTATIONAL,
             )
         )
     if t < K - 1:
@@ -115,36 +123,52 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "Charlie with all parties but one",
                 1,
                 "They see one party's classifier, with that party's noise on it." + charlies_key,
-                "the party that holds the record is honest",
+                _LAST,
+                definition="approximate",
             )
         )
-    return (*result, _rule_breakers(rows, selected=selected), PARTY_UNIT)
+    return (*result, _selection_breakers(rows) if selected else _rule_breakers(rows, t))
 
 
-def _rule_breakers(rows: SharedNoiseRows, *, selected: bool) -> Claim:
-    if selected:
-        text = (
-            "A lead that sends another scale than the selected one can take nearly all noise away. So can a "
-            f"participant that tampers with the selection. What stays is {FINE}/{UNIT:,} of the noise for min_records "
-            "records. Nobody notices. A party that draws no noise counts like one more colluding party."
-        )
-    else:
-        text = (
-            "A party that draws no noise counts like one more colluding party. A party may give a false number of "
-            "records, or a classifier that it has not trained. It may so move the sum further than the proof counts."
-        )
+def _selection_breakers(rows: SharedNoiseRows) -> Claim:
+    """Return the row of those who break the rules where a scale is selected: nothing is proved against them."""
     return rows.none(
         "Charlie or a party that breaks the rules",
-        text,
+        "One party can take nearly all of the noise away: it claims to have the fewest records, and sends a scale of "
+        "0. The lead can send another scale than the selected one. Charlie can select a party that sides with him. "
+        f"What stays is {FINE}/{UNIT:,} of the noise for min_records records. Nobody notices. To exclude it takes "
+        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet. "
+        'With scale = "floor" or weights = "sizes" nothing is selected, and nobody can do this.',
         claimed="nothing: the paper assumes that all follow the protocol",
-        holds_at="no scale of this noise; it takes a protocol that checks what participants do",
+        holds_at='scale = "floor" in the study',
+    )
+
+
+def _rule_breakers(rows: SharedNoiseRows, t: int) -> Claim:
+    """Return the row of Charlie and t parties that break the rules, where the scale of the noise is public."""
+    first, *others = rows.assumptions
+    kept = (
+        "the noise of the party that holds the record"
+        if rows.K - t == 1
+        else f"the noise of {rows.K - t} parties that follow the protocol"
+    )
+    return replace(rows, assumptions=(first.removeprefix(_ALL_FOLLOW), *others)).row(
+        f"Charlie with {counted(t, 'party', 'parties')}, who break the rules",
+        rows.K - t,
+        f"Whatever they send, change or leave out, {kept} stays on the sum. Nobody selects that noise, and no key "
+        "opens what it is added to. So they learn no more than if they followed the protocol. If these parties add no "
+        "noise, this row also holds for everybody who sees the model. False numbers of records, and classifiers that "
+        "nobody trained, spoil the model, and nobody notices.",
+        "the other parties, of which one holds the record, follow the protocol"
+        + ("" if rows.K - t == 1 else ", and the masks between them are not broken"),
+        definition="approximate" if rows.K - t == 1 else COMPUTATIONAL,
     )
 
 
 def _assumptions(noise: JointNoise) -> tuple[str, ...]:
     most = f"; every party has at most {MOST_COUNTED_RECORDS:,} records" if noise.scale_rule == "sizes" else ""
     return (
-        "everybody follows the protocol, and honest parties draw their share of the noise",
+        f"{_ALL_FOLLOW}honest parties draw their share of the noise",
         PUBLIC_SETTINGS,
         f"each local classifier is the exact minimiser up to a gradient norm of {TOLERANCE:g}, which is counted" + most,
         f"every party has at least {noise.min_records:,} records",

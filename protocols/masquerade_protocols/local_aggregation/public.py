@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import check_regularization
 from masquerade_core.learning.losses import require_convex
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
@@ -47,8 +48,9 @@ class Parameters(BaseModel):
         For calibration "paper". "laplace" is the paper's: independent Laplace noise on each coordinate. "l2" has the
         density exp(-beta |eta|_2) (Rajkumar and Agarwal 2012, footnote 2).
     scale : str
-        For calibration "proven". "selected" sizes the noise for the smallest party, whose size stays hidden. "floor"
-        sizes it for the public ``min_records``.
+        For calibration "proven". "floor" sizes the noise for the public ``min_records``. "selected" sizes it for the
+        smallest party, whose size stays hidden; a single party that breaks the rules can then take nearly all of it
+        away.
     weights : str
         For calibration "proven". "uniform" counts each classifier once. "sizes" counts P_j's n_j times. Then the noise
         depends on no size, and ``scale`` has no effect.
@@ -57,7 +59,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     noise: Literal["laplace", "l2"] = "laplace"
-    scale: Literal["selected", "floor"] = "selected"
+    scale: Literal["floor", "selected"] = "floor"
     weights: Literal["uniform", "sizes"] = "uniform"
 
 
@@ -98,8 +100,8 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
-        which there is no :func:`packing`.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", a study for
+        which there is no :func:`packing`, or a regularization with which training could fail for some records.
     """
     chosen = parameters_of(study)
     if study.crypto.sum == "masks":
@@ -107,9 +109,10 @@ def check(study: Study) -> None:
             '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
             'set sum = "paillier", and name a lead in [study]',
         )
-    if not study.proven and (chosen.scale, chosen.weights) != ("selected", "uniform"):
+    scale = study.protocol.get("scale", "selected")  # the paper's own; there is no other for calibration "paper"
+    if not study.proven and (scale, chosen.weights) != ("selected", "uniform"):
         raise BadInput(
-            f'[protocol] has scale = "{chosen.scale}" and weights = "{chosen.weights}", but calibration = "paper" '
+            f'[protocol] has scale = "{scale}" and weights = "{chosen.weights}", but calibration = "paper" '
             'allows only scale = "selected" and weights = "uniform"',
             'set calibration = "proven", or remove scale and weights',
         )
@@ -137,6 +140,7 @@ def packing(study: Study) -> Packing:
         msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds hold only for the logistic loss"
         raise BadInput(msg, 'set loss = "logistic"')
     require_convex(study.model)
+    check_regularization(study.model.regularization)
     return _joint_packing(study) if study.proven else _paper_packing(study)
 
 

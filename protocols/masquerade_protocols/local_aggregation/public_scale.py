@@ -18,11 +18,11 @@ x_j is a party's share of the noise, and z_j its share of zero
 from fractions import Fraction
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import RunFailed
 from masquerade_core.model import Model, Shares
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.coin_toss import coin_toss
+from masquerade_protocols.blocks.descent import check_count
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.additive_shares import give_share, publish_shares
 from masquerade_protocols.local_aggregation.before_join import train
@@ -87,9 +87,5 @@ def _released(study: Study, shares: Shares) -> Model:
     if joint_noise_of(study).scale_rule != "sizes":
         return Model(shares.open(), shares)
     n, *total = shares.total()
-    if n < 1:
-        raise RunFailed(
-            "the opened number of all records is less than 1: a party counted wrongly, or Charlie changed the sum",
-            "start a new run; no participant can be blamed from the sum alone",
-        )
+    check_count(study, n)
     return Model(tuple(float(Fraction(v, n << JOINT_FRACTION_BITS)) for v in total), None)

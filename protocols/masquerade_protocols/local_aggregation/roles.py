@@ -43,11 +43,11 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
 from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.errors import ProtocolViolation
 from masquerade_core.model import Model
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Ciphertexts, Message, SealedMessage
+from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.local_aggregation import joint_noise, public_scale
 from masquerade_protocols.local_aggregation.additive_shares import Published, Share, give_share, publish_shares
@@ -55,7 +55,6 @@ from masquerade_protocols.local_aggregation.before_join import Prepared, prepare
 from masquerade_protocols.local_aggregation.public import joint_noise_of, packing, selects
 from masquerade_protocols.local_aggregation.tournament import (
     MODULUS,
-    NUMBER_BITS,
     answer_matches,
     find_smallest,
     rounds,
@@ -76,7 +75,7 @@ class LeadKey(Message):
     modulus: bytes
 
 
-class CharlieKeys(Message):
+class CharlieKeys(Broadcast):
     """Charlie to all: his public Paillier key zeta, and his public ElGamal key for the comparisons."""
 
     modulus: bytes
@@ -103,7 +102,7 @@ class BlindedShares(Message):
     a: Ciphertexts
 
 
-class Indicator(Message):
+class Indicator(Broadcast):
     """Step 2.1, Charlie to all: zeta(pi2^-1(u))."""
 
     u: Ciphertexts
@@ -126,11 +125,7 @@ class NoiseTotal(Message):
 
 def _size_with_tie(n: int, rank: int, study: Study) -> int:
     """Step 1.1: N_j = n_j 2^m + rho(j). All N_j differ, so no comparison shows that two parties are equally large."""
-    value = (n << rounds(study.K)) + rank
-    if value >> NUMBER_BITS:
-        msg = f"a party has more records than the {NUMBER_BITS - rounds(study.K)} bits of a size can hold"
-        raise LocalProtocolError(msg)
-    return value
+    return (n << rounds(study.K)) + rank
 
 
 def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fresh:
@@ -139,8 +134,11 @@ def _blinded_share(a_i: Ciphertext, r_i: int, pool: FullPool, lead: str) -> Fres
 
 
 def _select(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
-    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each."""
-    return tuple(c.to_int() for c in v_j.powers(exponents))
+    """Step 2.3: zeta(v_j)^e for each packed exponent e, one exponentiation each.
+
+    Noise within its bound has exponents below N. Other noise, which has a chance of 2^-60, is reduced and stops nobody.
+    """
+    return tuple(c.to_int() for c in v_j.powers([e % v_j.key.n for e in exponents]))
 
 
 # --- The parties ---------------------------------------------------------------

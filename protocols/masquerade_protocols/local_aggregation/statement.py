@@ -4,7 +4,8 @@ import math
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.output_perturbation import LARGEST_SMALLEST, provable_delta, provable_epsilon
-from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits
+from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.statement import ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.local_aggregation.proven_statement import SMALLEST_SHOWS, proven_statement
@@ -13,14 +14,17 @@ from masquerade_protocols.local_aggregation.public import FRACTION_BITS, joint_n
 __all__ = ["paper_statement", "statement"]
 
 _NO_COLLUSION = "nothing: the paper excludes collusion"
+_PROVEN = 'calibration = "proven" and colluders = 1 in the study, where nobody knows the whole noise'
 _SMALLEST_DELTA = 2.0**-40  # a chance that counts as none
 
 
 def statement(study: Study) -> tuple[Claim, ...]:
     """Return the privacy statement of a study with ``local-aggregation``."""
     if study.proven:
-        return proven_statement(joint_noise_of(study))
-    return paper_statement(
+        noise = joint_noise_of(study)
+        found = proven_statement(noise)
+        return (*found, *several_records(study, found[0], lambda size: noise.proved(study.K, size)))
+    found = paper_statement(
         K=study.K,
         d=study.d,
         eps=study.privacy.epsilon,
@@ -31,6 +35,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
         colluders=study.privacy.colluders,
         min_records=study.study.min_records,
     )
+    return (*found, *several_records(study, found[0], least='calibration = "proven" and '))
 
 
 def paper_statement(
@@ -97,16 +102,16 @@ def paper_statement(
             provable=f"epsilon = {digits(epsilon)}, delta = {lost:.1e}",
             epsilon=epsilon,
             delta=lost,
-            holds_at=f"{scale}; that is this noise with epsilon = {digits(enough, math.floor)} in the study",
+            holds_at=f"epsilon = {digits(enough, math.floor)} in the study; then {scale}",
         )
 
-    def none(view: str, text: str, claimed: str) -> Claim:
+    def none(view: str, text: str, claimed: str, holds_at: str = _PROVEN) -> Claim:
         """Return the row of a view against which nothing is proved."""
         return rows.none(
             view,
             text,
             claimed=claimed,
-            holds_at="no scale of this noise; it takes a protocol in which nobody knows the noise",
+            holds_at=holds_at,
             source="Pathak, Rane, Raj 2010, section 3.2, Stages 2 and 3, by inspection",
         )
 
@@ -170,6 +175,6 @@ def paper_statement(
             "nobody's noise. The lead can steer the comparison. A party can claim to have the fewest records, and draw "
             "no noise.",
             "nothing: the paper assumes that all follow the protocol",
+            'calibration = "proven", scale = "floor" and colluders = 1 in the study',
         ),
-        PARTY_UNIT,
     )

@@ -3,12 +3,13 @@
 from functools import partial
 
 from masquerade_core.data.holdout import fewest_to_learn_from
-from masquerade_core.privacy.statement import Claim
+from masquerade_core.privacy.statement import Claim, gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluating import with_evaluation
-from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
+from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.psgd import roles, schedule
 from masquerade_protocols.psgd.noiseless import expectation, noiseless
@@ -20,17 +21,15 @@ _LEAVES = """
 Your records stay on your machine.
 
 What leaves, in {rounds}: the sum of your records' gradients, with your own noise added. A record's gradient tells how
-that record would change a classifier that everybody knows. The sum is encrypted, and masked so that not even {lead},
-the party that holds the key, can read it alone. Before the first round, the number of your records leaves, encrypted
-and masked in the same way.
+that record would change a classifier that everybody knows. The sum is {hidden}. Before the first round, the number of
+your records leaves, hidden in the same way.
 
 What everybody sees: the number of all records together, and the sum of all noisy gradients, round by round. If there
 are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
 classifier of every round.
 """
 _COLLUSION = """
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
-sent, with those parties' noise.
+{collusion}
 
 Parties that side with Charlie take their own noise off. What is proved counts on the noise of one honest party.
 
@@ -38,8 +37,7 @@ Everybody is assumed to follow the protocol. A contribution that is dropped, dou
 Nobody notices a party that lies about its records.
 """
 _COST = """
-{claim} Over the whole run, epsilon = {total:.4g} and delta = {lost:.1e} are proved. The privacy statement says against
-whom.
+{claim} {proved} The privacy statement says against whom.{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -54,12 +52,17 @@ def _explain(study: Study, name: str, variant: schedule.Variant, claim: str) -> 
     if study.proven:
         return explain_noisy_sums(study, rounds)
     proved = variant_statement(name, variant, study)[0]
+    sums = sum_words(study)
     words = {
-        "lead": study.lead,
+        "hidden": sums.hidden,
+        "collusion": sums.collusion,
         "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
         "claim": claim.format(epsilon=study.privacy.epsilon),
-        "total": proved.epsilon,
-        "lost": proved.delta,
+        "proved": "Over the whole run, nothing is proved: delta would reach 1."
+        if proved.epsilon is None or proved.delta is None
+        else f"Over the whole run, {proved.provable} are proved. "
+        + gained(proved.epsilon, proved.delta, about="one of your records"),
+        "person": of_a_person(study),
     }
     return Explanation(*(paragraphs(text, words) for text in (_LEAVES, _COLLUSION, _COST)))
 
@@ -100,8 +103,7 @@ PSGD = with_evaluation(
     _entry(
         "psgd",
         schedule.psgd,
-        "The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all rounds "
-        "together.",
+        "The paper claims epsilon = {epsilon:g} for each of your records, in all rounds together.",
         ("paper", "proven"),
         'a very small one makes "paper" noise larger',
     )

@@ -48,7 +48,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
-from masquerade_protocols.psgd.schedule import Variant, fraction_bits, layout, layouts, parameters_of, psgd
+from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
 __all__ = ["Descent", "charlie", "check", "party"]
 
@@ -60,7 +60,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
     """Refuse a study that must fail, before anybody joins.
 
     What depends on N is checked for the smallest and for the largest N. Delta is largest, and the grid finest, at N = K
-    min_records. Gradients are largest at N = K max_records, and so is the first step where Delta sets the steps.
+    min_records. Gradients are largest at N = sum of max_records, and so is the first step where Delta sets the steps.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def check(study: Study, variant: Variant = psgd) -> None:
         the noise.
     """
     require_convex(study.model)
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     Descent(study, most, variant)
     descent = Descent(study, fewest, variant)
     for t in {0, descent.rounds - 1}:
@@ -169,8 +169,8 @@ def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> t
 async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
     """Draw this party's noise; entry t is for round t.
 
-    eta^k is drawn once, with variance sigma*^2/K in each coordinate, and rho_t^k anew for each round. With
-    ``calibration = "proven"`` it is a share of Gaussian noise for each round instead.
+    eta^k is drawn once, with variance sigma*^2/K in each coordinate, and rho_t^k anew for each round. The proof rests
+    on rho_t^k alone. With ``calibration = "proven"`` it is a share of Gaussian noise for each round instead.
     """
     schedule, T, unit = descent.schedule, descent.rounds, Fraction(1 << descent.fraction_bits)
     if schedule.share is not None:
@@ -181,7 +181,7 @@ async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:
         return tuple(gaussian(rng, sigma_share(schedule.sigma, study.K), study.d, unit))
 
     def draw_rho(rng: Rng) -> _Noise:
-        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(T))
+        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit, RHO_TV_BITS)) for t in range(T))
 
     eta = await seat.once("eta", draw_eta) if schedule.sigma else (0,) * study.d
     rho = await seat.once("rho", draw_rho)

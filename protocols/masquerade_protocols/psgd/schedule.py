@@ -23,6 +23,7 @@ from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
     "FRACTION_BITS",
+    "RHO_TV_BITS",
     "Parameters",
     "Schedule",
     "Variant",
@@ -39,6 +40,10 @@ __all__ = [
 
 FRACTION_BITS = 28
 """The largest F. Gradients and noise are integers in units of 2^-F; :func:`fraction_bits` chooses F."""
+
+RHO_TV_BITS = 128
+"""A draw of rho is within total variation 2^-RHO_TV_BITS of its law. All rounds together cost an epsilon of 40 or so,
+and delta pays (1 + e^epsilon) times that distance: with 2^-60, delta would reach 1."""
 
 _LEAST_FRACTION_BITS = 12  # so that rounding to the grid moves a gradient's norm by little, whatever N is
 _EXACT_BITS = 26  # of the mean gradient
@@ -163,9 +168,9 @@ def coarsest_bits(study: Study, variant: Variant = psgd) -> int:
     """Return a lower bound of :func:`fraction_bits` for every N that the study allows; a statement is made without N.
 
     A layout takes at least as many plaintexts as one for numbers up to K 2^25, because K 2^25 <= N 2^F. It takes at
-    most as many as one for N = K max_records.
+    most as many as one for N = sum of max_records.
     """
-    fewest, most = study.K * study.study.min_records, study.K * study.max_records
+    fewest, most = study.K * study.study.min_records, study.most_records
     schedule = variant(study, fewest)  # it has the most noise
     count = layout_of(study, study.d, study.K << (_EXACT_BITS - 1)).count
     fine = (_slots(study, schedule, most, 0, F) for F in range(FRACTION_BITS, _LEAST_FRACTION_BITS, -1))

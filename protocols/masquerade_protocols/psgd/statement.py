@@ -9,13 +9,13 @@ from functools import partial
 
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.accounting.l2_rounds import composed_epsilon
-from masquerade_core.privacy.samplers.bits import TAIL_BITS
-from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
-from masquerade_core.privacy.statement import PARTY_UNIT, Claim, Rows, digits, honest_noise
+from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, Rows, digits, honest_noise
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import noisy_sums_statement
-from masquerade_protocols.psgd.schedule import Variant, coarsest_bits, joint_noise, parameters_of
+from masquerade_protocols.blocks.sum_words import sum_words
+from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, coarsest_bits, joint_noise, parameters_of
 
 __all__ = ["gradient_statement", "variant_statement"]
 
@@ -38,32 +38,11 @@ def variant_statement(name: str, variant: Variant, study: Study) -> tuple[Claim,
     """Return the statement of a study of ``psgd`` or of one of the two rejected protocols, with either calibration."""
     F = coarsest_bits(study, variant)
     if study.proven:
-        return noisy_sums_statement(joint_noise(study, F), K=study.K, min_records=study.study.min_records)
-    return gradient_statement(
-        name=name,
-        K=study.K,
-        d=study.d,
-        L=float(loss_of(study.model.loss).L),
-        eps=study.privacy.epsilon,
-        delta=study.privacy.delta,
-        rounds=parameters_of(study).rounds,
-        colluders=study.privacy.colluders,
-        fraction_bits=F,
-    )
+        return noisy_sums_statement(study, joint_noise(study, F))
+    return gradient_statement(study, name, F)
 
 
-def gradient_statement(
-    *,
-    name: str,
-    K: int,
-    d: int,
-    L: float,
-    eps: float,
-    delta: float,
-    rounds: int,
-    colluders: int,
-    fraction_bits: int,
-) -> tuple[Claim, ...]:
+def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Claim, ...]:
     """Return the statement for ``psgd``, ``noisy-gradient`` or ``decaying-budget`` with the paper's noise.
 
     A replaced record moves the sum of one round by at most 2 L in L2 norm (Proposition 3.1). A party's sum is rounded
@@ -77,82 +56,69 @@ def gradient_statement(
 
     Parameters
     ----------
+    study : Study
     name : str
         The protocol.
-    K, d : int
-        Parties; coordinates.
-    L : float
-        The longest gradient of a record.
-    eps, delta : float
-        The study's privacy target. The noise of psgd is drawn with eps~ <= eps.
-    rounds : int
-        T.
-    colluders : int
-        Parties that may side with Charlie.
     fraction_bits : int
         F of the coarsest grid that there may be.
     """
+    K, d, L, rounds = study.K, study.d, float(loss_of(study.model.loss).L), parameters_of(study).rounds
+    eps, delta = study.privacy.epsilon, study.privacy.delta
     decaying = name == "decaying-budget"
-    a_round = eps * (1 + math.sqrt(d) * 2.0**-fraction_bits / (2 * L))
-    draws = rounds + (name == "psgd")
-    total = a_round if decaying else rounds * a_round
-    lost, source = _lost(total, draws), _PURE_SOURCE
-    if not decaying and (found := _composed(a_round, rounds, d, delta, draws)) < total:
-        total, lost, source = found, delta, _SOURCE
+    rounded = 1 + math.sqrt(d) * 2.0**-fraction_bits / (2 * L)
+    total, lost, source = _cheapest(eps * rounded, rounds, d, delta, decaying=decaying)
 
-    instead = ', or calibration = "proven"' if name == "psgd" else ""
+    words = sum_words(study)
     row = partial(
         Rows(source=source, assumptions=_ASSUMPTIONS).proved,
         provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
         epsilon=total,
         delta=lost,
-        holds_at=f"this noise with epsilon = {eps if decaying else eps / rounds:.4g} in the study{instead}",
+        holds_at='calibration = "proven" in the study'
+        if name == "psgd"
+        else f"epsilon = {digits(eps / rounded / (1 if decaying else rounds), math.floor)} in the study",
     )
     claimed = _claimed(name, eps, delta, rounds)
-    t = max(1, colluders)
+    t = max(1, study.privacy.colluders)
     eta = (
         " One part of each party's noise is the same in all rounds. It does not help here: the difference of two "
         "rounds is free of it."
         if name == "psgd"
         else ""
     )
-    return (
+    proved = f" It is proved that all rounds together cost no more than epsilon = {digits(total)}." if lost < 1 else ""
+    theirs = f"They take their own noise off; {honest_noise(K - t)} stays. One party's is enough for this bound."
+    found = (
         row(
             "released model and all iterates",
             f"{counted(rounds, 'noisy sum of gradients is', 'noisy sums of gradients are')} public. The noise is new "
-            "in every round, so it averages out. It is proved that all rounds together cost no more than epsilon = "
-            f"{digits(total)}.{eta}",
+            f"in every round, so it averages out.{proved}{eta}",
+            "whoever sees what is released sees nothing that the participants alone see",
+            definition="approximate",
             claimed=claimed,
         ),
         row(
             "Charlie",
-            "Charlie sees ciphertexts, and the sums that everybody sees. If he breaks the rules, he can shift a sum, "
-            "and with it the point of the next gradients. The bound holds at any points.",
-            "Charlie colludes with nobody, and cannot break the lead's Paillier key",
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. If he breaks the rules, he can "
+            "shift a sum, and with it the point of the next gradients. The bound holds at any points.",
+            words.charlie,
             claimed=claimed,
         ),
         row(
             "one party",
-            "A party knows its own records and its own noise; the others' noise stays. The lead opens sums, never "
-            "one party's contribution.",
-            "the party colludes with nobody",
+            f"A party knows its own records and its own noise; the others' noise stays. {words.one_party}",
+            words.party,
             claimed=claimed,
         ),
         row(
-            "Charlie with the lead",
-            "They hold the key and every ciphertext. Each contribution is masked with numbers that they do not know. "
-            "So they see only the sum of the others' contributions, with the others' noise.",
-            "another party is honest",
-            claimed=_NO_COLLUSION,
-        ),
-        row(
             f"Charlie with {counted(t, 'party', 'parties')}",
-            f"They take their own noise off; {honest_noise(K - t)} stays. One party's is enough for this bound.",
-            "at least one party is honest",
+            theirs if K - t == 1 else f"{theirs} {words.together}",
+            "the party that holds the record is honest" if K - t == 1 else words.others,
+            definition="approximate" if K - t == 1 else COMPUTATIONAL,
             claimed=_NO_COLLUSION,
         ),
-        PARTY_UNIT,
     )
+    return (*found, *several_records(study, found[0], least='calibration = "proven" and ' if name == "psgd" else ""))
 
 
 def _claimed(name: str, eps: float, delta: float, rounds: int) -> str:
@@ -166,7 +132,20 @@ def _claimed(name: str, eps: float, delta: float, rounds: int) -> str:
     return f"pure, epsilon = {eps:g} (section 3.2)"
 
 
-def _composed(a_round: float, rounds: int, d: int, delta: float, draws: int) -> float:
+def _cheapest(a_round: float, rounds: int, d: int, delta: float, *, decaying: bool) -> tuple[float, float, str]:
+    """Return epsilon and delta of all rounds, and the source: the smaller epsilon of two bounds whose delta is below 1.
+
+    The bounds are the sum of the rounds' epsilons, and the composition of T rounds at the study's delta.
+    """
+    total = a_round if decaying else rounds * a_round
+    bounds = [(total, _lost(total, rounds), _PURE_SOURCE)]
+    if not decaying:
+        bounds.append((_composed(a_round, rounds, d, delta), delta, _SOURCE))
+    proved = [bound for bound in bounds if math.isfinite(bound[0]) and bound[1] < 1]
+    return min(proved, default=bounds[0])
+
+
+def _composed(a_round: float, rounds: int, d: int, delta: float) -> float:
     """Return epsilon of all rounds at ``delta``, after the samplers' distance from their distributions took its part.
 
     That part grows with the epsilon that is found. So the search is repeated until the part is large enough.
@@ -174,13 +153,16 @@ def _composed(a_round: float, rounds: int, d: int, delta: float, draws: int) -> 
     found, taken = 0.0, 0.0
     while taken < delta:
         found = composed_epsilon(a_round, rounds, d, delta - taken)
-        if _lost(found, draws) <= taken:
+        if _lost(found, rounds) <= taken:
             return found
-        taken = 2 * _lost(found, draws)
+        taken = 2 * _lost(found, rounds)
     return math.inf
 
 
 def _lost(eps: float, draws: int) -> float:
-    """Return the delta of all draws: each one's cut-off and its distance from its distribution, on both neighbours."""
-    each = (2.0**-TAIL_BITS + 2.0**-L2_TV_BITS) * (1 + math.exp(min(eps, 700.0)))
-    return min(1.0, draws * each)
+    """Return the delta that the distance of all draws of rho from their law costs, on both neighbours.
+
+    Noise beyond its slot costs nothing: whatever becomes of such a number depends on the noisy sum alone. Nor does eta
+    cost anything, since the bound holds for every value that eta may have.
+    """
+    return min(1.0, draws * 2.0**-RHO_TV_BITS * (1 + math.exp(min(eps, 700.0))) * (1 + 1e-12))

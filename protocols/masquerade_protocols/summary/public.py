@@ -93,7 +93,7 @@ def layout(study: Study, noise: SharedNoise) -> Layout:
         The slots are too wide for a plaintext, or a count for a float.
     """
     bins = len(grid_of(study))
-    bound = study.K * study.max_records << COUNT_BITS
+    bound = study.most_records << COUNT_BITS
     bound += study.K * discrete_gaussian_tail_bound(noise.share, study.K * bins, TAIL_BITS)
     slots = layout_of(study, bins, bound)
     return check_slots(study, slots, "the sum of the histograms", "a larger epsilon")

@@ -7,15 +7,15 @@ This program's own protocol, made of known parts. Noisy histograms are the oldes
 A run learns no classifier. It tells a coordinator what a study of the same columns should say: bounds that fit, levels
 that occur, and how many values are missing. The study of a ``summary`` needs coarse public ranges alone.
 
-For K parties and H histograms with B bins in all, in m plaintexts, with keys of n bits::
+In a *secure sum* Charlie adds up what all parties send, and reads nothing but the total. For K parties and H histograms
+with B bins in all::
 
-    party P_k                                    Charlie                          lead P_L (one of the parties)
-      |============ join: everybody's box key of this run, signed =================|
-      |<------- SumKey ---------------------------|<------- SumKey ----------------|   n/8
-      |<~~~~~~~~~~~~~~~~~~ coin toss: binds the pairwise masks ~~~~~~~~~~~~~~~~~~~>|   3 boxes to each other party
-      | 1. sort the records into bins; draw x^k   |                                |
-      |                    2. one secure sum: sum_k (c^k + x^k), B numbers         |
-      | 3. the statistics, by everybody alike     |                                |
+    party P_k                                                           Charlie
+      |============ join: everybody's box key of this run, signed ========|
+      |~~~ GroupKey: the parties' key for check values ~~~~~~~~~~~~~~~~~~~|   K - 1 boxes
+      | 1. sort the records into bins; draw x^k                           |
+      |     2. one secure sum: sum_k (c^k + x^k), B numbers               |
+      | 3. the statistics, by everybody alike                             |
 
 1. c^k are the counts of party k's records: each record counts once in each histogram, whatever its cells hold. x^k is
    party k's share of the noise: discrete Gaussian. Let h be the number of parties that do not side with Charlie. The
@@ -24,7 +24,8 @@ For K parties and H histograms with B bins in all, in m plaintexts, with keys of
    records follows from it, with noise.
 3. Sizes, rates, quantiles, means, and the columns of a next study follow from the noisy counts alone.
 
-:mod:`masquerade_protocols.blocks.secure_sum` has the messages of a secure sum.
+:mod:`masquerade_protocols.blocks.masked_sum` has the messages of a secure sum. With ``[crypto] sum = "paillier"`` they
+are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS
+from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.voting import public, roles
 from masquerade_protocols.voting.noiseless import expectation, noiseless
@@ -18,10 +21,6 @@ _TIES = """\
 # Who wins where several classes have as many votes? The class that stands first; of two values, the positive one.
 ties = "first"
 """
-_UNSEEN = """\
-# May a party take part whose records lack a class? Or "allow".
-unseen_classes = "refuse"
-"""
 _SAMPLES = """\
 # Is each auxiliary sample to be protected as well, from those who get the model?
 private_auxiliary = false
@@ -32,7 +31,7 @@ Your records stay on your machine. Before you join, your machine trains a classi
 choose. The classifier does not leave, either.
 
 What leaves: your classifier's labels for {N} auxiliary records, which all parties have. These votes {noise}are
-encrypted and masked. So not even {lead}, who holds the decryption key, can read your votes alone.
+{hidden}.
 
 What Charlie sees: how many of the {K} parties voted for each class, at each auxiliary record{precisely}. {use}
 
@@ -49,16 +48,15 @@ he knows your vote as well. He must not hand the counts on.
 Charlie and another party together can take that party's votes off the counts. Charlie and all parties but you together
 know your votes. Nothing hides from them what your votes tell of your records.
 
-The other parties learn nothing but the model. The same holds for {lead}: Charlie's random numbers hide the counts that
-{lead} decrypts for him.
+The other parties learn nothing but the model. {counts}
 
 Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or from another run ends the run.
-Nobody notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
+Nobody notices if a party votes against its own classifier{tampers}.
 """
 _COST = """
-The paper claims that somebody who sees the model learns of all your records together no more than epsilon = {epsilon:g}
-allows. What is proved is {proved}, for a party and so for each of its records. The privacy statement says against whom
-this holds.{auxiliary}
+The paper claims epsilon = {epsilon:g} for all your records together, against somebody who sees the model. What is
+proved is {proved}, for a party and so for each of its records. The privacy statement says against whom this
+holds.{auxiliary}{gained}{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
@@ -71,11 +69,10 @@ further party on his side weakens the promise, and so does each party that draws
 how much.
 
 Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or from another run ends the run.
-Nobody notices if a party votes against its own classifier, or if {lead} adds to the counts that it decrypts.
+Nobody notices if a party votes against its own classifier{tampers}.
 """
 _PROVEN_COST = """
-All your records together lose at most epsilon = {epsilon:g} of their privacy, except with a probability of delta =
-{delta:g}. That is proved against everybody who sees the counts or the model.
+{gained} That is proved against everybody who sees the counts or the model.{person}
 
 What it costs: at each auxiliary record, the count of {K} votes has noise of standard deviation {deviation:.3g}. This
 noise does not grow with the number of parties, so more parties make it matter less. With fewer auxiliary records there
@@ -87,8 +84,12 @@ _AUXILIARY = " For each auxiliary sample together with a party, it is {sample}."
 
 
 def _explain(study: Study) -> Explanation:
+    sums = sum_words(study)
     words: dict[str, Any] = {
-        "lead": study.lead,
+        "hidden": sums.hidden_all,
+        "counts": sums.counts,
+        "tampers": sums.counts_tampered,
+        "person": of_a_person(study),
         "K": study.K,
         "N": study.protocol["auxiliary"]["records"],
         "use": _USE[study.study.protocol],
@@ -98,6 +99,7 @@ def _explain(study: Study) -> Explanation:
     if study.proven:
         t = study.privacy.colluders
         words |= {
+            "gained": gained(study.privacy.epsilon, study.privacy.delta, about="all your records together"),
             "noise": "get your share of noise, and they ",
             "precisely": ", with everybody's noise in it",
             "published": "",
@@ -108,7 +110,11 @@ def _explain(study: Study) -> Explanation:
         return _explained(_PROVEN_COLLUSION, _PROVEN_COST, words)
     claims = statement(study)
     samples = [claim.provable for claim in claims if claim.unit == "auxiliary sample"]
+    model = claims[0]
     words |= {
+        "gained": ""
+        if model.epsilon is None or model.delta is None
+        else " " + gained(model.epsilon, model.delta, about="all your records together"),
         "noise": "",
         "precisely": "",
         "published": ", with noise that Charlie adds",
@@ -133,7 +139,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         party=roles.party,
         charlie=roles.charlie,
         parameters=parameters,
-        section=ties + _UNSEEN + _SAMPLES,
+        section=ties + _SAMPLES,
         stages=("training", "keys", "votes", "model"),
         check=public.check,
         statement=statement,
@@ -142,7 +148,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         cost=_cost,
         expectation=expectation,
         calibrations=("paper", "proven"),
-        proven_section=ties + _UNSEEN,
+        proven_section=ties,
         multiclass=True,
         classifiers=True,
         auxiliary=True,

@@ -8,12 +8,15 @@ import math
 
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, counters_at_a_point
 from masquerade_core.privacy.noise.votes import sharp_sensitivity
-from masquerade_core.privacy.statement import Claim, SharedNoiseRows, digits, honest_noise, large_delta
+from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, SharedNoiseRows, digits, honest_noise, large_delta
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.noisy_sums import without_noise
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.voting.public import classes_of, is_soft, noise_of, parameters_of
 
-__all__ = ["PARTY", "RECORD", "proven_statement"]
+__all__ = ["PARTY", "RECORD", "of_a_person", "proven_statement"]
 
 PARTY = "replace all records of one party, their number included"
 """The neighbours of a row about one party."""
@@ -28,10 +31,12 @@ _ASSUMPTIONS = (
     "the model is released once; every further run over the same records adds its own epsilon",
 )
 
+_MODEL_ALONE = "whoever sees the model sees neither the counts nor anybody's votes"
+
 
 def proven_statement(study: Study) -> tuple[Claim, ...]:
     """Return the statement for ``vote`` or ``soft`` with ``calibration = "proven"``."""
-    noise, M = noise_of(study), study.K
+    noise, M, words = noise_of(study), study.K, sum_words(study)
     h = study.honest
     rows = SharedNoiseRows(
         source="docs/privacy/voting.md: one Gaussian release of the counts; Balle and Wang 2018, Theorem 8",
@@ -43,11 +48,12 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
     )
     t = max(1, M - h)
     views = [
-        rows.row("released model", M, _about_the_model(study), definition="approximate"),
+        rows.row("released model", M, _about_the_model(study), _MODEL_ALONE, definition="approximate"),
         rows.row(
             "released model",
             M,
             "A record is part of one party's data, so what is proved of a party's data holds for it.",
+            _MODEL_ALONE,
             definition="approximate",
             unit="record",
             neighbours=RECORD,
@@ -56,22 +62,23 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
             "Charlie",
             M,
             "Charlie sees the noisy counts, and labels the auxiliary points by them. He draws no noise himself.",
-            "Charlie colludes with nobody, and cannot break the lead's Paillier key",
+            words.charlie,
         ),
         rows.row(
             "one party",
             M - 1,
-            "A party knows its own votes and noise, and sees the model. The lead, the party with the decryption key, "
-            "learns no more: random numbers of Charlie's hide the counts that it opens for him.",
-            "the party colludes with nobody, and cannot break the sealed boxes or the lead's Paillier key",
+            f"A party knows its own votes and noise, and sees the model. {words.counts}",
+            words.counts_apart,
         ),
         rows.row(
             f"Charlie with {counted(t, 'party', 'parties')}",
             M - t,
-            f"They take their own votes and noise off the counts; {honest_noise(M - t)} stands. If the lead is among "
-            "them, they hold the key and every ciphertext. They still see only the sum of what the others sent, since "
-            "each contribution is masked.",
-            "the other parties are honest",
+            f"They take their own votes and noise off the counts; {honest_noise(M - t)} stands. {words.together}"
+            if t < M - 1
+            else "They take their own votes and noise off the counts. What is left is one party's votes with that "
+            "party's own noise.",
+            words.others if t < M - 1 else "the party whose records are meant is honest",
+            definition=COMPUTATIONAL if t < M - 1 else "approximate",
         ),
     ]
     if t < M - 1:
@@ -81,20 +88,42 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
                 1,
                 "What is left is one party's votes with that party's own noise.",
                 "the party whose records are meant is honest",
+                definition="approximate",
             )
         )
     if h > 1:
         views.append(
             rows.row(
-                "everybody, where one honest party adds no noise",
+                without_noise(M - h),
                 h - 1,
                 f"The privacy target needs {honest_noise(h)}. A missing share of noise costs as much as one more party "
                 "on Charlie's side. A share that is too small counts with its variance. Nobody can see from outside "
                 "that noise is missing.",
                 "the party whose records are meant draws its own share",
+                words.others,
             )
         )
-    return tuple(views)
+    return (*views, *of_a_person(study, views[1]))
+
+
+def of_a_person(study: Study, record: Claim) -> tuple[Claim, ...]:
+    """Return the row about a person with several records, where the study counts on any.
+
+    If all of them are with one party, the row about that party covers them. They may be with several, and then as many
+    parties' votes may change.
+
+    Parameters
+    ----------
+    study : Study
+    record : Claim
+        The row about one record.
+    """
+    people = study.study.records_per_person
+    if people == 1:
+        return ()
+    gaussian = (lambda size: noise_of(study).proved(study.K, size)) if study.proven else None
+    person, _ = several_records(study, record, gaussian)
+    return (person,)
 
 
 def _about_the_model(study: Study) -> str:

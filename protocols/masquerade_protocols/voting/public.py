@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.learning.erm import check_regularization
 from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, counters_at_a_point
@@ -49,9 +50,6 @@ class SoftParameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     auxiliary: AuxiliaryFile
-    unseen_classes: Annotated[
-        Literal["refuse", "allow"], Field(description="may a party take part whose records lack a class?")
-    ] = "refuse"
     private_auxiliary: Annotated[bool, Field(description="is each auxiliary sample to be protected as well?")] = False
 
 
@@ -116,6 +114,7 @@ def check(study: Study) -> None:
             f"a released weight has up to {bits} bits in this study, but at most {WIDEST} are possible",
             "choose a larger regularization" + ("" if study.proven else " or a larger epsilon"),
         )
+    check_regularization(study.model.regularization)
 
 
 def _may_tie(M: int, C: int) -> bool:

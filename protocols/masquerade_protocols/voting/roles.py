@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Linear, cast_votes, classifier_of
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
@@ -49,38 +48,27 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.messages import Broadcast
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.voting.counting import counters_of, exact_counts, minimiser, noisy_counts, targets_of
 from masquerade_protocols.voting.public import (
     FRACTION_BITS,
     Grid,
     beta,
-    classes_of,
     layout,
     noise_of,
-    parameters_of,
 )
 
 __all__ = ["Released", "charlie", "party"]
 
 
-class Released(Message):
+class Released(Broadcast):
     """Charlie to all: w_p, each weight in units of 2^-F, as a number from 0 that stands for -bound."""
 
     weights: bytes
 
 
 # --- The steps -----------------------------------------------------------------------
-
-
-def _require_all_classes(study: Study, data: Dataset) -> None:
-    """Refuse records that lack a class, unless the study allows them; the message does not say which class."""
-    if len(np.unique(data.y)) < classes_of(study) and parameters_of(study).unseen_classes == "refuse":
-        raise BadInput(
-            "these records lack a class of the study, so a classifier that learns from them never votes for that class",
-            'take part with records of every class, or ask for a study with unseen_classes = "allow"',
-        )
 
 
 def _draw_share(noise: SharedNoise, size: int, rng: Rng) -> tuple[int, ...]:
@@ -128,14 +116,13 @@ async def party(seat: Seat, study: Study, data: Dataset, auxiliary: Auxiliary, c
     Raises
     ------
     BadInput
-        The classifier does not vote for the study's classes, the records lack a class, or the auxiliary records are
-        not the study's; nothing was sent.
+        The classifier does not vote for the study's classes, or the auxiliary records are not the study's; nothing was
+        sent. Records are no reason: neither those that lack a class, nor those on which the classifier fails.
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     """
     check_auxiliary(study, auxiliary)
     slots, grid = layout(study), Grid.of(study)
-    _require_all_classes(study, data)
 
     # 1. Before the join: after it, the time that training takes would tell n_j.
     await seat.stage("training")

@@ -19,13 +19,15 @@ from masquerade_core.privacy.noise.votes import sharp_sensitivity, votes_sensiti
 from masquerade_core.privacy.statement import Claim, Rows
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.voting.proven_statement import PARTY, RECORD, proven_statement
+from masquerade_protocols.blocks.sum_words import sum_words
+from masquerade_protocols.voting.proven_statement import PARTY, RECORD, of_a_person, proven_statement
 from masquerade_protocols.voting.public import FRACTION_BITS, beta, is_soft, parameters_of
 
 __all__ = ["statement"]
 
 _SAMPLE = "replace one auxiliary sample, and all records of one party"
 _NO_COLLUSION = "nothing: the paper's trusted entity holds every local classifier"
+_MODEL_ALONE = "whoever sees the model sees neither the counts nor the noise"
 _PAGE = "docs/privacy/voting.md, sharper than Hamm, Cao and Belkin 2016, "
 _ASSUMPTIONS = (
     "everybody follows the protocol",
@@ -61,12 +63,15 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
     theirs = (
         "every vote of the one party that is left" if left == 1 else f"the exact votes of the other {left} together"
     )
-    holds_at = 'no scale of this noise; calibration = "proven" in the study puts noise on the counts'
+    words = sum_words(study)
+    holds_at = 'calibration = "proven" in the study, which puts noise on the counts'
+    with_parties = f'calibration = "proven" and colluders = {t} in the study, which puts noise on the counts'
     found = (
         rows.proved(
             "released model",
             "Somebody who sees only the model: one party's votes move the classifier by at most "
             f"{_shown(sharp)}, whatever its records are. The paper's noise is drawn for {_shown(reach)}.",
+            _MODEL_ALONE,
             definition="approximate",
             claimed=_claimed(study, theorem),
             **proved,
@@ -74,6 +79,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         rows.proved(
             "released model",
             "A record is part of one party's data, so what is proved of a party's data holds for it.",
+            _MODEL_ALONE,
             definition="approximate",
             claimed=_claimed(study, theorem),
             unit="record",
@@ -90,10 +96,8 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         ),
         rows.proved(
             "one party",
-            "A party sees its own votes and the model, but neither the counts nor the noise. The same holds for the "
-            "lead, the party with the decryption key: random numbers of Charlie's hide the counts that it opens for "
-            "him.",
-            "the party does not collude with Charlie, and cannot break the sealed boxes or the lead's Paillier key",
+            f"A party sees its own votes and the model, but neither the counts nor the noise. {words.counts}",
+            words.counts_apart,
             claimed=_claimed(study, theorem),
             **proved,
         ),
@@ -101,11 +105,12 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
             f"Charlie with {counted(t, 'party', 'parties')}",
             f"They take their own votes off the counts. Then they know {theirs}.",
             claimed=_NO_COLLUSION,
-            holds_at=holds_at,
+            holds_at=with_parties,
         ),
     )
+    person = of_a_person(study, found[1])
     if not chosen.private_auxiliary:
-        return found
+        return (*found, *person)
     sample = rows.proved(
         "released model",
         "Somebody who sees the model and takes no part in the run. The participants hold the file with the auxiliary "
@@ -118,7 +123,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         source=_PAGE + "section 4.5",
         **_proved(study, chosen.auxiliary.records),
     )
-    return (*found, sample)
+    return (*found, *person, sample)
 
 
 def _claimed(study: Study, theorem: str) -> str:

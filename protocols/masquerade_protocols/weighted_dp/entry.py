@@ -1,10 +1,12 @@
 """Weighted DP for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
-from masquerade_core.privacy.statement import digits
+from masquerade_core.privacy.statement import digits, gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks import local_descent
+from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.weighted_dp.noiseless import expectation, noiseless
 from masquerade_protocols.weighted_dp.public import Parameters, check, layout, parameters_of, plan, shown, smallest_part
@@ -17,7 +19,7 @@ _LEAVES = """
 Your records stay on your machine. Your program trains a classifier on them here, in {steps}, and adds your own noise to
 each step.
 
-What leaves: {leaves} encrypted, and masked so that not even {lead}, who holds the key, can read {what} alone.
+What leaves: {leaves} {hidden}.
 
 What everybody sees: {seen}, which is the model.
 
@@ -29,8 +31,7 @@ _SEEN = (
 )
 _UNSEEN = "You train before you join. That takes longer the more records you have, and nobody sees how long."
 _COLLUSION = """
-Charlie and {lead} together hold the key and all ciphertexts. They still see only the sum of what the other parties
-sent, with those parties' noise.
+{collusion}
 
 Parties that side with Charlie can take their own classifiers off the sum. If all parties but you side with him, he has
 your classifier. What is proved counts on no noise but your own.
@@ -43,45 +44,44 @@ _RELIES_ON_NOBODY = (
     "The model is right only if everybody follows the protocol. Your records' privacy rests on your own noise alone."
 )
 _COST = """
-The paper claims that each of your records loses at most epsilon = {epsilon:g} of its privacy in all. That is not
-proved. {proved} The privacy statement says what holds against whom.
+The paper claims epsilon = {epsilon:g} for each of your records, in all. That is not proved. {proved} The privacy
+statement says what holds against whom.{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
-Each of your records loses at most epsilon = {epsilon:g} of its privacy in all, except with a probability of delta =
-{delta:g}. That is proved, against everybody else together, however many or few of all records are yours. If yours are
-few, your noise hides most of what they could teach, and your classifier counts little.
+{gained} That is proved, against everybody else together, however many or few of all records are yours. If yours are
+few, your noise hides most of what they could teach, and your classifier counts little.{person}
 
 A second run over the same records costs the same again: the costs add up.
 """
 _BY_SIZE = """
-What is proved is {found}, if you have at least {part} of all records. The noise is sized for everybody's records
+What is proved is {found}. That is what holds for {part} of all records. The noise is sized for everybody's records
 together, but your classifier is made from yours alone. So the smaller your part of all records, the less privacy yours
 have.
 """
 _UNIFORM = "What is proved is {found}, for every party. Each has at least {least:,} records."
 _NOTHING = "With so little noise nothing can be proved."
-_STOPS = """
- If you have less than {part} of all records, your program stops once it knows how many there are in all, and everybody
-sees that it stops.
+_MORE = """
+ If you have less than {part} of all records, your program adds as much noise as if you had that part.
 """
 
 
 def _explain(study: Study) -> Explanation:
     chosen, privacy = parameters_of(study), study.privacy
-    by_size = chosen.weights == "sizes"
+    by_size, sums = chosen.weights == "sizes", sum_words(study)
     words = {
-        "lead": study.lead,
+        "collusion": sums.collusion,
         "steps": counted(chosen.rounds, "step"),
         "epsilon": privacy.epsilon,
-        "delta": privacy.delta,
         "leaves": (
             "the number of your records, and then your classifier times that number. Both are"
             if by_size
             else "your classifier. It is"
         ),
-        "what": "them" if by_size else "it",
+        "hidden": sums.hidden_all if by_size else sums.hidden,
+        "gained": gained(privacy.epsilon, privacy.delta, about="one of your records"),
+        "person": of_a_person(study),
         "seen": (
             "the number of all records together (of two parties, each thus learns the other's), and the average of all "
             "classifiers by their numbers of records"
@@ -102,14 +102,14 @@ def _proved(study: Study, *, by_size: bool) -> str:
         found = f"epsilon = {digits(model.epsilon)}, delta = {model.delta:.1e}"
         text = _BY_SIZE if by_size else _UNIFORM
     if by_size:
-        text += _STOPS
+        text += _MORE
     words = {"found": found, "part": shown(smallest_part(study)), "least": study.study.min_records}
     return " ".join(text.split()).format(**words)
 
 
 _SECTION = """\
-# The smallest part of all records that a party may have. The proof holds for parties with that part or more. If the
-# line is left out, it is a quarter of an even share.
+# The part of all records for which the proof is worked out. A party with less adds more noise, and the proof holds for
+# it too. If the line is left out, it is a quarter of an even share.
 # smallest_part = 0.05
 # "sizes": each classifier counts as often as its party has records. Or "uniform": each counts once.
 weights = "sizes"

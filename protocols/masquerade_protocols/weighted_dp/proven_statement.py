@@ -8,10 +8,12 @@ to be trusted, and colluders are not counted. ``docs/privacy/weighted-dp.md`` de
 
 from functools import partial
 
-from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits, large_delta
+from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.statement import ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits, large_delta
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.local_descent import UNIT
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.weighted_dp.public import noise_of
 
 __all__ = ["proven_statement"]
@@ -30,7 +32,8 @@ _ROWS = Rows(
 
 def proven_statement(study: Study) -> tuple[Claim, ...]:
     """Return the statement for ``calibration = "proven"``."""
-    privacy, sd = study.privacy, digits(float(noise_of(study).share / UNIT))
+    privacy, noise, words = study.privacy, noise_of(study), sum_words(study)
+    sd = digits(float(noise.share / UNIT))
     target = f"epsilon = {digits(privacy.epsilon)}, delta = {privacy.delta:g}"
     row = partial(
         _ROWS.proved,
@@ -48,7 +51,7 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         if left == 1
         else f"the sum of {left} classifiers, each with its party's own noise"
     )
-    return (
+    found = (
         row(
             "released model",
             "The model is an average of the parties' noisy local descents. A party adds noise of its own, of standard "
@@ -58,25 +61,18 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         ),
         row(
             "Charlie",
-            "Charlie sees ciphertexts, and the two sums that everybody sees. The paper's server sees every party's "
-            "classifier; even that would cost no more than is proved here. If Charlie breaks the rules, he can spoil "
-            "the sums, but the noise does not depend on them. The parties train before they join, so nobody sees how "
-            "long that takes.",
+            f"Charlie sees {words.charlie_sees}, and the two sums that everybody sees. The paper's server sees every "
+            "party's classifier; even that would cost no more than is proved here. If Charlie breaks the rules, he can "
+            "spoil the sums, but the noise does not depend on them. The parties train before they join, so nobody sees "
+            "how long that takes.",
         ),
         row(
             "one party",
-            "A party knows its own records and its own noise; the others' noise stays. The lead, the party that holds "
-            "the key, opens sums, never a part.",
-        ),
-        row(
-            "Charlie with the lead",
-            "They hold the key and every ciphertext. Each contribution is masked with numbers that they do not know. "
-            "So they see only the sum of the others' classifiers, with the others' noise, and how many records the "
-            "others have together.",
+            f"A party knows its own records and its own noise; the others' noise stays. {words.one_party}",
         ),
         row(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
             f"They take their own classifiers off the sum. That leaves {rest}. One party's is enough for this bound.",
         ),
-        PARTY_UNIT,
     )
+    return (*found, *several_records(study, found[0], lambda size: noise.proved(1, size)))

@@ -34,14 +34,15 @@ _QUARTER = 4  # if the study names no smallest part, it is an even share divided
 class Parameters(DescentParameters):
     """The study's ``[protocol]`` section.
 
-    ``smallest_part`` is the least part of all records that a party may have. The proof of the paper's noise holds for
-    parties with that part or more. Its default is 1/(4K), a quarter of an even share.
+    ``smallest_part`` is a part of all records. A party with that part or more draws the noise for all of them. A party
+    with less draws the noise of a run in which its records are that part, and the proof holds for it as well. The
+    default is 1/(4K), a quarter of an even share.
     """
 
     weights: Literal["sizes", "uniform"] = "sizes"
-    smallest_part: Annotated[float | None, Field(gt=0, le=1, description="the least n_j/n that a party may have")] = (
-        None
-    )
+    smallest_part: Annotated[
+        float | None, Field(gt=0, le=1, description="the n_j/n below which a party adds more noise")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def parameters_of(study: Study) -> Parameters:
 
 
 def smallest_part(study: Study) -> Fraction:
-    """Return the least n_j/n that a party may have, where weights are "sizes" and the noise is the paper's."""
+    """Return the n_j/n below which a party adds more noise, where weights are "sizes" and the noise is the paper's."""
     named = parameters_of(study).smallest_part
     return Fraction(1, _QUARTER * study.K) if named is None else as_fraction(named)
 
@@ -129,7 +130,7 @@ def check(study: Study) -> None:
     """Refuse a study that is known to fail, before anybody joins.
 
     With the paper's noise n sigma is the same for every n, and so is the noise in sum_j n_j theta^(j). The proven noise
-    depends on no n. The gradients in the sum are largest at n = K max_records.
+    depends on no n. The gradients in the sum are largest at n = sum of max_records.
 
     Raises
     ------
@@ -139,7 +140,7 @@ def check(study: Study) -> None:
     chosen = parameters_of(study)
     check_steps(study, chosen.learning_rate)
     _check_together(study, chosen)
-    for n in (study.K * study.study.min_records, study.K * study.max_records):
+    for n in (study.K * study.study.min_records, study.most_records):
         layout(study, plan(study, n))
 
 

@@ -18,8 +18,8 @@ P_j, and theta^(j) its classifier. For m parties, T rounds, d coordinates in p p
 
 **Why there is a smallest part.** The paper's sigma, the standard deviation of the noise, falls as n grows. So whoever
 raises n takes noise away from everybody. Charlie can add to the total before the lead opens it, and a party can claim
-records that it does not have. Hence the public ``smallest_part``: a party that has less than that part of n goes no
-further.
+records that it does not have. Hence the public ``smallest_part``: a party that has less than that part of n adds as
+much noise as if its records were that part. No party stops, for that would tell of its size.
 
 **Uniform weights** are the method that the paper compares with (Jayaraman and others 2018, in the paper's table 1): the
 plain mean of the parties' classifiers, equation (2), with the noise of m n_(1) records, where n_(1) is the size of the
@@ -46,7 +46,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, UNIT, local_descent
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.weighted_dp.public import Plan, layout, parameters_of, plan, shown, smallest_part
+from masquerade_protocols.weighted_dp.public import Plan, layout, parameters_of, plan, smallest_part
 
 __all__ = ["charlie", "party"]
 
@@ -54,16 +54,15 @@ __all__ = ["charlie", "party"]
 # --- Steps ----------------------------------------------------------------------------
 
 
-def _check_part(study: Study, own: int, n: int) -> None:
-    """Refuse to use the noise for n records if ``own`` is too small a part. The error names neither number."""
-    part = smallest_part(study)
-    if not study.proven and own < part * n:
-        raise RefusedLocally(
-            f"this party has less than the study's smallest_part, {shown(part)}, of all records that were counted. The "
-            "noise is sized for all of them, so this party's records would have less privacy than the statement says",
-            "ask the coordinator for a study with a smaller smallest_part, whose statement also holds for so few "
-            "records; if the parties cannot have so many records, somebody has counted too many",
-        )
+def _own_plan(study: Study, descent: Plan, own: int, n: int) -> Plan:
+    """Return the plan with this party's noise: that of n records, or of own/``smallest_part`` if they are fewer.
+
+    A party with a smaller part than the study's thus adds more noise than the others. If it stopped instead, everybody
+    would learn that its size is less than that part of n, for each n that Charlie makes up.
+    """
+    if study.proven or not descent.by_size:
+        return descent
+    return plan(study, min(n, int(own / smallest_part(study))))
 
 
 def _contribution(study: Study, descent: Plan, data: Dataset, rng: Rng) -> tuple[int, ...]:
@@ -102,7 +101,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     Raises
     ------
     RefusedLocally
-        It has too small a part of all records, or too many for the proof.
+        It has too many records for the proof; it says so before it joins.
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     RunFailed
@@ -113,7 +112,6 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
         own = await _train(seat, study, plan(study, study.K), data)
     if by_size:
         sums, n = await join_and_count(seat, study, data)
-        _check_part(study, len(data.y), n)
     else:
         await seat.join()
         await seat.stage("keys")
@@ -122,7 +120,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     slots = layout(study, descent)
     await sums.precompute([slots])
     if own is None:
-        own = await _train(seat, study, descent, data)
+        own = await _train(seat, study, _own_plan(study, descent, len(data.y), n), data)
 
     # Line 8, as one secure sum.
     await seat.stage("sum")

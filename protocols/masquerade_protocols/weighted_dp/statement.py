@@ -18,13 +18,15 @@ import math
 from typing import NamedTuple
 
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, MOST_ROUNDED_RECORDS, exact_mu, rounding_part
 from masquerade_core.privacy.samplers.bits import TAIL_BITS
-from masquerade_core.privacy.statement import ONE_RELEASE, PARTY_UNIT, PUBLIC_SETTINGS, Claim, Rows, digits
+from masquerade_core.privacy.several_records import Bound, several_records
+from masquerade_core.privacy.statement import COMPUTATIONAL, ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, draws, paper_c
+from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.weighted_dp.proven_statement import proven_statement
 from masquerade_protocols.weighted_dp.public import parameters_of, shown, smallest_part
 
@@ -34,12 +36,13 @@ _NO_COLLUSION = "nothing: the paper's server is trusted"
 
 
 class _View(NamedTuple):
-    """A view: the row's text, the paper's claim, and the assumptions of this row alone."""
+    """A view: the row's text, the paper's claim, the assumptions of this row alone, and the definition."""
 
     view: str
     text: str
     claimed: str
     assumptions: tuple[str, ...]
+    definition: str = COMPUTATIONAL
 
 
 def statement(study: Study) -> tuple[Claim, ...]:
@@ -57,15 +60,23 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
     c, G, T = paper_c(chosen), loss_of(study.model.loss).L, chosen.rounds
     rounding, part = rounding_part(study.d, FRACTION_BITS, G), smallest_part(study)
 
-    def proved(part: float) -> float:
+    def proved(part: float, size: int = 1) -> float:
         mu = exact_mu(c=c, epsilon=privacy.epsilon, delta=privacy.delta, part=part, rounding=rounding)
-        return epsilon_of(mu, privacy.delta)
+        return epsilon_of(size * mu, privacy.delta)
+
+    def spent(epsilon: float) -> float:
+        # Each vector of noise is within total variation 2^-TAIL_BITS of its law, under both neighbours.
+        lost = draws(T, study.d) * 2.0**-TAIL_BITS * (1 + math.exp(min(epsilon, 700.0)))
+        return min(1.0, privacy.delta + lost)
 
     by_size = chosen.weights == "sizes"
-    epsilon = proved(float(part) if by_size else 1 / K)
-    # Each vector of noise is within total variation 2^-TAIL_BITS of its law, under both neighbours.
-    lost = draws(T, study.d) * 2.0**-TAIL_BITS * (1 + math.exp(min(epsilon, 700.0)))
-    delta = min(1.0, privacy.delta + lost)
+    smallest = float(part) if by_size else 1 / K
+    epsilon = proved(smallest)
+    delta = spent(epsilon)
+
+    def of_several(size: int) -> Bound:
+        found = proved(smallest, size)
+        return (found, spent(found)) if spent(found) < 1 else None
 
     claimed = (
         f"approximate, epsilon = {digits(privacy.epsilon)}, delta = {privacy.delta:g}, with a trusted server "
@@ -77,12 +88,12 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         source="our derivation: exact composition of T Gaussian rounds at one party",
         assumptions=_assumptions(study, by_size=by_size),
     )
-    enough = 2 * math.sqrt(T) * float(G) / mu_of(privacy.epsilon, privacy.delta)
-    holds_at = f"noise of standard deviation {digits(enough)}/n_j, that is 2 G sqrt(T)/(n_j mu(epsilon, delta))"
+    least = 'calibration = "proven" and weights = "sizes", without c and smallest_part'
+    holds_at = f"{least}, in the study"
     if by_size:
         reach = (
-            f" The epsilon holds for every party that takes part, the smallest with {shown(part)} of all records: a "
-            "party with less refuses when n is opened. For a party with an even share, "
+            f" The epsilon holds for every party. It is that of a party with {shown(part)} of all records: a party "
+            "with less adds as much noise as if it had that part. For a party with an even share, "
             f"1/{K}, it is epsilon = {digits(proved(1 / K))}. "
             "In general mu_j = 2 epsilon/((n_j/n) sqrt(c ln(1/delta))), and the proved epsilon' is the one at which "
             "Phi(-epsilon'/mu_j + mu_j/2) - exp(epsilon') Phi(-epsilon'/mu_j - mu_j/2) is delta."
@@ -92,16 +103,20 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
 
     found = []
     provable = f"epsilon = {digits(epsilon)}, delta = {delta:.1e}, for every party"
-    for view, text, said, own in _views(study, reach, claimed, by_size=by_size):
-        if delta < 1:
-            row = rows.proved(
-                view, text, *own, claimed=said, provable=provable, epsilon=epsilon, delta=delta, holds_at=holds_at
-            )
-        else:
-            needed = (*rows.assumptions, *own)
-            row = rows.none(view, text, *needed, claimed=said, holds_at=holds_at, source=rows.source)
+    for view, text, said, own, definition in _views(study, reach, claimed, by_size=by_size):
+        row = rows.proved(
+            view,
+            text,
+            *own,
+            claimed=said,
+            provable=provable,
+            epsilon=epsilon,
+            delta=delta,
+            holds_at=holds_at,
+            definition=definition,
+        )
         found.append(row)
-    return (*found, PARTY_UNIT)
+    return (*found, *several_records(study, found[0], of_several, least=f"{least}, and "))
 
 
 def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:
@@ -109,7 +124,7 @@ def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:
     if by_size:
         sizes = "n, the number of all records, is published as it is; epsilon does not cover sizes"
         least = shown(smallest_part(study))
-        refusal = (f"the party that holds the record refuses if it has less than {least} of all records",)
+        refusal = (f"the party that holds the record adds more noise if it has less than {least} of all records",)
     else:
         sizes = f"each party has at least {study.study.min_records:,} records; no sum of sizes is opened"
     return (
@@ -124,7 +139,7 @@ def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:
 
 def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_View, ...]:
     """Return all views; ``reach`` says for which parties the bound holds, ``claimed`` is Theorem 1."""
-    colluders = max(1, study.privacy.colluders)
+    words, colluders = sum_words(study), max(1, study.privacy.colluders)
     left = study.K - colluders
     rest = (
         "the last party's classifier, with its own noise"
@@ -137,37 +152,30 @@ def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_V
             "The model is an average of the parties' noisy local descents. The paper adds up their privacy as if they "
             "had made one descent together. The proof covers one party's descent alone." + reach,
             claimed,
-            (),
+            ("whoever sees what is released sees nothing that the participants alone see",),
+            "approximate",
         ),
         _View(
             "Charlie",
-            "Charlie sees ciphertexts, and "
+            f"Charlie sees {words.charlie_sees}, and "
             + ("the two sums" if by_size else "the sum")
             + " that everybody sees. The paper's server sees every party's classifier; even that would cost no more "
             "than is proved here. Charlie also sees when a party's contribution arrives. That shows how long the party "
             "trained, and so roughly how many records it has.",
             claimed,
-            ("Charlie colludes with nobody, and cannot break the lead's Paillier key",),
+            (words.charlie,),
         ),
         _View(
             "one party",
-            "A party knows its own records and its own noise; the others' noise stays. The lead, the party that holds "
-            "the key, opens sums, never a part.",
+            f"A party knows its own records and its own noise; the others' noise stays. {words.one_party}",
             _NO_COLLUSION,
-            ("the party colludes with nobody",),
-        ),
-        _View(
-            "Charlie with the lead",
-            "They hold the key and every ciphertext. Each contribution is masked with numbers that they do not know. "
-            "So they see only the sum of the others' classifiers, with the others' noise"
-            + (", and how many records the others have together." if by_size else "."),
-            _NO_COLLUSION,
-            ("another party is honest",),
+            (words.party,),
         ),
         _View(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
             f"They take their own classifiers off the sum. That leaves {rest}. One party's is enough for this bound.",
             _NO_COLLUSION,
-            ("at least one party is honest",),
+            ("the party that holds the record is honest",),
+            "approximate",
         ),
     )

@@ -267,7 +267,7 @@ class CheckKey(Secret):
         width, d = layout.check_bytes + 8, layout.length
         rows = -(-d // _ROW)
         raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
-        # With 64 bits above those of p, numbers are uniform modulo p to 2^-64 of each one's chance, and need no reduction.
+        # With 64 bits above those of p, numbers are uniform modulo p but for a part of 2^-64, without a reduction.
         drawn = [int.from_bytes(raw[i : i + width], "little") for i in range(0, len(raw), width)]
         self._layout = layout
         self.constant, self._u, self._v = drawn[0], drawn[1 : 1 + rows], drawn[1 + rows :]

@@ -2,6 +2,13 @@
 
 A plaintext holds ``per_plaintext`` slots of ``width`` bits, the lowest coordinate lowest. The top ``ZERO_BITS`` bits of
 every opened sum must be zero. That check notices a missing blind: with one term short, the sum is uniform in Z_N.
+
+Packing is linear: a vector v becomes L(v) = sum_i v_i 2^(width i) mod N, **whatever v is**. So a vector beyond the
+bound makes no party stop, and the opened number is L of the sum of all vectors. It follows from that sum alone, which
+has everybody's noise in it, and tells no more than the sum does. This matters where a false number of all records makes
+slots too narrow for one party's own vector: an error would tell of that vector, under its own noise alone. To reduce
+each coordinate by itself would tell of it too, since the carries of the sum would show how many parties did. Bounds are
+checked where the sum is opened, in :meth:`Packing.unpack`.
 """
 
 from collections.abc import Sequence
@@ -73,26 +80,27 @@ class Packing:
         """Return how many coordinates a message with ``room`` bytes can carry: each ciphertext beside its plaintext."""
         return room * 8 // (3 * self.modulus_bits) * self.per_plaintext
 
-    def _chunks(self, vector: Sequence[int]) -> list[Sequence[int]]:
-        if len(vector) != self.length or max(map(abs, vector), default=0) > self.bound:
-            msg = (
-                f"a vector to pack must have {self.length} coordinates, each within the public bound; this one has not"
-            )
-            raise LocalProtocolError(msg)
-        return [vector[i : i + self.per_plaintext] for i in range(0, self.length, self.per_plaintext)]
-
     def pack(self, vector: Sequence[int]) -> tuple[int, ...]:
-        """Pack signed coordinates as sum_i v_i 2^(width i), which may be negative; the caller reduces it mod N."""
-        width, offset = self.width, self.offset
+        """Pack signed coordinates as sum_i v_i 2^(width i), which may be negative; the caller reduces it mod N.
+
+        Every vector of this length is packed, by the same steps; one beyond the bound is reduced with the rest.
+
+        Raises
+        ------
+        LocalProtocolError
+            The vector has another length, which follows from public numbers.
+        """
+        if len(vector) != self.length:
+            raise LocalProtocolError(f"a vector to pack must have {self.length} coordinates; this one has not")
         return tuple(
-            int(gmpy2.pack([v + offset for v in chunk], width)) - lifted
-            for chunk, lifted in zip(self._chunks(vector), self._offsets, strict=True)
+            _joined(vector[i : i + self.per_plaintext], self.width) for i in range(0, self.length, self.per_plaintext)
         )
 
     def pack_exponents(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack as exponents: an offset makes every slot positive, and the guard bit above the top slot is set.
 
         So all exponents have one length, whatever the vector's signs and sizes, and the time of a power tells nothing.
+        That holds for a vector within the bound. The exponent of any other is a number that the caller reduces mod N.
         """
         return tuple(p + e for p, e in zip(self.pack(vector), self.exponent_offsets(), strict=True))
 
@@ -144,3 +152,11 @@ class Packing:
             slots = gmpy2.unpack(mpz(value + mark), width)
             vector += [int(slot) - offset for slot in slots[:-1]]
         return tuple(vector)
+
+
+def _joined(chunk: Sequence[int], width: int) -> int:
+    """Return sum_i v_i 2^(width i)."""
+    total = mpz(0)
+    for v in reversed(chunk):
+        total = (total << width) + v
+    return int(total)

@@ -202,27 +202,27 @@ def cells_loader(grid_of: Any) -> Loader:
 
     def one(path: Path | str, study: Study) -> Cells:
         grid: Grid = grid_of(study)
-        table = read_table(path, grid.columns)
+        table = read_table(path, grid.columns, fills=True)
         cells = grid.place(table.columns)
         check_size(cells.n, study, table.source)
         return cells
 
     def grouped(path: Path | str, study: Study, column: str) -> dict[str, Cells]:
         grid: Grid = grid_of(study)
-        table = read_table(path, tuple(dict.fromkeys((*grid.columns, column))))
+        table = read_table(path, tuple(dict.fromkeys((*grid.columns, column))), fills=True)
         places = grid.place(table.columns).places
         groups = {value: Cells(places[rows], grid) for value, rows in row_groups(table, column).items()}
         for value, cells in groups.items():
             check_size(cells.n, study, _group(table, column, value))
         return groups
 
-    def check(data: object, study: Study, source: str) -> None:
+    def check(data: object, study: Study, source: str, party: str = "") -> None:
         if not isinstance(data, Cells) or data.grid != grid_of(study):
             raise BadInput(
                 f"{source} are not sorted into this study's bins, but {study.study.protocol} counts cells",
                 "load the records with load_split or load_named, which read them as the study's protocol needs them",
             )
-        check_size(data.n, study, source)
+        check_size(data.n, study, source, party)
 
     return Loader(one, grouped, check)
 

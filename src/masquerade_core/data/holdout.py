@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study, as_fraction
 
-__all__ = ["are_held_back", "fewest_held_back", "fewest_to_learn_from", "split", "training_sides"]
+__all__ = [
+    "are_held_back",
+    "fewest_held_back",
+    "fewest_to_learn_from",
+    "most_held_back",
+    "most_to_learn_from",
+    "split",
+    "training_sides",
+]
 
 
 def are_held_back(n: int, share: float) -> NDArray[np.bool_]:
@@ -50,11 +58,26 @@ def training_sides(study: Study, data: Mapping[str, Dataset]) -> dict[str, Datas
 
 def fewest_held_back(study: Study) -> int:
     """Return the fewest records that all parties together can hold back; 0 where the study has no ``[evaluation]``."""
-    if study.evaluation is None:
-        return 0
-    return study.K * int(as_fraction(study.evaluation.share) * study.study.min_records)
+    return study.K * _held_back(study, study.study.min_records)
+
+
+def most_held_back(study: Study) -> int:
+    """Return the most records that all parties together can hold back; 0 where the study has no ``[evaluation]``."""
+    return sum(_held_back(study, study.most_of(name)) for name in study.names)
 
 
 def fewest_to_learn_from(study: Study) -> int:
     """Return the fewest records that all parties together can have to learn from."""
-    return study.K * study.study.min_records - fewest_held_back(study)
+    return study.fewest_records - fewest_held_back(study)
+
+
+def most_to_learn_from(study: Study) -> int:
+    """Return the most records that all parties together can have to learn from.
+
+    No share is more than a half, so a party with more records has at least as many to learn from.
+    """
+    return study.most_records - most_held_back(study)
+
+
+def _held_back(study: Study, n: int) -> int:
+    return 0 if study.evaluation is None else int(as_fraction(study.evaluation.share) * n)

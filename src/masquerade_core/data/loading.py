@@ -1,7 +1,7 @@
 """Records from a CSV or Parquet file, as a study describes them.
 
 An error names the column and the record's place. Errors end in logs, so they never show a cell or the number of
-records.
+records. Records of one class are read like all others: whether a party takes part must not tell what its records say.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.data.schema import Dataset, Encoder, Repaired
 from masquerade_core.data.tables import TextTable, read_table
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
@@ -30,18 +30,20 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     study : Study
         It gives the features, their bounds and levels, the label and the fewest records.
     need_label : bool
-        False for a public test set, which needs neither two classes nor ``min_records`` records.
+        False for a public test set, which may have any number of records.
 
     Raises
     ------
     BadInput
         The file cannot be used as it is.
     RefusedLocally
-        There are fewer records than the study's ``min_records``.
+        There are fewer records than the study's ``min_records``, or more than it allows.
     """
     encoder = Encoder.from_study(study)
-    table = read_table(path, (*encoder.columns, study.label.name))
-    dataset = _dataset(table, study, encoder, both_classes=need_label)
+    table = _read(path, (*encoder.columns, study.label.name), encoder)
+    X, repaired = encoder.encode_counted(table.columns, at=table.at)
+    y, filled = _labels(table, study)
+    dataset = Dataset(X, y, study.classes, repaired + Repaired(filled=filled))
     if need_label:
         check_size(len(dataset.y), study, table.source)
     return dataset
@@ -55,7 +57,7 @@ def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
     BadInput
         The file cannot be used as it is.
     """
-    table = read_table(path, encoder.columns)
+    table = _read(path, encoder.columns, encoder)
     return encoder.encode(table.columns, at=table.at)
 
 
@@ -72,19 +74,17 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     BadInput
         The file cannot be used as it is.
     RefusedLocally
-        A group has fewer records than the study's ``min_records``.
+        A group has fewer records than the study's ``min_records``, or more than it allows.
     """
     encoder = Encoder.from_study(study)
-    table = read_table(path, (*encoder.columns, study.label.name, column))
+    table = _read(path, tuple(dict.fromkeys((*encoder.columns, study.label.name, column))), encoder)
     groups = row_groups(table, column)
     X = encoder.encode(table.columns, at=table.at)
-    y = _labels(table, study, both_classes=True)
+    y, _ = _labels(table, study)
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
         dataset = Dataset(X[rows], y[rows], study.classes)
-        if np.unique(dataset.y).size == 1:
-            raise _one_class(source, study)
         check_size(len(dataset.y), study, source)
         datasets[value] = dataset
     return datasets
@@ -109,13 +109,14 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
     return groups
 
 
-def _dataset(table: TextTable, study: Study, encoder: Encoder, *, both_classes: bool) -> Dataset:
-    X = encoder.encode(table.columns, at=table.at)
-    return Dataset(X, _labels(table, study, both_classes=both_classes), study.classes)
+def _read(path: Path | str, wanted: Sequence[str], encoder: Encoder) -> TextTable:
+    return read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
 
 
-def check_size(n: int, study: Study, source: str) -> None:
+def check_size(n: int, study: Study, source: str, party: str = "") -> None:
     """Check that one party's records are neither too few nor too many for a study.
+
+    A party that refuses because of its size tells of its size alone, and never of what a record says.
 
     Parameters
     ----------
@@ -124,13 +125,13 @@ def check_size(n: int, study: Study, source: str) -> None:
     study : Study
     source : str
         Names the records in the error; how many there are is secret, and is not said.
+    party : str
+        The party's name, where it is known: it may have a largest number of its own.
 
     Raises
     ------
     RefusedLocally
-        There are fewer records than the study's ``min_records``.
-    BadInput
-        There are more records than a study of so many parties can count.
+        There are fewer records than the study's ``min_records``, or more than its ``max_records``.
     """
     floor = study.study.min_records
     if n < floor:
@@ -138,53 +139,49 @@ def check_size(n: int, study: Study, source: str) -> None:
             f"{source} has fewer records than the study's min_records, {floor}",
             "take part with more records, or ask the coordinator for a study with a smaller min_records",
         )
-    if n > study.max_records:
-        raise BadInput(
-            f"{source} has more than {study.max_records:,} records, the most that a party may have in a study of "
-            f"{study.K} parties",
-            "take part with fewer records",
+    most = study.most_of(party) if party else study.max_records
+    if n > most:
+        raise RefusedLocally(
+            f"{source} has more than {most:,} records, the most that a party may have in this study",
+            "take part with fewer records, or ask the coordinator for a study with a larger max_records",
         )
 
 
-def _labels(table: TextTable, study: Study, *, both_classes: bool) -> NDArray[np.float64]:
-    name, cells = study.label.name, table.columns[study.label.name]
-    if "" in cells:
+def _labels(table: TextTable, study: Study) -> tuple[NDArray[np.float64], int]:
+    """Return the labels, and how many cells were filled. With "clamp" no label makes a party refuse."""
+    name, cells, clamps = study.label.name, table.columns[study.label.name], study.study.out_of_bounds == "clamp"
+    empty = cells.count("")
+    if empty and not clamps:
         raise BadInput(f"{table.at(cells.index(''))}: the label {name!r} is empty", "leave records without a label out")
     if study.label.classes is not None:
-        return _class_numbers(table, name, study.label.classes)
-    positive, values = study.label.positive, set(cells)
-    if len(values - {positive}) > 1:
-        seen = len(values) > 2  # noqa: PLR2004
+        return _class_numbers(table, name, study.label.classes, clamps)
+    positive, others = study.label.positive, set(cells) - {study.label.positive}
+    if len(others) > 1 and not clamps:
         raise BadInput(
             f"{table.source}: the label {name!r} "
-            + ("has more than two different values" if seen else f"is never {positive!r}, the study's positive value"),
+            + (
+                "has more than two different values"
+                if positive in cells or len(others) > 2  # noqa: PLR2004  a positive value and another
+                else f"is never {positive!r}, the study's positive value"
+            ),
             f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
         )
-    if both_classes and len(values) == 1:
-        raise _one_class(table.source, study)
-    return np.where(np.fromiter((cell == positive for cell in cells), dtype=bool, count=len(cells)), 1.0, -1.0)
+    return np.where(np.fromiter((cell == positive for cell in cells), dtype=bool, count=len(cells)), 1.0, -1.0), empty
 
 
-def _class_numbers(table: TextTable, name: str, classes: Sequence[str]) -> NDArray[np.float64]:
-    number = {label: float(i) for i, label in enumerate(classes)}
-    for row, cell in enumerate(cells := table.columns[name]):
-        if cell not in number:
-            raise BadInput(
-                f"{table.at(row)}: the label {name!r} is none of the study's classes",
-                f"the classes are {', '.join(map(repr, classes))}; blanks and capitals count",
-            )
-    return np.fromiter((number[cell] for cell in cells), dtype=np.float64, count=len(cells))
-
-
-def _one_class(source: str, study: Study) -> BadInput:
-    known = study.label.classes
-    which = f"{study.label.positive!r} and the other" if known is None else f"of {', '.join(map(repr, known))}"
-    return BadInput(
-        f"{source}: the label {study.label.name!r} has one class only",
-        f"a classifier is learned from records of both classes, {which}"
-        if known is None
-        else f"a classifier is learned from records of two classes or more, {which}",
-    )
+def _class_numbers(
+    table: TextTable, name: str, classes: Sequence[str], clamps: bool
+) -> tuple[NDArray[np.float64], int]:
+    """Return the numbers of the classes, and how many cells were none of them and became the first class."""
+    number, cells = {label: float(i) for i, label in enumerate(classes)}, table.columns[name]
+    unknown = [row for row, cell in enumerate(cells) if cell not in number]
+    if unknown and not clamps:
+        raise BadInput(
+            f"{table.at(unknown[0])}: the label {name!r} is none of the study's classes",
+            f"the classes are {', '.join(map(repr, classes))}; blanks and capitals count",
+        )
+    y = np.fromiter((number.get(cell, 0.0) for cell in cells), dtype=np.float64, count=len(cells))
+    return y, len(unknown)
 
 
 # --- What a protocol needs --------------------------------------------------------
@@ -201,16 +198,16 @@ class Loader:
     grouped : callable
         (path, study, column) -> all parties' records by name, from one file in which ``column`` has the names.
     check : callable
-        (records, study, source): raises BadInput or RefusedLocally for records that do not fit the study; ``source``
-        names them.
+        (records, study, source, party): raises BadInput or RefusedLocally for records that do not fit the study;
+        ``source`` names them. ``party`` is their owner's name, and may be left out.
     """
 
     one: Callable[[Path | str, Study], Any]
     grouped: Callable[[Path | str, Study, str], dict[str, Any]]
-    check: Callable[[Any, Study, str], None]
+    check: Callable[..., None]
 
 
-def _check_points(data: Any, study: Study, source: str) -> None:
+def _check_points(data: Any, study: Study, source: str, party: str = "") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
     if not isinstance(data, Dataset):
         raise BadInput(
@@ -228,7 +225,7 @@ def _check_points(data: Any, study: Study, source: str) -> None:
             f"{study.classes or 'two unnamed'}",
             "make the Dataset with classes=study.classes",
         )
-    check_size(len(data.y), study, source)
+    check_size(len(data.y), study, source, party)
 
 
 POINTS = Loader(load_csv, load_grouped, _check_points)

@@ -52,8 +52,16 @@ class TextTable:
         return f"{self.source}, {self.unit} {self.numbers[row]}"
 
 
-def read_table(path: Path | str, wanted: Sequence[str]) -> TextTable:
+def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) -> TextTable:
     """Read the wanted columns of a file.
+
+    Parameters
+    ----------
+    path : path
+    wanted : sequence of str
+    fills : bool
+        Whether a line of a CSV file with too many or too few cells becomes a record of empty cells. Otherwise it is an
+        error.
 
     Raises
     ------
@@ -65,7 +73,7 @@ def read_table(path: Path | str, wanted: Sequence[str]) -> TextTable:
         if path.suffix.lower() in _PARQUET:
             return _parquet(path, wanted)
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _parse(file, wanted, path.name)
+            return _parse(file, wanted, path.name, fills=fills)
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}", "correct the path") from error
     except UnicodeDecodeError:
@@ -100,7 +108,7 @@ def cell_text(value: Any) -> str | None:
             return "" if type(value).__name__ == "NAType" else None
 
 
-def _parse(file: TextIO, wanted: Sequence[str], source: str) -> TextTable:
+def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> TextTable:
     reader = csv.reader(file, strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -112,13 +120,14 @@ def _parse(file: TextIO, wanted: Sequence[str], source: str) -> TextTable:
                 header = row
                 picks = _find(header, wanted, source, "the first line of the file names the columns")
             elif row:  # a blank line is no record
-                if len(row) != len(header):
+                fits = len(row) == len(header)
+                if not (fits or fills):
                     raise BadInput(
                         f"{source}, line {reader.line_num} has {counted(len(row), 'column')}, "
                         f"but the first line has {len(header)}",
                         "each record has one cell for each column; quote cells that hold a comma",
                     )
-                rows.append(row)
+                rows.append(row if fits else [""] * len(header))
                 lines.append(reader.line_num)
     except csv.Error:
         raise BadInput(f"{source}, line {reader.line_num} is not CSV", "see whether a quote is left open") from None

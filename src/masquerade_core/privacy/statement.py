@@ -5,8 +5,8 @@ somebody who looks, with everything that this somebody sees: the public with the
 a study) with the ciphertexts, a party with its own records and its own noise. The unit says whose privacy the row is
 about.
 
-A row has an ``epsilon`` only where a guarantee is proved. Otherwise its ``provable`` is "none", or "not assessed" where
-nobody has examined the question.
+A row has an ``epsilon`` only where a guarantee is proved. Otherwise its ``provable`` is "none". A guarantee whose delta
+is 1 or more allows everything, so its row says "none" too.
 
 Unless a row says otherwise, it assumes the following. Neighbouring data sets differ in one replaced record. The numbers
 of records n_j of all parties are fixed, since noise may be scaled to the smallest of them. Records lie in the unit ball
@@ -16,18 +16,19 @@ because of public bounds alone.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from masquerade_core.privacy._checks import require
+from masquerade_core.privacy.statement_words import digits, gained, honest_noise, large_delta, without_numbers
 from masquerade_core.words import counted
 
 __all__ = [
     "COMPUTATIONAL",
     "NONE",
-    "NOT_ASSESSED",
+    "NO_BOUND",
+    "NO_SETTING",
     "ONE_RELEASE",
-    "PARTY_UNIT",
     "PUBLIC_SETTINGS",
     "REPLACE_RECORD",
     "Claim",
@@ -35,12 +36,14 @@ __all__ = [
     "Rows",
     "SharedNoiseRows",
     "digits",
+    "gained",
     "honest_noise",
     "large_delta",
+    "not_promised",
+    "shown",
 ]
 
 NONE = "none"
-NOT_ASSESSED = "not assessed"
 
 COMPUTATIONAL = "approximate, computational"
 """Approximate differential privacy against an adversary who cannot break the encryption."""
@@ -52,6 +55,9 @@ PUBLIC_SETTINGS = (
     "records are encoded by public bounds and clipped (scaled down) to norm 1; nobody looked at them to choose the "
     "bounds or any other setting"
 )
+NO_BOUND = " Nothing is proved here: delta would reach 1, and a delta of 1 allows everything."
+"""What is added to the text of a row whose delta would reach 1."""
+
 ONE_RELEASE = "the model is released once; every further run over the same records adds its own epsilon"
 """Assumptions of most proofs."""
 
@@ -70,11 +76,11 @@ class Claim:
         Which two data sets must be hard to tell apart.
     definition : str
         "pure", "approximate", "probabilistic" or "none". It adds "computational" where the guarantee holds only against
-        adversaries whose computing power is bounded.
+        adversaries who cannot break the encryption or the masks that ``assumptions`` name.
     claimed : str
         The guarantee that the paper states, or that the study asks for.
     provable : str
-        The guarantee that is proved: its numbers as text, "none" or "not assessed".
+        The guarantee that is proved: its numbers as text, or "none".
     epsilon, delta : float or None
         The proved guarantee as numbers; None where there is none.
     holds_at : str
@@ -100,26 +106,19 @@ class Claim:
     assumptions: tuple[str, ...]
     text: str
 
+    def __post_init__(self) -> None:
+        number = self.epsilon is not None
+        require(number == (self.delta is not None), "a row of a statement has an epsilon and a delta, or neither")
+        proved = math.isfinite(self.epsilon or 0.0) and 0 <= (self.delta or 0.0) < 1
+        require(proved, "a row of a statement has a finite epsilon, and a delta from 0 to less than 1")
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
         return {**asdict(self), "assumptions": list(self.assumptions)}
 
 
-PARTY_UNIT = Claim(
-    view="released model",
-    unit="party",
-    neighbours="replace all records of one party, all sizes fixed",
-    definition=NONE,
-    claimed="nothing",
-    provable=NOT_ASSESSED,
-    epsilon=None,
-    delta=None,
-    holds_at=NOT_ASSESSED,
-    source=NOT_ASSESSED,
-    assumptions=(),
-    text="The noise is sized for one record. Nobody has examined how well it hides all of a party's data together.",
-)
-"""The last row of a statement whose noise is sized for one record."""
+NO_SETTING = "no setting: whoever knows all noise can take all of it off"
+"""What a row says that no setting of the study makes hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +155,7 @@ class Rows:
         neighbours: str = "",
         source: str = "",
     ) -> Claim:
-        """Return a row with a proof.
+        """Return a row with a proof; a row without one where delta is 1 or more, or epsilon has no bound.
 
         Parameters
         ----------
@@ -167,6 +166,18 @@ class Rows:
         unit, neighbours, source : str
             Where they differ from the statement's.
         """
+        if not (delta < 1 and math.isfinite(epsilon)):
+            return self.none(
+                view,
+                without_numbers(text) + NO_BOUND,
+                *self.assumptions,
+                *more,
+                claimed=claimed,
+                holds_at=holds_at,
+                unit=unit,
+                neighbours=neighbours,
+                source=source or self.source,
+            )
         return Claim(
             view=view,
             unit=unit or self.unit,
@@ -235,10 +246,10 @@ class DrawnInShares(Protocol):
     def honest(self) -> int:
         """h, how many shares are enough to meet the target."""
 
-    def proved(self, shares: int) -> tuple[float, float] | None:
+    def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
         """Return (epsilon, delta) against an adversary who does not know ``shares`` of the shares.
 
-        None where nothing is proved.
+        None where nothing is proved. ``size`` is how many units, such as records, are replaced together.
         """
 
 
@@ -281,69 +292,30 @@ class SharedNoiseRows(Rows):
         unit, neighbours : str
             Where they differ from the statement's.
         """
-        noise = self.noise
-        enough, found = unknown >= noise.honest, noise.proved(unknown)
-        colluding = counted(self.K - noise.honest, "colluding party", "colluding parties")
-        target = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}: the privacy target, for {colluding}"
-        common = {
-            "claimed": f"approximate, {target}"
-            if enough
-            else "nothing: these parties are more than the study's colluders",
-            "holds_at": "this noise" if enough else f"colluders = {self.K - unknown} in the study",
-            "unit": unit,
-            "neighbours": neighbours,
-        }
+        noise, found = self.noise, self.noise.proved(unknown)
+        if unknown >= noise.honest:
+            colluding = counted(self.K - noise.honest, "colluding party", "colluding parties")
+            target = f"epsilon = {digits(noise.epsilon)}, delta = {noise.delta:g}"
+            claimed, holds_at = f"approximate, {target}: the privacy target, for {colluding}", "this noise"
+        else:
+            claimed = not_promised(found)
+            holds_at = f"colluders = {self.K - unknown} in the study" if unknown else NO_SETTING
+        common = {"claimed": claimed, "holds_at": holds_at, "unit": unit, "neighbours": neighbours}
         if found is None:
+            text = without_numbers(text) + NO_BOUND
             return self.none(view, text, *self.assumptions, *more, source=self.source, **common)
         epsilon, delta = found
-        provable = f"epsilon = {digits(epsilon)}, delta = {delta:g}"
+        provable = shown(epsilon, delta)
         return self.proved(
             view, text, *more, provable=provable, epsilon=epsilon, delta=delta, definition=definition, **common
         )
 
 
-def honest_noise(parties: int) -> str:
-    """Return "the noise of one honest party", "the noise of 3 honest parties": the part that an adversary misses."""
-    return "the noise of one honest party" if parties == 1 else f"the noise of {parties} honest parties"
+def shown(epsilon: float, delta: float) -> str:
+    """Return "epsilon = 1.5, delta = 0.0001"."""
+    return f"epsilon = {digits(epsilon)}, delta = {delta:g}"
 
 
-def large_delta(delta: float, units: int, unit: str = "record") -> str:
-    """Return a warning to append to a row's text, or "" where delta is less than 1/``units``.
-
-    A delta of 1/n or more allows a protocol to publish one of n records, so it promises little.
-
-    Parameters
-    ----------
-    delta : float
-        The delta of a guarantee.
-    units : int
-        The smallest number of records, or of parties, that the study allows.
-    unit : str
-        "record" or "party".
-    """
-    if delta * units < 1:
-        return ""
-    few = f"The study allows for as few as {units:,} records" if unit == "record" else f"There are {units:,} parties"
-    own = "that record" if unit == "record" else "all records of that party"
-    return (
-        f" Mind delta = {delta:g}: it is not less than 1/{units:,}. {few}. For each of them, a protocol could publish "
-        f"{own} with this probability and still meet the target."
-    )
-
-
-def digits(value: float, rounded: Callable[[float], int] = math.ceil) -> str:
-    """Return four significant digits of a bound, rounded up, so that it never looks smaller than it is.
-
-    Parameters
-    ----------
-    value : float
-        Shown as 0 where it is not greater than 0.
-    rounded : callable
-        ``math.floor`` for a number that must not look larger than it is.
-    """
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    scaled = value / unit
-    nearest = round(scaled)  # the error of the division must not turn 1 into 1.001
-    return f"{(nearest if abs(scaled - nearest) < 1e-9 else rounded(scaled)) * unit:.4g}"  # noqa: PLR2004
+def not_promised(found: tuple[float, float] | None) -> str:
+    """Return what a study claims of a view that it does not count on: nothing, whatever ``found`` is proved."""
+    return "not promised; nothing is proved" if found is None else f"not promised; proved anyway: {shown(*found)}"

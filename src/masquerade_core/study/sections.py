@@ -20,6 +20,7 @@ __all__ = [
     "Feature",
     "Label",
     "Model",
+    "OutOfBounds",
     "Party",
     "Privacy",
     "Section",
@@ -33,6 +34,9 @@ CHARLIE = "charlie"
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 _Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]{1,128}\z")]
 _Real = Annotated[float, Field(allow_inf_nan=False)]
+
+OutOfBounds = Literal["refuse", "clamp"]
+"""What happens to cells that do not fit the study's public bounds and levels."""
 
 
 class Section(BaseModel):
@@ -51,6 +55,14 @@ class StudySection(Section):
         default=None, description="the party that holds the secret half of the parties' encryption key"
     )
     min_records: int = Field(ge=2, description="the fewest records that a party may have; public")
+    records_per_person: int = Field(
+        default=1, ge=1, description="how many records one person may have, with one party or several; public"
+    )
+    max_records: int | None = Field(default=None, ge=1, description="the most records that a party may have; public")
+    out_of_bounds: OutOfBounds = Field(
+        default="refuse",
+        description='"clamp" moves numbers to their bounds and fills missing cells; "refuse" refuses the whole file',
+    )
     expected_records: int | None = Field(
         default=None, ge=1, description="how many records all parties together are expected to have; public"
     )
@@ -62,7 +74,9 @@ class Privacy(Section):
     """``[privacy]``: the privacy target, and what the noise is to do for it."""
 
     epsilon: float = Field(
-        gt=0, allow_inf_nan=False, description="the privacy that a record may lose; there is no default"
+        gt=0,
+        allow_inf_nan=False,
+        description="the odds of a guess about a record change by at most e^epsilon; there is no default",
     )
     delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
     calibration: Literal["paper", "proven"] = Field(
@@ -185,7 +199,9 @@ class Feature(Section):
     """``[[feature]]``: a column of numbers with public bounds or bins, or of public levels (categories).
 
     k edges make k + 1 bins: x < e_1, e_1 <= x < e_2, ..., e_k <= x. Bins may have min and max as well. Then all edges
-    lie between these two, and a number outside them is refused.
+    lie between these two, and a number outside them is refused, or moved to the nearer of the two.
+
+    ``missing`` is the public value, or the level, that a missing cell becomes; :attr:`filler` has its default.
     """
 
     name: _Text
@@ -193,6 +209,7 @@ class Feature(Section):
     max: _Real | None = None
     levels: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
     edges: Annotated[tuple[_Real, ...] | None, Field(strict=False)] = None
+    missing: _Real | str | None = Field(default=None, description="what a missing cell becomes; public")
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -207,6 +224,8 @@ class Feature(Section):
         if bounds == 1:
             raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
         for problem in (*self._problems_of_bounds(), *self._problems_of_levels(), *self._problems_of_edges()):
+            raise ValueError(f"feature {self.name!r} has {problem}")
+        for problem in self._problems_of_missing():
             raise ValueError(f"feature {self.name!r} has {problem}")
         return self
 
@@ -236,6 +255,32 @@ class Feature(Section):
         if self.min is not None and self.max is not None and not all(self.min < e < self.max for e in self.edges):
             yield f"an edge that does not lie between min {self.min} and max {self.max}"
 
+    def _problems_of_missing(self) -> Iterator[str]:
+        if self.missing is None:
+            return
+        if self.levels is not None:
+            if self.missing not in self.levels:
+                yield f"missing = {_shown(self.missing)}, but it must be one of the levels: {self.range}"
+        elif isinstance(self.missing, str):
+            yield f"missing = {_shown(self.missing)}, but it must be a number, since the column holds numbers"
+        elif self.min is not None and self.max is not None and not self.min <= self.missing <= self.max:
+            yield f"missing = {_number(self.missing)}, but it must lie between min {self.min} and max {self.max}"
+
+    @property
+    def filler(self) -> float | str:
+        """What a missing cell becomes: ``missing``, or what follows from the public ranges.
+
+        For levels that is the level "?" where there is one, else the first level. For numbers it is the middle of the
+        bounds, and without bounds the middle between the first edge and the last.
+        """
+        if self.missing is not None:
+            return self.missing
+        if self.levels is not None:
+            return "?" if "?" in self.levels else self.levels[0]
+        ends = (self.min, self.max) if self.edges is None or self.min is not None else (self.edges[0], self.edges[-1])
+        low, high = float(ends[0] or 0), float(ends[1] or 0)
+        return low / 2 + high / 2
+
     @property
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates that this feature becomes."""
@@ -262,6 +307,10 @@ def _number(x: float) -> str:
     return repr(x).removesuffix(".0")
 
 
+def _shown(value: float | str) -> str:
+    return f'"{value}"' if isinstance(value, str) else _number(value)
+
+
 class Curator(Section):
     """``[curator]``: the address at which Charlie, the curator, listens, and his public key."""
 
@@ -281,6 +330,7 @@ class Party(Section):
 
     name: _Name
     key: PublicKeysField
+    max_records: int | None = Field(default=None, ge=1, description="the most records that this party may have; public")
 
     @field_validator("name")
     @classmethod

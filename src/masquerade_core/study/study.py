@@ -9,7 +9,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -23,6 +22,7 @@ from pydantic import (
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study.fields import first_repeated, flat, json_text
+from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
 from masquerade_core.study.sections import (
     CHARLIE,
     Crypto,
@@ -45,14 +45,6 @@ INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
 
 _NETWORK_KEY_BITS = (2048, 3072)
-
-
-def as_fraction(x: float) -> Fraction:
-    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
-
-    So two machines that read the same study compute the same noise scale to the last bit.
-    """
-    return Fraction(repr(float(x)))
 
 
 class Study(Section):
@@ -91,7 +83,8 @@ class Study(Section):
         yield from self._roster_problems()
         yield from self._key_problems()
         yield from self._column_problems()
-        yield from self._evaluation_problems()
+        if self.evaluation is not None:
+            yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
 
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
@@ -105,18 +98,7 @@ class Study(Section):
         yield from self._lead_problems()
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
-        if rules.min_records > self.max_records:
-            yield (
-                f"[study] min_records is {rules.min_records}, but must be at most {self.max_records}, the most records "
-                "that a party may have in a study with this number of parties"
-            )
-        fewest, most = K * rules.min_records, K * self.max_records
-        if rules.expected_records is not None and not fewest <= rules.expected_records <= most:
-            yield (
-                f"[study] expected_records is {rules.expected_records}, but {counted(K, 'party', 'parties')} with "
-                f"min_records = {rules.min_records} have {fewest} to {most} records together; correct expected_records "
-                "or min_records"
-            )
+        yield from size_problems(rules, self.parties, self.countable)
 
     def _lead_problems(self) -> Iterator[str]:
         lead, names = self.study.lead, ", ".join(self.names)
@@ -145,18 +127,6 @@ class Study(Section):
             yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
         if (name := first_repeated(self.coordinates)) is not None:
             yield f"two features would both become the coordinate {name!r}; rename one"
-
-    def _evaluation_problems(self) -> Iterator[str]:
-        if self.evaluation is None:
-            return
-        share, fewest = self.evaluation.share, self.study.min_records
-        if as_fraction(share) * fewest < 1:
-            yield (
-                f"[evaluation] share is {share:g}, but of min_records = {fewest} that is less than one record; choose "
-                "a larger share, or a larger min_records"
-            )
-        if self.multiclass and self.evaluation.threshold is not None:
-            yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"
 
     @classmethod
     def parse(cls, text: str, source: str = "study", *, in_memory: bool = False) -> Self:
@@ -282,9 +252,31 @@ class Study(Section):
         return self.classes or 1
 
     @property
-    def max_records(self) -> int:
-        """The most records that a party may have: n_j 2^m + rho(j) fits into 32 bits, with m = ceil(log2 K)."""
+    def countable(self) -> int:
+        """The most records of a party that a run can count: n_j 2^m + rho(j) fits into 32 bits, m = ceil(log2 K)."""
         return (1 << (32 - (self.K - 1).bit_length())) - 1
+
+    def most_of(self, name: str) -> int:
+        """Return the most records that one party may have: its own ``max_records``, or that of the study."""
+        return self._most(self.party(name))
+
+    def _most(self, party: Party) -> int:
+        return party.max_records or self.study.max_records or self.countable
+
+    @property
+    def max_records(self) -> int:
+        """The most records that any party may have."""
+        return max(map(self._most, self.parties))
+
+    @property
+    def fewest_records(self) -> int:
+        """The fewest records that all parties together may have."""
+        return self.K * self.study.min_records
+
+    @property
+    def most_records(self) -> int:
+        """The most records that all parties together may have."""
+        return sum(map(self._most, self.parties))
 
     def party(self, name: str) -> Party:
         """Return one party of the roster.

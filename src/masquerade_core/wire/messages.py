@@ -1,4 +1,4 @@
-"""The two kinds of message, and the field types they are made of.
+"""The kinds of message, and the field types they are made of.
 
 A protocol declares its messages as frozen models. Two rules keep secrets out of them. No field type takes a secret. A
 ciphertext enters a message only as :class:`Ciphertexts`, which is built from
@@ -18,9 +18,10 @@ from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.words import counted
 
-__all__ = ["PARTIES", "Ciphertexts", "Message", "Name", "SealedMessage"]
+__all__ = ["NAME_BYTES", "PARTIES", "Broadcast", "Ciphertexts", "Message", "Name", "SealedMessage"]
 
 PARTIES = "*"  # as a recipient: every party
+NAME_BYTES = 32  # the longest name of a participant
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 
@@ -33,6 +34,14 @@ class Message(BaseModel):
     def __repr_args__(self) -> tuple[()]:
         """Print no field: a message may hold coins or a share, and a repr may end up in a log."""
         return ()
+
+
+class Broadcast(Message):
+    """A message that Charlie sends to all parties, and to all of them the same bytes.
+
+    A party refuses one that came to it alone. At the end of a run all parties compare a hash of what Charlie broadcast.
+    A party may send such a message to Charlie, who passes it on.
+    """
 
 
 class SealedMessage(Message):

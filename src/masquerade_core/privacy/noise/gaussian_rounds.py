@@ -176,17 +176,21 @@ class SharedNoise:
         variance = shares * self.share**2 - LEAST_SHARE_SIGMA**2
         return math.sqrt(self.Delta**2 * self.rounds / variance) * _ROUNDED_UP
 
-    def proved(self, shares: int) -> tuple[float, float] | None:
+    def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
         """Return (epsilon, delta) against an adversary who does not know ``shares`` of the shares.
 
-        None where nothing is proved. With h shares or more the result is never worse than the target, whatever the last
-        bit of a float.
+        None where nothing is proved. With h shares or more the result for one record is never worse than the target,
+        whatever the last bit of a float. If ``size`` records are replaced together, mu is ``size`` times as large.
+
+        References
+        ----------
+        Dong, Roth and Su 2022, Theorem 2.14: the privacy of a group.
         """
         if shares < 1:
             return None
         left = as_fraction(self.delta) - lost_delta(self.epsilon)
-        found = epsilon_of(self.mu(shares), math.nextafter(float(left), 0))
-        if shares >= self.honest:
+        found = epsilon_of(size * self.mu(shares), math.nextafter(float(left), 0))
+        if shares >= self.honest and size == 1:
             return min(found, self.epsilon), self.delta
         delta = float(min(Fraction(1), left + lost_delta(found)))
         return (found, delta) if delta < 1 else None

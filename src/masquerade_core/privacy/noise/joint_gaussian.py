@@ -175,14 +175,17 @@ class JointNoise:
         variance = shares * self.share() ** 2 - LEAST_SHARE_SIGMA**2
         return math.sqrt(self.sensitivity(self.min_records) ** 2 / variance) * _ROUNDED
 
-    def proved(self, shares: int) -> tuple[float, float] | None:
-        """Return (epsilon, delta) against somebody who lacks ``shares`` of the shares; None where nothing is proved."""
+    def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
+        """Return (epsilon, delta) against somebody who lacks ``shares`` of the shares; None where nothing is proved.
+
+        If ``size`` records are replaced together, mu is ``size`` times as large.
+        """
         if shares < 1:
             return None
         paid = 2.0**-LOST_BITS
         left = self.delta - paid * (1 + _exp(self.epsilon))
-        found = epsilon_of(self.mu(shares), math.nextafter(left, 0))
-        if shares >= self.honest:  # holds by construction, whatever the last bit of a float is
+        found = epsilon_of(size * self.mu(shares), math.nextafter(left, 0))
+        if shares >= self.honest and size == 1:  # holds by construction, whatever the last bit of a float is
             return min(found, self.epsilon), self.delta
         delta = left + paid * (1 + _exp(found))
         return (found, delta * _ROUNDED) if delta < 1 else None

@@ -11,6 +11,7 @@ import gmpy2
 from gmpy2 import mpz
 from scipy.special import gammainccinv
 
+from masquerade_core.privacy._checks import require
 from masquerade_core.privacy.samplers._tails import smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, check_positive, grid
 from masquerade_core.rng import Rng
@@ -18,10 +19,10 @@ from masquerade_core.rng import Rng
 __all__ = ["L2_TV_BITS", "l2_laplace", "l2_tail_bound"]
 
 L2_TV_BITS = 60
-"""A draw of :func:`l2_laplace` is within a total variation distance of 2^-L2_TV_BITS of its law."""
+"""Unless told otherwise, a draw of :func:`l2_laplace` is within total variation 2^-L2_TV_BITS of its law."""
 
 
-def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
+def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction, tv_bits: int = L2_TV_BITS) -> list[int]:
     """Draw round(scale eta), eta in R^d with density proportional to exp(-beta ||eta||_2).
 
     The norm of eta is Gamma(d)/beta, a sum of d exponentials -ln U over beta. The direction of eta is that of m =
@@ -39,32 +40,35 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
         Dimensions, at least 1.
     scale : Fraction
         Grid units per unit of eta, greater than 0.
+    tv_bits : int
+        60 or more, and even: the draw is within a total variation distance of 2^-``tv_bits`` of its law. A guarantee
+        with a large epsilon needs more than 60, since (1 + exp(epsilon)) 2^-tv_bits of delta pays for that distance.
 
     Notes
     -----
-    The total variation distance from the exact law is at most 2^-62 a draw. Let r = scale/beta, R = ceil(64 d r) < 2^n
-    and d < 2^D. Uniforms are multiples of 2^-u and the arithmetic carries u bits, where u >= n + 3 D + 171. Larger
-    noise takes more bits. In a fixed precision, large noise would be a multiple of a power of 2, and the lowest bits of
-    a noisy number would be those of the number itself. Couple each uniform with a continuous one in its cell of length
-    2^-u, and each point (a, b) with a continuous one in its cell of side 2^(1-u). The two vectors stay close except in
-    these events:
+    The total variation distance from the exact law is at most 2^-(62+g) a draw, where g = tv_bits - 60. Let r =
+    scale/beta, R = ceil((64 + g) d r) < 2^n and d < 2^D. Uniforms are multiples of 2^-u and the arithmetic carries u
+    bits, where u >= n + 3 D + 171 + 5g/2. Larger noise takes more bits. In a fixed precision, large noise would be a
+    multiple of a power of 2, and the lowest bits of a noisy number would be those of the number itself. Couple each
+    uniform with a continuous one in its cell of length 2^-u, and each point (a, b) with a continuous one in its cell of
+    side 2^(1-u). The two vectors stay close except in these events:
 
-    * the norm exceeds R grid units: exp(-58 d) < 2^-83, by Chernoff's bound;
-    * one of the d uniforms under the logarithm is below 2^-(66+D): together less than 2^-66;
-    * one of the m spacings is below 2^-(64+2D): at most m (m-1) 2^-(64+2D) < 2^-66;
-    * one of the m points in the disc is within 2^-(33+D) of its centre: m 2^-(66+2D) < 2^-66;
+    * the norm exceeds R grid units: exp(-(63 + g - ln(64 + g)) d) < 2^-(83+g), by Chernoff's bound;
+    * one of the d uniforms under the logarithm is below 2^-(66+g+D): together less than 2^-(66+g);
+    * one of the m spacings is below 2^-(64+g+2D): at most m (m-1) 2^-(64+g+2D) < 2^-(66+g);
+    * one of the m points in the disc is within 2^-(33+g/2+D) of its centre: m 2^-(66+g+2D) < 2^-(66+g);
     * of two coupled points one is in the disc and the other is not: the cells that meet the circle have an area of less
-      than 18 2^(1-u), so, with 4/pi tries a pair, less than m 2^(4-u) < 2^-66;
-    * for odd d, what remains of the unit vector is shorter than 2^-66: at most 2^-66, which is the chance for d = 1.
+      than 18 2^(1-u), so, with 4/pi tries a pair, less than m 2^(4-u) < 2^-(66+g);
+    * for odd d, what remains of the unit vector is shorter than 2^-(66+g): at most 2^-(66+g), the chance for d = 1.
 
-    Otherwise the logarithms are off by d 2^(67+D-u), which is R 2^(61+D-u) grid units, for d r <= R/64. The root of a
-    spacing is off by 2^-u/sqrt(S) <= 2^(32+D-u). The unit vector along (a, b) is off by twice the distance of the two
-    points over the radius, < 2^(35+D-u). So the vector of all pairs is off by 2^(36+3D/2-u). Once its remainder is
-    normalised, it is off by 2 2^66 times that, which is R 2^(103+3D/2-u) grid units. Arithmetic adds less than R
-    2^(5+D-u), as nothing cancels. In all a coordinate is off by less than R 2^(104+2D-u) < e = 2^-(67+D). The integers
-    then differ only where a coordinate lies within e of a half-integer. Its density f is unimodal and symmetric, hence
-    f(x) <= 1/(2 abs(x)), and the sum of f over the half-integers (each moved by e towards 0) is at most 1 + 2 f(1/2 -
-    e) < 4: a chance of 8 e for each, of 2^-64 for all.
+    Otherwise the logarithms are off by d 2^(67+g+D-u), which is R 2^(61+g+D-u) grid units, for d r <= R/64. The root of
+    a spacing is off by 2^-u/sqrt(S) <= 2^(32+g/2+D-u). The unit vector along (a, b) is off by twice the distance of the
+    two points over the radius, < 2^(35+g/2+D-u). So the vector of all pairs is off by 2^(36+g/2+3D/2-u). Once its
+    remainder is normalised, it is off by 2 2^(66+g) times that, which is R 2^(103+3g/2+3D/2-u) grid units. Arithmetic
+    adds less than R 2^(5+D-u), as nothing cancels. In all a coordinate is off by less than R 2^(104+3g/2+2D-u) < e =
+    2^-(67+g+D). The integers then differ only where a coordinate lies within e of a half-integer. Its density f is
+    unimodal and symmetric, hence f(x) <= 1/(2 abs(x)), and the sum of f over the half-integers (each moved by e towards
+    0) is at most 1 + 2 f(1/2 - e) < 4: a chance of 8 e for each, of 2^-(64+g) for all.
 
     References
     ----------
@@ -72,16 +76,18 @@ def l2_laplace(rng: Rng, beta: Fraction, d: int, scale: Fraction) -> list[int]:
     chapter V, sections 2 (spacings) and 4 (points in a disc).
     """
     check_positive(beta, scale)
+    require(tv_bits >= L2_TV_BITS and tv_bits % 2 == 0, f"tv_bits must be even, and at least {L2_TV_BITS}")
     ratio = scale / beta
-    bits = _l2_bits(ratio, d)
+    bits = _l2_bits(ratio, d, tv_bits)
     with gmpy2.context(gmpy2.get_context(), precision=bits):
         return [int(gmpy2.rint(x)) for x in _l2_vector(rng, ratio, d, bits)]
 
 
-def _l2_bits(ratio: Fraction, d: int) -> int:
+def _l2_bits(ratio: Fraction, d: int, tv_bits: int = L2_TV_BITS) -> int:
     """Return u of :func:`l2_laplace`, in whole words of 64 bits; ``ratio`` is r."""
-    n, D = math.ceil(64 * d * ratio).bit_length(), d.bit_length()
-    return -(-(n + 3 * D + 171) // 64) * 64
+    g = tv_bits - L2_TV_BITS
+    n, D = math.ceil((64 + g) * d * ratio).bit_length(), d.bit_length()
+    return -(-(n + 3 * D + 171 + 5 * g // 2) // 64) * 64
 
 
 def _l2_vector(rng: Rng, ratio: Fraction, d: int, bits: int) -> list[gmpy2.mpfr]:

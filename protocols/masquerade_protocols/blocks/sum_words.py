@@ -1,0 +1,111 @@
+"""What statements and explanations say of the way in which a study's sums are made: under encryption, or by masks.
+
+Everything that names a key, a lead or ciphertexts stands here, beside what takes its place under masks. So a protocol's
+words are right in either case.
+"""
+
+from dataclasses import dataclass
+
+from masquerade_core.study import Study
+
+__all__ = ["SumWords", "sum_words"]
+
+MASKS = "X25519, BLAKE2b and ChaCha20"
+"""What the masks of ``[crypto] sum = "masks"`` rest on."""
+
+
+@dataclass(frozen=True)
+class SumWords:
+    """The words about a study's sums.
+
+    Parameters
+    ----------
+    charlie_sees : str
+        What Charlie sees of a contribution: a noun.
+    charlie : str
+        The assumption of Charlie's row.
+    one_party : str
+        A sentence: why a party sees no other party's contribution.
+    party : str
+        The assumption of one party's row.
+    together : str
+        Sentences: what Charlie and the parties on his side see of the others' contributions.
+    others : str
+        The assumption of the rows of Charlie with parties.
+    hidden, hidden_all : str
+        How one number, or several, leave a party: what follows "is" and "are".
+    collusion : str
+        A paragraph on what Charlie sees together with whoever sides with him.
+    also_hidden : str
+        The subject of "hide them like the sums before".
+    counts, counts_apart, counts_tampered : str
+        Where Charlie alone gets the sum: a sentence on why a party learns no more, the assumption of its row, and who
+        else can change the sum: what follows "nobody notices if a party lies".
+    """
+
+    charlie_sees: str
+    charlie: str
+    one_party: str
+    party: str
+    together: str
+    others: str
+    hidden: str
+    hidden_all: str
+    collusion: str
+    also_hidden: str
+    counts: str
+    counts_apart: str
+    counts_tampered: str
+
+
+def sum_words(study: Study) -> SumWords:
+    """Return the words for the way in which this study's sums are made."""
+    return _masked() if study.crypto.sum == "masks" else _encrypted(study)
+
+
+def _encrypted(study: Study) -> SumWords:
+    hidden = f"encrypted, and masked so that not even {study.lead}, the party that holds the key, can read {{}} alone"
+    return SumWords(
+        charlie_sees="ciphertexts",
+        charlie="Charlie colludes with nobody, and cannot break the lead's Paillier key",
+        one_party="The lead opens sums, never one party's contribution.",
+        party="the party colludes with nobody, and cannot break the masks of the others (X25519, SHAKE-256)",
+        together="If the lead is among them, they hold the key and every ciphertext. They still see only the sum of "
+        "what the others sent: each contribution is masked.",
+        others="the other parties are honest, and the masks between them (X25519, SHAKE-256) are not broken",
+        hidden=hidden.format("it"),
+        hidden_all=hidden.format("them"),
+        collusion=f"Charlie and {study.lead} together hold the key and all ciphertexts. They still see only the sum of "
+        "what the other parties sent, with those parties' noise.",
+        also_hidden="encryption and masks",
+        counts=f"The lead, {study.lead}, which holds the decryption key, learns no more: random numbers of Charlie's "
+        "hide the counts that it opens for him.",
+        counts_apart="the party colludes with nobody, and cannot break the sealed boxes or the lead's Paillier key",
+        counts_tampered=f", or if {study.lead} adds to the counts that it decrypts",
+    )
+
+
+def _masked() -> SumWords:
+    hidden = (
+        "masked, so that nobody can read {} alone: every two parties share random numbers, which one of them adds and "
+        "the other takes off"
+    )
+    return SumWords(
+        charlie_sees="masked numbers, each of which looks random",
+        charlie=f"Charlie colludes with nobody, and cannot break the masks, which rest on {MASKS}",
+        one_party="A party receives sums, never another party's contribution.",
+        party=f"the party colludes with nobody, and cannot break the masks of the others, which rest on {MASKS}",
+        together="They can take the masks off that they share with others. They still see only the sum of what the "
+        "others sent: the others share masks with each other, too.",
+        others=f"the other parties are honest, and the masks between them, which rest on {MASKS}, are not broken",
+        hidden=hidden.format("it"),
+        hidden_all=hidden.format("them"),
+        collusion="Charlie adds up what all parties send, and the masks cancel in that total alone. He and the parties "
+        "on his side still see only the sum of what the other parties sent, with those parties' noise. Only if all "
+        "other parties side with him can they take your masks off. Then they see what you sent, with your noise. The "
+        f"masks rest on {MASKS}.",
+        also_hidden="masks",
+        counts="Charlie sends nobody the counts.",
+        counts_apart=f"the party colludes with nobody, and cannot break the masks, which rest on {MASKS}",
+        counts_tampered="",
+    )

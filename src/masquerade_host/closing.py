@@ -1,0 +1,103 @@
+"""The closing digests: no two honest parties end a run with results that follow from different broadcasts.
+
+Charlie, the curator, *broadcasts* the opened sums and the released numbers: he sends all parties the same bytes. He
+could send some of them other bytes. Every party keeps a hash of all that he broadcast, in order, and its last frame,
+``Closed``, carries it under the party's own signature. Charlie answers with all these frames. Each party checks them
+before it returns any result. What Charlie sends to one party alone is no part of the hash.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+import msgpack
+
+from masquerade_core.crypto.boxes import SigningKey
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import decode
+from masquerade_core.wire.frames import Endpoint
+from masquerade_core.words import counted, listed
+from masquerade_host.session_messages import DIGEST_BYTES, AllClosed, Closed
+
+__all__ = ["Told", "check_all_closed"]
+
+
+class Told:
+    """A running hash of everything that Charlie broadcast, in order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"masq told")
+
+    def add(self, kind: str, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
+        """Add one broadcast."""
+        self._hash.update(msgpack.packb((kind, type, body)))
+
+    def digest(self) -> bytes:
+        """Return the hash of what was added so far."""
+        return self._hash.digest()
+
+
+def check_all_closed(
+    answer: AllClosed, study: Study, run: bytes, signing: SigningKey, own: tuple[str, bytes, bytes]
+) -> None:
+    """Check that every party signed the same hash as this one.
+
+    Parameters
+    ----------
+    answer : AllClosed
+        Charlie's last message.
+    study : Study
+        It pins the key under which each party signs.
+    run : bytes
+        The run id.
+    signing : SigningKey
+        This party's identity. It signs nothing here.
+    own : (str, bytes, bytes)
+        This party's name, the frame with which it closed, and its hash.
+
+    Raises
+    ------
+    ProtocolViolation
+        A frame is missing, or is not one that its party signed for this run: Charlie's fault. Or a hash differs: then
+        Charlie or that party may be at fault.
+    """
+    me, frame, digest = own
+    closed = _signed(answer, study, run, signing)
+    if answer.closed[study.names.index(me)] != frame:
+        raise _bad_frame(me)
+    if others := tuple(name for name, theirs in closed.items() if theirs != digest):
+        raise ProtocolViolation(
+            f"{CHARLIE} told {listed(others)} other messages than {me}, or {listed(others, 'or')} closed the run with "
+            f"a wrong hash of them; {me} cannot tell which, and keeps no result",
+            "no result of this run can be trusted; the frames that Charlie signed for all parties would show it, for "
+            "two that differ and bear one number prove his fault",
+            suspects=(*others, CHARLIE),
+        )
+
+
+def _signed(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) -> Mapping[str, bytes]:
+    if len(answer.closed) != study.K:
+        raise ProtocolViolation(
+            f"{CHARLIE} closed the run with the words of {counted(len(answer.closed), 'party', 'parties')}; the study "
+            f"has {study.K}",
+            peer=CHARLIE,
+        )
+    reader = Endpoint(CHARLIE, run, signing, {party.name: party.key.sign for party in study.parties})
+    digests = {}
+    for name, signed in zip(study.names, answer.closed, strict=True):
+        try:
+            frame = reader.open(name, signed, numbered=False)
+            digests[name] = decode(Closed, frame.body, name).digest
+        except ProtocolViolation as error:
+            raise _bad_frame(name) from error
+        if frame.kind != "closed":
+            raise _bad_frame(name)
+    return digests
+
+
+def _bad_frame(name: str) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{CHARLIE} closed the run with a frame of {name} that is not one with which {name} closed this run; allowed "
+        f"is the frame that {name} signed",
+        peer=CHARLIE,
+    )
