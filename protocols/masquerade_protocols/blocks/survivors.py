@@ -26,7 +26,14 @@ from masquerade_core.wire.messages import Broadcast, Name
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.sum_messages import Round
 
-__all__ = ["Outcome", "Survivors"]
+__all__ = ["Outcome", "Survivors", "whose_noise"]
+
+
+def whose_noise(study: Study) -> str:
+    """Return whose noise a sum carries: what follows "the noise of"."""
+    if study.dropouts is None:
+        return f"all {study.K} parties"
+    return f"{study.survivors} of the {study.K} parties at least"
 
 
 class Outcome(Broadcast):
