@@ -193,4 +193,4 @@ async def tell_each(table: Table, messages: Mapping[str, Message]) -> None:
         kind = type(messages[first]).__name__
         await Send("message", kind, table.names, (bodies[first],) * len(table.names), broadcast=True)
     finally:
-        del table._to_party  # type: ignore[method-assign]
+        del table._to_party

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +159,8 @@ class Protocol:
     calibrations : tuple of str
         How the noise may follow from the privacy target. A new study has "proven" where that is one of them, and the
         first otherwise.
+    sum : str
+        How sums are made in a new study, as in ``[crypto] sum``.
     noise_in_shares : bool
         Whether the parties draw proven noise in shares, so that it is sized by how many of them may collude. Otherwise
         each draws the whole noise for its own records.
@@ -207,6 +209,7 @@ class Protocol:
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
+    sum: Literal["masks", "paillier"] = "paillier"
     noise_in_shares: bool = True
     stages: tuple[str, ...] = ()
     multiclass: bool = False

@@ -117,13 +117,17 @@ def explained(
     roster.add_column("")
     roster.add_row("  charlie, the curator", study.curator.key.fingerprint(), Text(study.address, style="dim"))
     for party in study.parties:
-        note = "the lead" if party.name == study.lead else ""
+        note = "the lead" if study.lead and party.name == study.lead else ""
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     needs = (
         f"At least {rules.min_records:,} records, with the columns {columns}.",
         f"The column to predict is {study.label.name}; {_classes(study.label)}.",
-        "A record outside these public bounds is refused. Correct it, or leave it out.",
+        "A number outside these public bounds is moved to the nearest of them, and a missing cell takes the study's "
+        "public value. How often that happened, your process tells you alone."
+        if rules.out_of_bounds == "clamp"
+        else "A record outside these public bounds is refused, and everybody sees that your process refuses. Correct "
+        "it, or leave it out.",
     )
     return (
         Text.assemble(
@@ -142,7 +146,7 @@ def explained(
         paragraphs(explanation.needs or needs),
         heading("Who takes part"),
         roster,
-        Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2)),
+        *([Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2))] if study.lead else []),
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
 

@@ -19,8 +19,9 @@ from masquerade_host.closing import Told
 from masquerade_host.hop import Hop
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import CharlieLink
+from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.session import Session
-from masquerade_host.session_messages import Abort, Beat, Fields, Hello, Refusal, Roster
+from masquerade_host.session_messages import Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import Arrival
@@ -168,8 +169,7 @@ class AdmittingSession(Session):
                 hop.receive(turn)
                 self._start_anew(hop, arrival.route)
                 hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()
-                beat = encode(Beat(waits_for=()), hop.name)
-                self._put(hop.name, hop.seal(Turn.BEAT, beat), counted=False)
+                self._put(hop.name, hop.seal(Turn.BEAT, pack_beat((), self.everybody)), counted=False)
                 self._came(hop)
             case _:
                 hop.receive(turn)  # the same hello again, which was answered, or an illegal one
@@ -199,7 +199,7 @@ class AdmittingSession(Session):
         if self._seated or len(self._joined) < self.study.K or not isinstance(self._pending, Join):
             return
         # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
-        self._beat(encode(Beat(waits_for=()), ""))
+        self._beat(pack_beat((), self.everybody))
         self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
         if len(self._joined) < self.study.K:
             return

@@ -18,7 +18,8 @@ from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import listed
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
-from masquerade_host.session_messages import Abort, AllClosed, Beat, Closed
+from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import JoinState, Turn
 from masquerade_host.stats import Relayed
 from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
@@ -71,12 +72,12 @@ class CharlieSession(AdmittingSession):
             hop.receive(turn)
         match turn:
             case Turn.BEAT:
-                waits_for = decode(Beat, frame.body, hop.name).waits_for
-                hop.waits_for = tuple(n for n in waits_for if n in (*self.names, CHARLIE) and n != hop.name)
+                waits_for = read_beat(frame.body, self.everybody, hop.name)
+                hop.waits_for = tuple(name for name in waits_for if name != hop.name)
                 if was is JoinState.AWAY:
                     self._came(hop)
             case Turn.ABORT:
-                self._hear_abort(hop, decode(Abort, frame.body, hop.name))
+                self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name))
             case Turn.MESSAGE:
                 self._deliver(frame)
             case Turn.SEALED:
@@ -142,7 +143,7 @@ class CharlieSession(AdmittingSession):
     def _hear_abort(self, hop: Hop, abort: Abort) -> None:
         name = hop.name
         hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
-        check_abort(abort, name, self.names)
+        check_abort(abort, name)
         if hop.state is JoinState.IDLE:
             hop.forget_hello()
             self._observe("left", party=name)
@@ -161,11 +162,11 @@ class CharlieSession(AdmittingSession):
         waits: dict[str, Collection[str]] = {name: hop.waits_for for name, hop in self._hops.items()}
         waits[CHARLIE] = self.missing() if isinstance(self._pending, Receive) else ()
         culprits = whom_all_wait_for(missing, waits)
-        return tuple(name for name in (*self.names, CHARLIE) if name in culprits)
+        return tuple(name for name in self.everybody if name in culprits)
 
     def say_abort(self, abort: Abort) -> None:
         """Tell every party that has joined; what a party found out bears that party's name."""
-        body = encode(self._verdict or abort, "")
+        body = pack_abort(self._verdict or abort, self.everybody)
         for hop in self._joined:
             if self._link is not None and hop.may_send(Turn.ABORT):  # else it was told that every role has returned
                 self._link.send(hop.name, hop.seal(Turn.ABORT, body))

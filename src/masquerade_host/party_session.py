@@ -26,9 +26,10 @@ from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import PartyLink
+from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.roster import box_keys_of
 from masquerade_host.session import Session
-from masquerade_host.session_messages import Abort, AllClosed, Beat, Closed, Fields, Hello, Refusal, Roster
+from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.verdicts import error_of, suspects_of
@@ -211,9 +212,9 @@ class PartySession(Session):
             self._told.add(frame.kind, frame.type, frame.body)
         match turn:
             case Turn.BEAT:
-                decode(Beat, frame.body, CHARLIE)
+                read_beat(frame.body, self.everybody, CHARLIE)
             case Turn.ABORT:
-                raise self._ended(decode(Abort, frame.body, CHARLIE))
+                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE))
             case Turn.ROSTER:
                 self._take_seat(decode(Roster, frame.body, CHARLIE))
             case Turn.MESSAGE | Turn.SEALED:
@@ -309,7 +310,7 @@ class PartySession(Session):
             try:
                 frame = self._endpoint.open(CHARLIE, data or b"")
                 if frame.kind == "abort":
-                    return self._ended(decode(Abort, frame.body, CHARLIE))
+                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE))
             except ProtocolViolation:
                 return None
         return None
@@ -317,4 +318,4 @@ class PartySession(Session):
     def say_abort(self, abort: Abort) -> None:
         """Tell Charlie, if he holds this party's hello and does not know yet."""
         if self._link is not None and self._may_send(Turn.ABORT):
-            self._link.send(self._seal(Turn.ABORT, encode(abort, CHARLIE)))
+            self._link.send(self._seal(Turn.ABORT, pack_abort(abort, self.everybody)))

@@ -14,13 +14,13 @@ from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
-from masquerade_core.study import Study
-from masquerade_core.wire.codec import MAX_BODY, encode
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
-from masquerade_host.session_messages import Abort, Beat
+from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
@@ -62,6 +62,7 @@ class Session(ABC):
         self.me = me
         self.study = study
         self.names = study.names
+        self.everybody = (*study.names, CHARLIE)
         self.version = version
         self.run = study.run_id(version)
         self.deadline = study.study.deadline_seconds
@@ -194,7 +195,7 @@ class Session(ABC):
         self._check_progress(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
-            self._beat(encode(Beat(waits_for=self.missing()), ""))
+            self._beat(pack_beat(self.missing(), self.everybody))
             self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
         self._stepped = self._clock()
 

@@ -13,20 +13,21 @@ messages are these::
       |<------ AllClosed: every role is ---|        every party's signed Closed, to be compared
                                                     or an Abort at any time, in either direction
 
-:mod:`masquerade_host.session_states` says which of them is legal when.
+Beats and aborts are in :mod:`masquerade_host.named_messages`. :mod:`masquerade_host.session_states` says which message
+is legal when.
 """
 
 import hashlib
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from nacl.bindings import crypto_scalarmult
 from nacl.exceptions import CryptoError
 from pydantic import AfterValidator, Field, model_validator
 
-from masquerade_core.wire.messages import Message, Name
+from masquerade_core.wire.messages import Message
 
-__all__ = ["DIGEST_BYTES", "Abort", "AllClosed", "Beat", "Closed", "Fields", "Hello", "Reason", "Refusal", "Roster"]
+__all__ = ["DIGEST_BYTES", "AllClosed", "Closed", "Fields", "Hello", "Refusal", "Roster"]
 
 _MAX_PARTIES = 1024
 DIGEST_BYTES = 32
@@ -48,7 +49,6 @@ _FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,256}")
 _HASH_BYTES = 16
 _MAX_FIELDS = 2**16
 _MAX_NAMES = 2**21  # bytes; names and hashes together fit into one frame
-Reason = Literal["violation", "deadline", "left"]
 
 
 class Hello(Message):
@@ -121,31 +121,6 @@ class Roster(Message):
 
     hellos: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]
     box_key: BoxKeyBytes
-
-
-class Beat(Message):
-    """A sign of life from the I/O thread, with the names of those the role waits for at this moment."""
-
-    waits_for: Annotated[tuple[Name, ...], Field(max_length=_MAX_PARTIES)]
-
-
-class Abort(Message):
-    """The run is over; there is no free text, which could carry a record.
-
-    Attributes
-    ----------
-    reason : str
-        ``violation`` (somebody broke the protocol), ``deadline`` (somebody was silent), ``left`` (somebody stopped).
-    blamed : tuple of str
-        Those the reason speaks of. For a violation: one name where it is proved, several where one of them is at fault
-        and nobody can tell which, none where nobody can be named.
-    by : str
-        The participant who found out.
-    """
-
-    reason: Reason
-    blamed: Annotated[tuple[Name, ...], Field(max_length=_MAX_PARTIES)]
-    by: Name
 
 
 class Closed(Message):

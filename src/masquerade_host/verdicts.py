@@ -1,6 +1,6 @@
 """How a run ends badly: what a participant tells the others, and what it makes of what they tell.
 
-An :class:`~masquerade_host.session_messages.Abort` names whom its sender blames. It never says more than its sender
+An :class:`~masquerade_host.named_messages.Abort` names whom its sender blames. It never says more than its sender
 knows: one name where that participant's own bytes prove its fault, two where one of two must be at fault, and none
 where nobody can be told.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.study import CHARLIE
 from masquerade_core.words import listed
-from masquerade_host.session_messages import Abort
+from masquerade_host.named_messages import Abort
 
 __all__ = ["abort_of", "check_abort", "error_of", "suspects_of", "whom_all_wait_for"]
 
@@ -44,17 +44,17 @@ def abort_of(error: MasqueradeError | None, me: str, names: Collection[str]) -> 
     return Abort(reason="left", blamed=(me,), by=me)
 
 
-def check_abort(abort: Abort, name: str, names: Collection[str]) -> None:
-    """Refuse an Abort of party ``name`` that gives no reason, or gives somebody outside the study as the reason.
+def check_abort(abort: Abort, name: str) -> None:
+    """Refuse an Abort of party ``name`` that names nobody, where its reason speaks of somebody.
 
     Raises
     ------
     ProtocolViolation
         The fault of ``name``.
     """
-    if not set(abort.blamed) <= {*names, CHARLIE} or (not abort.blamed and abort.reason != "violation"):
+    if not abort.blamed and abort.reason != "violation":
         raise ProtocolViolation(
-            f"{name} ended the run and blamed nobody, or somebody outside the study; allowed are names of the study",
+            f"{name} ended the run and blamed nobody; allowed are participants of the study",
             peer=name,
         )
 

@@ -22,13 +22,14 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import decode
+from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import MAX_FRAME, Frame
 from masquerade_host.dialer import PartySocket, speaks_curve
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import make_keys
+from masquerade_host.named_messages import pack_beat, read_beat
 from masquerade_host.party_session import PartySession
-from masquerade_host.session_messages import Beat
+from masquerade_host.session_messages import Closed
 from masquerade_host.session_states import Turn
 from masquerade_protocols import protocol_of
 from tests.processes import Ended, Machines, Participant
@@ -371,13 +372,13 @@ def oversized(session: PartySession) -> None:
 
 
 def replayed(session: PartySession) -> None:
-    frame = session._endpoint.seal(CHARLIE, "beat", b"\x81\xa9waits_for\x90")
+    frame = session._endpoint.seal(CHARLIE, "beat", pack_beat((), session.everybody))
     _link(session).send(frame)
     _link(session).send(frame)
 
 
 def out_of_turn(session: PartySession) -> None:
-    _link(session).send(session._endpoint.seal(CHARLIE, "closed", b"\x80"))
+    _link(session).send(session._endpoint.seal(CHARLIE, "closed", encode(Closed(digest=bytes(32)), CHARLIE)))
     _link(session).send(session._endpoint.seal(CHARLIE, "message", b"\x80", type="Share"))
 
 
@@ -499,7 +500,7 @@ class Hesitant(Insider):
 
         def handle(turn: Turn, frame: Frame) -> None:
             handles(turn, frame)
-            waits_for = decode(Beat, frame.body, CHARLIE).waits_for if turn is Turn.BEAT else ()
+            waits_for = read_beat(frame.body, self.session.everybody, CHARLIE) if turn is Turn.BEAT else ()
             if self._hesitates and waits_for == (self._seat.me,):
                 self.alone.set()
 

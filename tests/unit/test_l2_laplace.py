@@ -73,10 +73,11 @@ def _exactly(ratio: Fraction, d: int, draws: Sequence[Sequence[int]], bits: int)
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 123])
 @pytest.mark.parametrize("ratio", [Fraction(1, 1000), Fraction(2**29), Fraction(2**300, 7)])
+@pytest.mark.parametrize("tv_bits", [60, 128])
 def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
-    d: int, ratio: Fraction, monkeypatch: pytest.MonkeyPatch
+    d: int, ratio: Fraction, tv_bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 256 more bits behind each uniform, coordinates stay within e = 2^-(67+D) grid units."""
+    """With 256 more bits behind each uniform, coordinates stay within e = 2^-(67+g+D) grid units, g = tv_bits - 60."""
     drawn: list[list[int]] = []
     original, more = l2_module._integers, SimulationRng(16, f"{d} {ratio}")
 
@@ -87,8 +88,8 @@ def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
         return values
 
     monkeypatch.setattr(l2_module, "_integers", noted)
-    bits = l2_module._l2_bits(ratio, d)
-    assert bits >= 128
+    bits = l2_module._l2_bits(ratio, d, tv_bits)
+    assert bits >= 2 * tv_bits
     with gmpy2.context(gmpy2.get_context(), precision=bits):
         vector = l2_module._l2_vector(SimulationRng(15, f"{d} {ratio}"), ratio, d, bits)
         ours = [Fraction(*x.as_integer_ratio()) for x in vector]
@@ -97,9 +98,28 @@ def test_l2_noise_is_as_close_to_the_continuous_as_it_says(
         context.prec = 300
         exact = [Fraction(x) for x in _exactly(ratio, d, finer, bits + 256)]
         wrong = [Fraction(x) for x in _exactly(ratio * 2, d, finer, bits + 256)]
-    limit = Fraction(1, 2 ** (67 + d.bit_length()))
+    limit = Fraction(1, 2 ** (67 + tv_bits - 60 + d.bit_length()))
     assert max(abs(a - b) for a, b in zip(ours, exact, strict=True)) < limit
     assert max(abs(a - b) for a, b in zip(ours, wrong, strict=True)) > limit
+
+
+def test_noise_that_is_closer_to_its_law_takes_more_digits() -> None:
+    """Sixty-eight bits closer takes 170 bits more: 5/2 for each, as the proof says."""
+    for d in (3, 123, 1000):
+        more = l2_module._l2_bits(Fraction(2**29), d, 128) - l2_module._l2_bits(Fraction(2**29), d)
+        assert 170 - 64 < more < 170 + 2 * 64
+    for tv_bits in (58, 61):
+        with pytest.raises(LocalProtocolError):
+            l2_laplace(SystemRng(), Fraction(1), 3, Fraction(1), tv_bits)
+
+
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_noise_that_is_closer_to_its_law_has_the_same_law(d: int) -> None:
+    rng = SimulationRng(19, str(d))
+    draws = np.array([l2_laplace(rng, Fraction(2), d, Fraction(2**40), 128) for _ in range(3_000)], dtype=float)
+    norms = np.linalg.norm(draws, axis=1) / 2**40 * 2
+    assert stats.kstest(norms, stats.gamma(d).cdf).pvalue > P_ACCEPT
+    assert stats.kstest(norms, stats.gamma(d, scale=1.3).cdf).pvalue < P_REJECT
 
 
 def test_l2_noise_takes_more_digits_the_larger_it_is() -> None:

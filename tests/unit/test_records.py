@@ -231,3 +231,32 @@ def test_a_party_with_more_records_than_are_public_refuses_at_home(party: str, m
 )
 def test_the_value_of_missing_cells_follows_from_public_ranges(feature: Feature, filler: float | str) -> None:
     assert feature.filler == filler
+
+
+# --- The pages --------------------------------------------------------------------------
+
+
+def test_the_page_on_records_says_what_a_study_may_say() -> None:
+    page = Path("docs/data.md").read_text(encoding="utf-8")
+    example = page.split("## Cells that do not fit")[1].split("```toml\n")[1].split("```")[0]
+    head, *features = example.split("[[feature]]\n")
+    assert (
+        head == '[study]\nout_of_bounds = "clamp"    # or "refuse", which is what counts where the line is left out\n\n'
+    )
+    study = _study(
+        ('[[feature]]\nname = "radius"\nmin = 0\nmax = 40\n', f"[[feature]]\n{features[0]}"),
+        ('[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n', f"[[feature]]\n{features[1]}"),
+    )
+    assert [feature.filler for feature in study.features] == [36.6, "m"]
+    assert Feature(name="temperature", min=30.0, max=45.0).filler == 37.5
+    assert _study(text=STUDY).study.out_of_bounds == "refuse"
+
+
+def test_the_page_on_studies_says_where_limits_stand() -> None:
+    page = Path("docs/studies.md").read_text(encoding="utf-8")
+    example = page.split("## How many records a party may have")[1].split("```toml\n")[1].split("```")[0]
+    study = _study(
+        ("min_records = 3\n", "".join(line + "\n" for line in example.splitlines()[1:3])),
+        ('name = "b"\n', f'name = "b"\n{example.splitlines()[-1]}\n'),
+    )
+    assert (study.study.min_records, study.most_of("a"), study.most_of("b")) == (100, 50_000, 8_000)

@@ -19,7 +19,8 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.dialer import ConnectionEvent
-from masquerade_host.session_messages import Abort, Beat, Fields, Hello, Roster
+from masquerade_host.named_messages import Abort, pack_abort, pack_beat, read_abort, read_beat
+from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Roster
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
@@ -197,8 +198,8 @@ def test_a_party_that_is_started_twice_before_the_roster_ends_nobodys_run(wired:
     wired.join("p1")
     if complete:
         wired.join("p3")
-    beat, abort = encode(Beat(waits_for=()), CHARLIE), Abort(reason="left", blamed=("p1",), by="p1")
-    for kind, body in (("beat", beat), ("beat", beat), ("abort", encode(abort, CHARLIE))):
+    beat, abort = pack_beat((), EVERYBODY), Abort(reason="left", blamed=("p1",), by="p1")
+    for kind, body in (("beat", beat), ("beat", beat), ("abort", pack_abort(abort, EVERYBODY))):
         data = first._endpoint.seal(CHARLIE, kind, body)  # type: ignore[arg-type]
         wired.link.inbox.append(Arrival("p1", route, data))
         wired.pump(1)
@@ -477,7 +478,7 @@ def test_nothing_more_after_the_close(seated: Wired, kind: str) -> None:
 
 
 def test_a_beat_before_the_hello(wired: Wired) -> None:
-    hand(wired, "p1", wired.parties["p1"]._endpoint.seal(CHARLIE, "beat", encode(Beat(waits_for=()), CHARLIE)))
+    hand(wired, "p1", wired.parties["p1"]._endpoint.seal(CHARLIE, "beat", pack_beat((), EVERYBODY)))
     wired.pump(1)
     assert isinstance(error := wired.errors[CHARLIE], ProtocolViolation)
     assert error.peer == "p1"
@@ -487,7 +488,7 @@ def test_a_beat_of_another_run(wired: Wired) -> None:
     wired.join("p1", "p2")
     other = Endpoint("p1", bytes(16), wired.world.keys["p1"].signing, {CHARLIE: b""})
     other._next_out[CHARLIE] = wired.charlie._hops["p1"].received
-    hand(wired, "p1", other.seal(CHARLIE, "beat", encode(Beat(waits_for=()), CHARLIE)))
+    hand(wired, "p1", other.seal(CHARLIE, "beat", pack_beat((), EVERYBODY)))
     wired.pump(2)
     assert isinstance(error := wired.errors[CHARLIE], ProtocolViolation)
     assert error.peer == "p1"
@@ -496,11 +497,19 @@ def test_a_beat_of_another_run(wired: Wired) -> None:
 @pytest.mark.parametrize("kind", ["roster", "closed", "hello"])
 def test_what_charlie_may_not_say_in_the_middle(seated: Wired, kind: str) -> None:
     """A second roster would exchange keys; a close would end a role that is not done."""
-    hop = seated.charlie._hops["p1"]
+    endpoint = seated.charlie._endpoint
     hellos = tuple(h.hello for h in seated.charlie._hops.values() if h.hello)
     body = encode(Roster(hellos=hellos, box_key=BoxKey(SystemRng().bytes(32)).public), "p1")
-    frame = hop.endpoint.seal("p1", kind, body if kind == "roster" else b"\x80")  # type: ignore[arg-type]
+    match kind:
+        case "hello":
+            frame = endpoint.seal("p1", "hello", b"\x80")
+        case "roster":
+            frame = endpoint.broadcast("roster", body)
+        case _:
+            frame = endpoint.broadcast("closed", encode(AllClosed(closed=hellos), "p1"))
     seated.links["p1"].inbox.append(frame)
+    seated.pump(1)
+    assert "out of turn" in seated.errors["p1"].message
     violated(seated, CHARLIE)
 
 
@@ -527,16 +536,29 @@ def test_bytes_that_nobody_asked_for(seated: Wired) -> None:
 @pytest.mark.parametrize("kind", ["roster", "closed"])
 def test_a_kind_that_is_not_a_partys_to_send(seated: Wired, kind: str) -> None:
     p1 = seated.parties["p1"]
-    seated.links["p1"].sent.append(p1._endpoint.seal(CHARLIE, kind, b"\x80"))  # type: ignore[arg-type]
+    body = encode(Closed(digest=bytes(32)), CHARLIE) if kind == "closed" else b"\x80"
+    seated.links["p1"].sent.append(p1._endpoint.seal(CHARLIE, kind, body))  # type: ignore[arg-type]
     if kind == "closed":  # which is fine once, and nothing may come after
         seated.pump(1)
         seated.say("p1")
     violated(seated)
 
 
-def test_an_abort_that_blames_a_stranger(seated: Wired) -> None:
-    abort = Abort(reason="deadline", blamed=("mallory",), by="p1")
-    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", encode(abort, CHARLIE)))
+@pytest.mark.parametrize(
+    ("blamed", "by"),
+    [
+        (b"\x10", b"\x01"),  # the fifth of four participants
+        (b"\x00", b"\x01"),
+        (b"\x01\x00", b"\x01"),
+        (b"", b"\x01"),
+        (b"\x01", b"\x00"),
+        (b"\x01", b"\x03"),
+        (b"\x01", b"\x10"),
+    ],
+)
+def test_an_abort_that_blames_a_stranger_or_nobody_or_is_nobodys(seated: Wired, blamed: bytes, by: bytes) -> None:
+    body = msgpack.packb({"reason": "deadline", "blamed": blamed, "by": by})
+    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", body))
     violated(seated)
 
 
@@ -802,7 +824,7 @@ def test_a_beat_that_was_under_way_when_charlie_closed_ends_nothing(seated: Wire
         seated.finish(name)
     seated.pump(2)
     seated.finish("p3")
-    beat = seated.parties["p1"]._seal(Turn.BEAT, encode(Beat(waits_for=()), CHARLIE))
+    beat = seated.parties["p1"]._seal(Turn.BEAT, pack_beat((), EVERYBODY))
     seated.links["p3"].sent, closed = [], seated.links["p3"].sent
     seated.link.inbox += [Arrival("p3", seated.routes["p3"], closed[0]), Arrival("p1", seated.routes["p1"], beat)]
     seated.pump(2)
@@ -824,7 +846,7 @@ def test_a_party_that_breaks_down_is_named_and_its_error_stays_at_home(seated: W
 
 def test_who_leaves_cannot_say_that_another_left(seated: Wired) -> None:
     abort = Abort(reason="left", blamed=("p2",), by="p2")
-    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", encode(abort, CHARLIE)))
+    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", pack_abort(abort, EVERYBODY)))
     seated.pump(3)
     assert seated.errors["p3"].message.startswith("p1 left")
 
@@ -911,7 +933,19 @@ def test_beats_say_whom_the_role_waits_for(seated: Wired) -> None:
     seated.expect("p1", "Secret", ("p2", "p3"), sealed=True)
     seated.pump(2, seconds=1.0)
     assert seated.charlie._hops["p1"].waits_for == ("p2", "p3")
-    assert Beat(waits_for=("p2",)).waits_for == ("p2",)
+
+
+@pytest.mark.parametrize("K", [2, 7, 8, 1024])
+def test_beats_and_aborts_are_as_long_whomever_they_name(K: int) -> None:
+    everybody = (*(f"p{j}" * (j % 9 + 1) for j in range(K)), CHARLIE)
+    several = [(), everybody[:1], everybody[-2:], everybody]
+    beats = [pack_beat(names, everybody) for names in several]
+    assert [read_beat(body, everybody, "p1") for body in beats] == several
+    assert len({len(body) for body in beats}) == 1
+    aborts = [Abort("violation", names, by) for names in several for by in everybody[:3]]
+    bodies = [pack_abort(abort, everybody) for abort in aborts]
+    assert [read_abort(body, everybody, "p1") for body in bodies] == aborts
+    assert len({len(body) for body in bodies}) == 1
 
 
 def test_a_box_key_of_small_order_is_refused(wired: Wired) -> None:

@@ -13,30 +13,27 @@ from masquerade_core.study import CHARLIE, Feature
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.summary import public, roles
+from tests.masked_helpers import under_masks
 from tests.pages import Page, defined_tests
 from tests.summary_helpers import summary_study
 
 PAGE = Page("docs/protocols/summary.md")
 PROOF = Page("docs/privacy/summary.md")
-LEAD, PARTY = "p1", "p2"
+FIRST, PARTY = "p1", "p2"
 
 
 def test_the_diagrams_sizes_are_those_on_the_wire() -> None:
     numbers = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(5)]
     levels = [Feature(name=f"l{i}", levels=("a", "b", "c", "d")) for i in range(5)]
-    study = summary_study(5, [*numbers, *levels], key_bits=2048)
+    study = under_masks(summary_study(5, [*numbers, *levels]))
     grid = public.grid_of(study)
-    assert (
-        f"K = 5, B = {len(grid)} and 2048 bits (m = {public.layout(study, public.noise_of(study)).count})" in PAGE.text
-    )
+    assert f"K = 5 and B = {len(grid)}" in PAGE.text
     cells = grid.place({name: ["0.5"] * 10 for name in grid.columns})
     table = MeteredTable(study.names)
     run_in_memory(roles, study, dict.fromkeys(study.names, cells), table=table)
-    assert [table.sent[LEAD, "SumKey"][0], table.sent[CHARLIE, "SumKey"][0]] == PAGE.sizes("SumKey")
-    assert [table.sent[PARTY, kind][0] for kind in ("Commitment", "Echo", "Reveal")] == PAGE.sizes("Commitment")
-    for kind, source in (("Contribution", PARTY), ("RoundTotal", CHARLIE), ("RoundSum", LEAD)):
-        assert table.sent[source, kind] == PAGE.sizes(kind)
-    assert list(dict.fromkeys(table.sent[CHARLIE, "Opened"])) == PAGE.sizes("Opened")
+    assert table.sent[FIRST, "GroupKey"] == PAGE.sizes("GroupKey")
+    for kind, source in (("Masked", PARTY), ("Masked", FIRST), ("Summed", CHARLIE)):
+        assert list(dict.fromkeys(table.sent[source, kind])) == PAGE.sizes(kind)
     assert f"sends {table.bytes_sent(PARTY):,} bytes in all" in PAGE.text
 
 

@@ -10,6 +10,7 @@ import math
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.votes import minimiser_radius
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
+from masquerade_core.privacy.several_records import several_records
 from masquerade_core.privacy.statement import Claim, Rows, digits
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.baselines.average import FRACTION_BITS, average_rate
@@ -47,4 +48,6 @@ def statement(study: Study) -> tuple[Claim, ...]:
         else f"epsilon = {digits(epsilon**2 / proved, math.floor)} in the study",
         definition="approximate",
     )
-    return (released, WHOEVER_COMPUTES)
+    # What is proved of a party covers a whole party. A person's records may be with several parties.
+    person = several_records(study, released)[:-1]
+    return (released, WHOEVER_COMPUTES, *person)

@@ -188,8 +188,10 @@ async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
     RunFailed
         A total was not the sum of one contribution of each party.
     """
-    rule = _rule(sums.study)
-    return model if held.records is None else await measured(sums, sums.held_back, held, model, rule)
+    if held.records is None:
+        await sums.close()
+        return model
+    return await measured(sums, sums.held_back, held, model, _rule(sums.study))
 
 
 async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: Rule) -> Model:
@@ -204,6 +206,7 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
         (layout,) = evaluation_layouts(study, N)
         noisy_matrix = partial(with_fresh_noise, matrix, unused)
         opened = await sums.open_sum(layout, noisy_matrix(), _bound_to(N, model), noisy_matrix)
+        await sums.close()
         return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
@@ -213,6 +216,7 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
     noisy_counts = partial(with_fresh_noise, counts, unused)
     totals = await sums.open_sum(layouts[1], noisy_counts(), _bound_to(N, model, opened), noisy_counts)
+    await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 
 
@@ -264,7 +268,10 @@ async def evaluated_by_all(sums: CharlieSums, model: Model) -> Model:
         A total was not the sum of one contribution of each party.
     """
     study = sums.study
-    return model if study.evaluation is None else await measured_by_all(sums, sums.held_back, model, _rule(study))
+    if study.evaluation is None:
+        await sums.close()
+        return model
+    return await measured_by_all(sums, sums.held_back, model, _rule(study))
 
 
 async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -> Model:
@@ -273,10 +280,14 @@ async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -
     await sums.seat.stage(_STAGE)
     if study.multiclass:
         (layout,) = evaluation_layouts(study, N)
-        return _judged_classes(study, model, N, await sums.open_sum(layout, again=True))
+        confused = await sums.open_sum(layout, again=True)
+        await sums.close()
+        return _judged_classes(study, model, N, confused)
     cells, counts = evaluation_layouts(study, N)
     bins = _bins(study, await sums.open_sum(cells, again=True), score_range(model.weights, model.offset), model, rule)
-    return _judged(study, model, bins, N, await sums.open_sum(counts, again=True), rule)
+    totals = await sums.open_sum(counts, again=True)
+    await sums.close()
+    return _judged(study, model, bins, N, totals, rule)
 
 
 # --- What everybody computes --------------------------------------------------------

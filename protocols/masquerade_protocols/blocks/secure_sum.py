@@ -12,6 +12,8 @@ Both have the same methods. There are two kinds of sum, each with a method on ei
     open_sum         open_sum         the sum, to everybody
     contribute       aggregate        the sum, to Charlie alone
 
+    close            close            what is left to check, after the last sum and before any result
+
 Parties and Charlie count the rounds for themselves.
 """
 
@@ -22,7 +24,8 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.layouts import Layout
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
-from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums, PaillierPartySums
+from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
+from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
 
 __all__ = ["CharlieSums", "PartySums", "set_up", "set_up_charlie"]
 
@@ -54,6 +57,9 @@ class PartySums(Protocol):
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns."""
 
+    async def close(self) -> None:
+        """Check what is left to check of all opened sums: after the last one, before the role returns anything."""
+
 
 class CharlieSums(Protocol):
     """Charlie's side of the sums of one run; made by :func:`set_up_charlie`."""
@@ -70,6 +76,9 @@ class CharlieSums(Protocol):
 
     async def aggregate(self, layout: Layout) -> tuple[int, ...]:
         """Add everybody's contributions; Charlie alone learns the sum."""
+
+    async def close(self) -> None:
+        """Pass on what parties need for their own :meth:`PartySums.close`."""
 
 
 async def set_up(seat: Seat, study: Study) -> PartySums:

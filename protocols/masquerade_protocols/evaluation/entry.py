@@ -64,6 +64,7 @@ _ENTRY = Protocol(
     noiseless=noiseless,
     cost=_cost,
     calibrations=("proven",),
+    sum="masks",
     multiclass=True,
     measures=True,
 )

@@ -83,6 +83,7 @@ _ENTRY = Protocol(
     records=cells_loader(public.grid_of),
     makes_model=False,
     calibrations=("proven",),
+    sum="masks",
     multiclass=True,
     regularization_note="statistics need no model, so nothing depends on it",
     learns_from_hundreds=True,

@@ -93,7 +93,9 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
 
     await seat.stage("histograms")
     await seat.release("histograms", study.privacy.epsilon, study.privacy.delta)
-    return statistics(study, await sums.open_sum(slots, noisy_counts, _BOUND_TO, iter(spare).__next__))
+    opened = await sums.open_sum(slots, noisy_counts, _BOUND_TO, iter(spare).__next__)
+    await sums.close()
+    return statistics(study, opened)
 
 
 async def charlie(seat: Seat, study: Study) -> Statistics:
@@ -111,4 +113,6 @@ async def charlie(seat: Seat, study: Study) -> Statistics:
     await seat.stage("keys")
     sums = await set_up_charlie(seat, study)
     await seat.stage("histograms")
-    return statistics(study, await sums.open_sum(slots, again=True))
+    opened = await sums.open_sum(slots, again=True)
+    await sums.close()
+    return statistics(study, opened)

@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 from masquerade.audit.bounds import epsilon_bound
 from masquerade.audit.source import Source
 
-__all__ = ["CONFIDENT", "ERROR", "SEED", "Audit", "Finding", "Gate", "Scores"]
+__all__ = ["CONFIDENT", "CONTROL", "ERROR", "SEED", "Audit", "Finding", "Gate", "Scores"]
 
 ERROR = 0.05
-"""How often a bound that refutes may be too large: it holds at 95 %."""
+"""How often any of the bounds that refute claims may be too large: all of them together hold at 95 %.
+
+The bounds that catch known bugs hold together at 95 % too.
+"""
 
 CONFIDENT = 0.001
 """How often any of the bounds on what is proved may be too large: all of them together hold at 99.9 %."""
+
+CONTROL = Fraction(1, 2)
+"""The fraction of the noise with which the audit of a proof is repeated: then it must exceed what is proved."""
 
 SEED = 20261122
 """The seed of every audit. Canaries and numbers of runs were chosen with other seeds, and not changed for this one."""
@@ -39,7 +45,7 @@ class Gate(Enum):
     """A known bug in the noise, made on purpose: the bound must exceed the privacy target."""
 
     HOLDS = "holds"
-    """A proof: the bound must not exceed it, and the same audit must exceed it with less noise."""
+    """A proof: the bound must not exceed it, and the same audit must exceed it with half of the noise."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +70,10 @@ class Audit:
         Of all randomness.
     proved : float, optional
         The epsilon that is proved of the runs at this delta, or that is exactly true of them; None where there is none.
-    control : Fraction
-        For the gate ``HOLDS``: the fraction of the noise with which the same audit must exceed epsilon.
     how : str
         How the runs are made.
+    cost : float
+        About how many milliseconds a run takes, for the time that is left alone.
     """
 
     name: str
@@ -82,8 +88,13 @@ class Audit:
     quick: int
     seed: int = SEED
     proved: float | None = None
-    control: Fraction = Fraction(1, 2)
     how: str = "own functions and samplers"
+    cost: float = 1.0
+
+    def drawn(self, runs: int, moved: bool, factor: Fraction = Fraction(1)) -> NDArray[np.float64]:
+        """Return the scores of a number of runs under D, or under D' if ``moved``."""
+        source = Source(self.seed, f"{self.name} {'D-prime' if moved else 'D'} {factor}")
+        return self.scores(runs, moved, source, factor)
 
     def bound(self, runs: int, error: float, factor: Fraction = Fraction(1)) -> float:
         """Return the lower bound on epsilon that a number of runs of each data set shows.
@@ -96,11 +107,7 @@ class Audit:
         factor : Fraction
             All noise is multiplied by it.
         """
-        zeros, ones = (
-            self.scores(runs, moved, Source(self.seed, f"{self.name} {'D-prime' if moved else 'D'} {factor}"), factor)
-            for moved in (False, True)
-        )
-        return epsilon_bound(zeros, ones, self.delta, error)
+        return epsilon_bound(self.drawn(runs, False, factor), self.drawn(runs, True, factor), self.delta, error)
 
 
 @dataclass(frozen=True)
@@ -117,9 +124,13 @@ class Finding:
     bound : float
         The lower bound on epsilon.
     control : float, optional
-        The same with less noise, for the gate ``HOLDS``.
+        The same with half of the noise, for the gate ``HOLDS``.
     seconds : float
         How long the audit took.
+    noticed : float, optional
+        For the gate ``HOLDS``: the estimated fraction of the noise below which the bound would have exceeded epsilon.
+    checked : float, optional
+        The bound that runs with that fraction of the noise show; None in a quick selection.
     """
 
     audit: Audit
@@ -128,6 +139,8 @@ class Finding:
     bound: float
     control: float | None
     seconds: float
+    noticed: float | None = None
+    checked: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -143,7 +156,7 @@ class Finding:
             return self.audit.gate.value if self.holds else f"NOT {self.audit.gate.value.upper()}"
         if self.bound > self.audit.epsilon:
             return "EXCEEDED"
-        return "holds" if self.holds else "NO POWER"
+        return "not exceeded" if self.holds else "NO POWER"
 
     def to_json(self) -> dict[str, object]:
         """Return the fields of this finding."""
@@ -161,8 +174,10 @@ class Finding:
             "seed": a.seed,
             "error": self.error,
             "bound": self.bound,
-            "control_noise": str(a.control) if self.control is not None else None,
+            "control_noise": None if self.control is None else str(CONTROL),
             "control": self.control,
+            "noticed": self.noticed,
+            "checked": self.checked,
             "holds": self.holds,
             "verdict": self.verdict,
             "how": a.how,

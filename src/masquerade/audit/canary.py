@@ -8,17 +8,19 @@ whatever w is. Two opposite records cannot move it more, and no other record has
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade.audit.audit import Audit, Gate, Scores
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_protocols import entry_named
 
-__all__ = ["FLAT", "flat", "others", "study_of"]
+__all__ = ["FLAT", "flat", "others", "proof", "proven", "study_of"]
 
 FLAT = "a unit vector along which no other record lies, labelled +1 or -1"
 
@@ -85,3 +87,26 @@ def study_of(
             msg = f"the section of {protocol} has {found} lines with {key}"
             raise ValueError(msg)
     return Study.parse(text, "an audit's study", in_memory=True)
+
+
+def proven(protocol: str, *, d: int = 2, delta: float = 0.05, colluders: int = 0, **more: Any) -> Study:
+    """Return a study of five parties with proven noise for epsilon = 1; ``more`` as for :func:`study_of`."""
+    return study_of(
+        protocol, parties=5, d=d, epsilon=1.0, delta=delta, calibration="proven", colluders=colluders, **more
+    )
+
+
+def proof(name: str, study: Study, scores: Scores, *, adversary: str, **more: object) -> Audit:
+    """Return the audit of a study's privacy target, which its calibration proves; ``more`` are fields of it."""
+    fields = {"canary": FLAT, "runs": 4000, "quick": 2000} | more
+    return Audit(
+        name=name,
+        protocol=study.study.protocol,
+        gate=Gate.HOLDS,
+        adversary=adversary,
+        epsilon=study.privacy.epsilon,
+        delta=study.privacy.delta,
+        scores=scores,
+        proved=study.privacy.epsilon,
+        **fields,  # type: ignore[arg-type]
+    )

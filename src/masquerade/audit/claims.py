@@ -119,6 +119,7 @@ def _psgd_active(epsilon: float, quick: int) -> Audit:
         quick=quick,
         proved=_stated(study, "Charlie with 1 party"),
         how="own schedule and gradients, along one coordinate; noise by the fast law",
+        cost=0.07,
     )
 
 
@@ -236,6 +237,7 @@ def claims() -> tuple[Audit, ...]:
             quick=10000,
             proved=_stated(_noisy(), "Charlie"),
             how="own schedule, steps and loss, along the one coordinate that the canary moves; noise by the fast law",
+            cost=0.15,
         ),
         _psgd_active(0.1, 10000),
         _psgd_active(0.2, 3000),
@@ -256,6 +258,7 @@ def claims() -> tuple[Audit, ...]:
             runs=300,
             quick=60,
             proved=_descent_proved(200),
+            cost=130.0,
         ),
         _claim(
             "weighted-dp, even split",
@@ -266,6 +269,7 @@ def claims() -> tuple[Audit, ...]:
             quick=10000,
             proved=_descent_proved(_RECORDS // 32),
             how="own plan and loss, along the one coordinate that the canary moves; noise by the fast law",
+            cost=0.04,
         ),
         _claim(
             "local-aggregation, smallest party",
@@ -276,5 +280,6 @@ def claims() -> tuple[Audit, ...]:
             runs=60,
             quick=24,
             how="the roles at the in-memory table, 512 bits",
+            cost=140.0,
         ),
     )

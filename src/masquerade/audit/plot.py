@@ -14,8 +14,8 @@ __all__ = ["plot", "require_matplotlib"]
 
 _COLOURS = {Gate.REFUTED: "#b2182b", Gate.CAUGHT: "#ef8a62", Gate.HOLDS: "#2166ac"}
 _WORDS = {
-    Gate.REFUTED: "audit of a paper's claim, at 95 %",
-    Gate.CAUGHT: "audit of a known bug, at 95 %",
+    Gate.REFUTED: "audits of papers' claims, together at 95 %",
+    Gate.CAUGHT: "audits of known bugs, together at 95 %",
     Gate.HOLDS: "audits of proofs, together at 99.9 %",
 }
 _FLOOR = 0.01  # where an axis of logarithms begins: a bound of 0 is drawn there
@@ -63,7 +63,9 @@ def plot(findings: Sequence[Finding], path: Path) -> None:
     axes.plot(*zip(*proved, strict=True), "kd", markersize=5, fillstyle="none", linestyle="", label="proved")
     less = [(f.control, y) for y, f in zip(places, findings, strict=True) if f.control]
     if less:
-        axes.plot(*zip(*less, strict=True), "x", color="#2166ac", linestyle="", label="the same audit with less noise")
+        axes.plot(
+            *zip(*less, strict=True), "x", color="#2166ac", linestyle="", label="the same audit with half of the noise"
+        )
     axes.set_xscale("log")
     axes.set(xlim=(_FLOOR, None), ylim=(0.3, len(findings) + 0.7), xlabel="epsilon")
     axes.set_yticks(places, [f.audit.name for f in findings])

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from masquerade.audit import Finding
+    from masquerade.audit.study import StudyFinding
+    from masquerade_core.study import Study
 
 __all__ = ["audit"]
 
@@ -37,7 +39,8 @@ def audit(
         int | None,
         typer.Option(
             min=20,
-            help=f"How often your study is run with each of two data sets; {_RUNS} by default.",
+            help=f"How often your study is run with each of two data sets; {_RUNS} by default. Before "
+            "the runs begin, the command says how many are enough.",
             show_default=False,
         ),
     ] = None,
@@ -72,7 +75,7 @@ def audit(
         findings = run(
             audits(protocol),
             quick=quick,
-            progress=lambda done, of, name: bar.update(task, completed=done, total=of, description=name),
+            progress=lambda done, of, what: bar.update(task, completed=done, total=of, description=what),
         )
     if plot is not None:
         draw(findings, plot)
@@ -80,38 +83,67 @@ def audit(
 
 
 def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
-    from masquerade.audit.study import audit_study
-    from masquerade.console import progress_bar
+    from masquerade.audit.study import audit_study, check_runs
+    from masquerade.console import literal_console, progress_bar
     from masquerade_core.data.auxiliary import load_study
 
+    study, auxiliary = load_study(path, in_memory=True)
+    check_runs(study, runs)
+    if not as_json:
+        literal_console().print(_beforehand(study, runs))
     with progress_bar(disable=as_json) as bar:
         task = bar.add_task("runs")
-        study, auxiliary = load_study(path, in_memory=True)
         found = audit_study(
             study,
             auxiliary=auxiliary,
             runs=runs,
-            progress=lambda done, of: bar.update(task, completed=done, total=of),
+            progress=lambda done, of, what: bar.update(task, completed=done, total=of, description=what),
         )
     privacy = found.study.privacy
     target = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g}"
     seen = (
-        f"{runs} runs with each of two data sets that differ in one {found.unit} show that the released model has "
+        f"{runs:,} runs with each of two data sets that differ in one {found.unit} show that the released model has "
         f"epsilon >= {found.bound:.3f}, at 99 % confidence"
     )
     if found.exceeded:
         return Outcome(
-            f"{seen}, but the study's privacy target is {target}",
+            f"exceeded: {seen}, but the study's privacy target is {target}",
             found.to_json(),
             hint="do not run this study with real records; 'masquerade statement' says what is proved of it",
             error_code="run_failed",
             exit_code=1,
         )
-    return Outcome(
-        f"{seen}. The study's privacy target is {target}. The runs do not refute it, and they do not prove it. This "
-        f"number of runs can show at most epsilon = {found.most:.2f}",
-        found.to_json(),
+    proves = f"The study's privacy target is {target}. The runs do not refute it, and they do not prove it."
+    return Outcome(f"{found.verdict}: {seen}. {proves} {_power(found)}", found.to_json())
+
+
+def _beforehand(study: "Study", runs: int) -> str:
+    """Say how many runs are enough, before anybody waits for them."""
+    from masquerade.audit.power import MOST_RUNS
+    from masquerade.audit.study import runs_enough
+
+    enough = runs_enough(study)
+    if enough is not None and enough <= runs:
+        return (
+            f"{runs:,} runs with each of two data sets are enough to notice half of the noise, if the made-up record "
+            f"moves the model as far as a proof allows; {enough:,} would be enough too"
+        )
+    number = f"more than {MOST_RUNS:,}" if enough is None else f"{enough:,}"
+    return (
+        f"{runs:,} runs with each of two data sets are too few to notice half of the noise. --runs {number} would be "
+        "enough, if the made-up record moves the model as far as a proof allows. "
+        "Fewer runs notice only noise that is far too small; afterwards this command says how small"
     )
+
+
+def _power(found: "StudyFinding") -> str:
+    """Say below which fraction of the noise this audit would have noticed it."""
+    if found.control is None:
+        return "This protocol's noise is not drawn by masquerade's samplers, so no control was possible"
+    half = f"With half of the noise, as many runs show epsilon >= {found.control:.3f}"
+    if not found.noticed:
+        return f"{half}. The audit would not have noticed noise that is 1/128 of what it should be, or missing"
+    return f"{half}. The audit would have noticed noise below {found.noticed:.3g} of what it should be"
 
 
 def _outcome(findings: "Sequence[Finding]") -> Outcome:
@@ -133,9 +165,9 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
     from masquerade.audit import Gate
 
     heads = {
-        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (95 % confidence)",
-        Gate.CAUGHT: "Known bugs, made on purpose: each bound must exceed the privacy target (95 % confidence)",
-        Gate.HOLDS: "Proofs: no bound may exceed what is proved, and with less noise each must (all at 99.9 %)",
+        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (jointly at 95 %)",
+        Gate.CAUGHT: "Known bugs, made on purpose: each must exceed the privacy target (jointly at 95 %)",
+        Gate.HOLDS: "Proofs: no bound may exceed what is proved; with half of the noise each must (jointly at 99.9 %)",
     }
     parts: list[RenderableType] = []
     for gate, head in heads.items():
@@ -156,7 +188,9 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
 
     gate = findings[0].audit.gate
     said = {Gate.REFUTED: ["claimed", "proved"], Gate.CAUGHT: ["target", "proved"], Gate.HOLDS: ["proved"]}[gate]
-    headings = ["runs", "delta", *said, "at least"] + ["less noise"] * (gate is Gate.HOLDS)
+    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below", "and there"] * (
+        gate is Gate.HOLDS
+    )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=18)
     for heading in headings:
@@ -173,4 +207,7 @@ def cells(finding: "Finding") -> list[str]:
     row = [a.name, f"{finding.runs:,}", f"{a.delta:g}"]
     row += [] if proof else [f"{a.epsilon:g}"]
     row += ["" if a.proved is None else f"{a.proved:.4g}", f"{finding.bound:.3f}"]
-    return [*row, f"{finding.control:.3f} ({a.control})"] if proof else row
+    if not proof:
+        return row
+    noticed = "" if finding.noticed is None else f"{finding.noticed:.2f}"
+    return [*row, f"{finding.control:.3f}", noticed, "" if finding.checked is None else f"{finding.checked:.3f}"]
