@@ -86,6 +86,11 @@ class AdmittingSession(Session):
     def _joined(self) -> tuple[Hop, ...]:
         return tuple(hop for hop in self._hops.values() if hop.joined)
 
+    @property
+    def _there(self) -> tuple[Hop, ...]:
+        """The hops of all parties but those that the run has lost."""
+        return tuple(hop for hop in self._hops.values() if hop.lost is None)
+
     def open(self) -> None:
         """Listen before the role starts: a port in use is found at once, and parties may come early."""
         self._link = self._connect()
@@ -102,14 +107,15 @@ class AdmittingSession(Session):
         self._out.send(name, data)
 
     def _broadcast(self, kind: Kind, body: bytes, *, type: str = "") -> None:  # noqa: A002
-        """Send every party the same bytes, signed once."""
-        for hop in self._hops.values():
+        """Send every party the same bytes, signed once; parties without which the run goes on are left out."""
+        there = self._there
+        for hop in there:
             hop.say(Turn(kind))
         data = self._endpoint.broadcast(kind, body, type=type)
         if kind != "closed":
             self._told.add(kind, type, body)
-        for name in self.names:
-            self._put(name, data)
+        for hop in there:
+            self._put(hop.name, data)
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         name, hop = arrival.name, self._hops[arrival.name]

@@ -8,7 +8,7 @@ before is in :mod:`masquerade_host.admission`. Each party's hop has a state of i
 from collections.abc import Collection
 from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Receive, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
@@ -20,7 +20,7 @@ from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.session_messages import AllClosed, Closed
-from masquerade_host.session_states import JoinState, Turn
+from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Relayed
 from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
 
@@ -50,6 +50,8 @@ class CharlieSession(AdmittingSession):
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
         for to, body in zip(effect.to, effect.bodies, strict=True):
+            if self._lost(to):
+                continue
             self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
 
     def finish(self) -> None:
@@ -62,7 +64,12 @@ class CharlieSession(AdmittingSession):
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
-            self._accept(arrival, now)
+            if self._lost(arrival.name):
+                continue
+            try:
+                self._accept(arrival, now)
+            except MasqueradeError as error:
+                self._lose(error, arrival.name)
             if self.closed:
                 return  # a beat may have been under way
 
@@ -88,6 +95,8 @@ class CharlieSession(AdmittingSession):
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
+            if self._lost(to):
+                continue
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
                     f"{frame.source} sent sealed messages faster than {to} takes them; at most "
@@ -98,25 +107,95 @@ class CharlieSession(AdmittingSession):
             self._put(to, self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
-        if self._finished and all(hop.state is JoinState.DONE for hop in self._hops.values()):
-            self._check_digests()
-            closed = tuple(hop.closed for hop in self._hops.values())
-            self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
-            self.closed = True
+        if self.closed or not self._finished or any(hop.state is not JoinState.DONE for hop in self._there):
+            return
+        if self._check_digests():
+            return
+        if len(self._there) < self.study.survivors:
+            raise RunFailed(
+                f"{listed([name for name in self.names if self._lost(name)])} left the run before its end; the study "
+                f"allows no fewer than {self.study.survivors} parties to close it",
+                "start the run again, with everybody",
+            )
+        closed = tuple(hop.closed for hop in self._hops.values())
+        self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
+        self.closed = True
 
-    def _check_digests(self) -> None:
-        """Check that every party closes with the hash of what Charlie broadcast.
+    def _check_digests(self) -> bool:
+        """Check that every party closes with the hash of what Charlie broadcast. Return whether one was lost by that.
 
         He alone could tell two parties two things, so for him this shows no lie of his own. But a party's wrong hash
-        makes all other parties refuse the result. So he must end the run as well, and he knows whose hash is wrong.
+        makes all other parties refuse the result, and he knows whose hash is wrong.
         """
-        for name, hop in self._hops.items():
+        for hop in self._there:
             if hop.digest != self._told.digest():
-                raise ProtocolViolation(
-                    f"{name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
+                error = ProtocolViolation(
+                    f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
                     "what every party was sent",
-                    peer=name,
+                    peer=hop.name,
                 )
+                self._lose(error, hop.name)  # which ends the run, or closes it without this party
+                return True
+        return False
+
+    # --- Parties that are lost ----------------------------------------------------
+
+    def _lost(self, sender: str) -> bool:
+        return self._hops[sender].lost is not None
+
+    def _lose(self, error: MasqueradeError, name: str) -> None:
+        """Go on without a party, if the study says how many may be lost and the roles talk; else end the run.
+
+        Parameters
+        ----------
+        error : MasqueradeError
+            What happened.
+        name : str
+            The party that it happened with, where the error accuses no other.
+        """
+        if isinstance(error, ProtocolViolation) and error.peer in self.names and self._verdict is None:
+            name = error.peer
+        if self.study.dropouts is None or not self._seated:
+            raise error
+        hop = self._hops[name]
+        hop.note(HopEvent.LOSS)
+        hop.lost, hop.closed, self._verdict = error, b"", None
+        for kind in ("message", "sealed"):
+            self._inbox[name, kind].clear()
+        self._out.forget(name)
+        self._observe("left", party=name)
+        # It may be alive, and learns that nobody waits for it; what its connection does not take at once is dropped.
+        abort = pack_abort(Abort(reason="left", blamed=(name,), by=CHARLIE), self.everybody)
+        self._out.send(name, hop.seal(Turn.ABORT, abort))
+        self._out.forget(name)
+        self._close_if_done()
+
+    def _look(self) -> None:
+        try:
+            super()._look()
+        except ProtocolViolation as error:
+            if not error.peer:
+                raise
+            self._lose(error, error.peer)
+            self._look()
+
+    def _went_on_without(self, silent: tuple[str, ...]) -> None:
+        """Lose whoever did not answer in time: a party that is out of one sum stays out, also if it is alive."""
+        for name in silent:
+            if not self._lost(name):
+                error = DeadlinePassed(
+                    f"{name} did not answer within the patience_seconds of the study's [dropouts]",
+                    "see whether it still runs, or give the next study a longer patience_seconds",
+                    waited_for=(name,),
+                )
+                self._lose(error, name)
+
+    def _look_who_is_needed(self) -> None:
+        """End the run if the role needs what a lost party would have said."""
+        if isinstance(self._pending, Receive) and self._pending.within is None:
+            for name in self.missing():
+                if (error := self._hops[name].lost) is not None:
+                    raise error
 
     # --- Clocks and bad ends ----------------------------------------------------
 
@@ -125,6 +204,7 @@ class CharlieSession(AdmittingSession):
             self._observe("stranger", count=strangers)
         if self._seated:
             self._look_who_is_silent(now)
+            self._look_who_is_needed()
             return
         self._look_who_is_absent(now)
 
@@ -134,11 +214,13 @@ class CharlieSession(AdmittingSession):
             name for name, hop in self._hops.items() if hop.state is JoinState.SEATED and now - hop.heard > limit
         )
         if silent:
-            raise DeadlinePassed(
+            error = DeadlinePassed(
                 f"nothing was heard of {listed(silent)} for {limit:g} seconds",
                 "see whether they still run, and start the run again",
                 waited_for=silent,
             )
+            for name in silent:
+                self._lose(error, name)
 
     def _hear_abort(self, hop: Hop, abort: Abort) -> None:
         name = hop.name
@@ -168,5 +250,7 @@ class CharlieSession(AdmittingSession):
         """Tell every party that has joined; what a party found out bears that party's name."""
         body = pack_abort(self._verdict or abort, self.everybody)
         for hop in self._joined:
-            if self._link is not None and hop.may_send(Turn.ABORT):  # else it was told that every role has returned
+            if (
+                self._link is not None and hop.lost is None and hop.may_send(Turn.ABORT)
+            ):  # else it was told that every role has returned
                 self._link.send(hop.name, hop.seal(Turn.ABORT, body))

@@ -266,6 +266,11 @@ class PartySession(Session):
                 f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
                 peer=CHARLIE,
             )
+        if abort.reason == "left" and abort.blamed == (self.me,):
+            return RunFailed(
+                f"{CHARLIE} goes on without this party, of which he heard too little or what is not allowed",
+                "see why this machine or its connection was slow, and take part in the next run",
+            )
         return error_of(abort)
 
     def _take_seat(self, roster: Roster) -> None:

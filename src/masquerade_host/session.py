@@ -77,6 +77,7 @@ class Session(ABC):
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
+        self._asked = clock()  # when the role asked for what it waits for
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
         self._stepped = clock()
@@ -108,7 +109,7 @@ class Session(ABC):
                 self._next_beat = self._clock()
                 self._join(box_key)
             case Receive():
-                self._progress = self._clock()
+                self._progress = self._asked = self._clock()
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
@@ -191,6 +192,7 @@ class Session(ABC):
         now = self._clock()
         if (pause := now - self._stepped) > self.beat_every:
             self._progress += pause
+            self._asked += pause
             self._shift(pause)
         self._take(now)
         if self.closed:
@@ -229,10 +231,26 @@ class Session(ABC):
         for sender, queue in zip(wanted.senders, queues, strict=True):
             if queue:
                 self._check_due(sender, wanted, queue[0][1])
-        if all(queues):
-            taken = [queue.popleft() for queue in queues]
-            self._last_came = max((self._last_came, *(at for at, _ in taken)))
-            self._reply(tuple(frame.body for _, frame in taken))
+        if all(queues) or self._patience_ended(wanted):
+            taken = [queue.popleft() if queue else None for queue in queues]
+            self._last_came = max((self._last_came, *(each[0] for each in taken if each)))
+            self._reply(tuple(each[1].body if each else None for each in taken))
+            self._went_on_without(tuple(s for s, each in zip(wanted.senders, taken, strict=True) if each is None))
+
+    def _went_on_without(self, silent: tuple[str, ...]) -> None:
+        """Note whom the role no longer waits for, because its patience ended."""
+        if silent:
+            raise LocalProtocolError(f"the role of {self.me} goes on without {listed(silent)}; only Charlie's may")
+
+    def _patience_ended(self, wanted: Receive) -> bool:
+        """Whether the role goes on without what is missing: it asked for that, and waited long enough."""
+        if wanted.within is None:
+            return False
+        return self._clock() - self._asked >= wanted.within or all(map(self._lost, self.missing()))
+
+    def _lost(self, _sender: str) -> bool:
+        """Whether nothing more will come from a sender, though the run goes on."""
+        return False
 
     def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:

@@ -88,6 +88,12 @@ class Study(Section):
         if self.evaluation is not None:
             yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
         if self.dropouts is not None:
+            slot, patience = self.study.slot_seconds, self.dropouts.patience_seconds
+            if slot is not None and patience <= slot:
+                yield (
+                    f"[dropouts] patience_seconds is {patience:g}, but must be more than [study] slot_seconds, which is "
+                    f"{slot:g}: no party sends anything before its slot"
+                )
             yield from dropout_problems(self.dropouts, self.study, self.privacy, self.crypto, self.K)
 
     def _roster_problems(self) -> Iterator[str]:
