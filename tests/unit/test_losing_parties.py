@@ -215,7 +215,7 @@ def test_charlie_may_leave_out_no_more_parties_than_the_study_allows(
 def test_charlie_is_more_patient_than_a_slot() -> None:
     text = losing(World.new(3, deadline=6.0, port=5555), 2).to_toml()
     Study.parse(text.replace("[privacy]", "slot_seconds = 1.9\n[privacy]"))
-    with pytest.raises(BadInput, match="patience_seconds is 2, but must be more than .* slot_seconds, which is 2"):
+    with pytest.raises(BadInput, match=r"patience_seconds is 2, but must be more than .* slot_seconds, which is 2"):
         Study.parse(text.replace("[privacy]", "slot_seconds = 2.0\n[privacy]"))
 
 
