@@ -4,9 +4,11 @@ A baseline is an entry as well. There somebody holds everybody's records and com
 anything.
 """
 
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Never
+from fractions import Fraction
+from typing import Any, Literal, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +159,8 @@ class Protocol:
     calibrations : tuple of str
         How the noise may follow from the privacy target. A new study has "proven" where that is one of them, and the
         first otherwise.
+    sum : str
+        How sums are made in a new study, as in ``[crypto] sum``.
     noise_in_shares : bool
         Whether the parties draw proven noise in shares, so that it is sized by how many of them may collude. Otherwise
         each draws the whole noise for its own records.
@@ -182,6 +186,10 @@ class Protocol:
         clause for the comment in a new study's file.
     learns_from_hundreds : bool
         Whether it learns something from a few hundred records. Otherwise a demonstration simulates thousands.
+    no_retries : str
+        Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
+    dearest : callable or None
+        (study) -> the part of mu^2 that the dearest of its sums takes; None where no sum is made again.
     """
 
     name: str
@@ -201,6 +209,7 @@ class Protocol:
     section: str = ""
     proven_section: str = ""
     calibrations: tuple[str, ...] = ("paper",)
+    sum: Literal["masks", "paillier"] = "paillier"
     noise_in_shares: bool = True
     stages: tuple[str, ...] = ()
     multiclass: bool = False
@@ -212,6 +221,8 @@ class Protocol:
     measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
+    no_retries: str = "a sum of it that is made again would carry the same noise, or none"
+    dearest: Callable[[Study], Fraction] | None = None
 
     @property
     def baseline(self) -> bool:
@@ -234,6 +245,21 @@ class Protocol:
             raise BadInput(
                 f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
             )
+
+    def check_dropouts(self, study: Study) -> None:
+        """Refuse, with BadInput, a study that may lose parties where this protocol cannot make a sum again."""
+        if study.dropouts is not None and self.no_retries:
+            raise BadInput(
+                f"the study has [dropouts], but {self.name} cannot go on without a party: {self.no_retries}",
+                "remove [dropouts], or choose another protocol",
+            )
+
+    def dropout_price(self, study: Study) -> float:
+        """Return how much more noise a study's ``[dropouts]`` cost, as a part of what there would be without them."""
+        if self.dearest is None:
+            return 0.0
+        everybody = study.K - study.privacy.colluders
+        return math.sqrt(everybody / study.honest * (1 + study.retries * self.dearest(study))) - 1
 
     def check_calibration(self, study: Study) -> None:
         """Refuse, with BadInput, a study whose calibration this protocol does not have."""

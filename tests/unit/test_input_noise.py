@@ -300,7 +300,12 @@ def test_charlie_receives_nothing_but_the_lead_s_key_and_one_contribution_of_eac
     _, table = _run(study, make_data(study, (10, 20, 30)))
     kinds = [(p.source, p.type) for p in table.passed if p.to == CHARLIE]
     assert sorted(kinds) == sorted(
-        [("p0", "SumKey"), ("p0", "RoundSum"), *((name, "Contribution") for name in study.names)]
+        [
+            ("p0", "SumKey"),
+            ("p0", "RoundSum"),
+            ("p0", "OpeningProof"),
+            *((name, "Contribution") for name in study.names),
+        ]
     )
 
 

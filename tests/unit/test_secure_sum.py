@@ -11,6 +11,7 @@ import pytest
 from gmpy2 import mpz
 from scipy import stats
 
+from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import ShortPool
 from masquerade_core.crypto.powers import FixedBase
@@ -22,6 +23,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols.blocks import paillier_sum as ss
+from masquerade_protocols.blocks.opening_proof import Openings
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, adding, draws, multiplying, received, sums_of
 
@@ -63,12 +65,18 @@ def test_signed_extremes_add_up_for_everybody(K: int) -> None:
     assert all(result == expected for result in run.results.values())
 
 
-def test_one_more_than_the_bound_is_refused_before_it_is_sent() -> None:
-    layout = _layout(2, 1, 100)
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [([0, 600], "one is missing or wrong"), ([600, 0], "does not fit its check value")],
+    ids=["beyond the last slot", "into the next slot"],
+)
+def test_a_vector_beyond_its_slots_is_sent_and_shows_on_the_total_alone(vector: list[int], said: str) -> None:
+    """A party does not refuse its own vector, which would tell something of it. Everybody refuses the total."""
+    layout = _layout(2, 2, 100)
     run = sums_of(make_study(2, 1), [layout])
-    with pytest.raises(LocalProtocolError, match="within the public bound"):
-        run.run({"p0": [[201]], "p1": [[0]]})
-    assert "Contribution" not in {p.type for p in run.table.passed if p.source == "p0"}
+    with pytest.raises(RunFailed, match=said):
+        run.run({"p0": [vector], "p1": [[0, 0]]})
+    assert "Contribution" in {p.type for p in run.table.passed if p.source == "p0"}
 
 
 def test_layouts_of_many_forms_add_up() -> None:
@@ -102,13 +110,15 @@ def test_charlies_view_of_a_round_is_a_vector_of_ciphertexts_of_each_party_and_o
     run = sums_of(study, [layout] * rounds).run(_random(study, [layout] * rounds))
     seen = [(sender, kind) for sender, kind, _ in received(run.table, CHARLIE)]
     assert seen[0] == ("p0", "SumKey")
-    assert seen[1:] == [*((name, "Contribution") for name in study.names), ("p0", "RoundSum")] * rounds
+    each = [*((name, "Contribution") for name in study.names), ("p0", "RoundSum")]
+    assert seen[1:] == [*(each * rounds), ("p0", "OpeningProof")]
     for name in study.names:
         assert {len(run.contribution(name, t)) for t in range(rounds)} == {layout.count * 2 * SMALL_BITS // 8}
     assert Counter(p.type for p in run.table.passed if p.source == CHARLIE) == {
         "SumKey": K,
         "RoundTotal": rounds,
         "Opened": K * rounds,
+        "OpeningProof": K,
     }
 
 
@@ -166,6 +176,8 @@ def test_masks_are_bound_to_what_the_round_depends_on(monkeypatch: pytest.Monkey
     with pytest.raises(RunFailed, match="missing or wrong"):
         run()
     monkeypatch.setattr(ss, "mask", lambda key, label, n, count: mask(key, label[:4], n, count))
+    monkeypatch.setattr(CheckKey, "fits", lambda *_: True)  # check and proof are bound to the same
+    monkeypatch.setattr(Openings, "proved_by", lambda *_: True)
     assert run().results[CHARLIE] == run().results["p2"]
 
 
@@ -224,7 +236,7 @@ def test_the_lead_never_receives_a_contribution() -> None:
     ]
     assert len(single) == 12
     assert not any(c in arrived("p1") for c in single)
-    assert {kind for _, kind, _ in received(run.table, "p1")} == {"SumKey", "RoundTotal", "Opened"}
+    assert {kind for _, kind, _ in received(run.table, "p1")} == {"SumKey", "RoundTotal", "Opened", "OpeningProof"}
     assert all(c in arrived(CHARLIE) for c in single)  # the test can fail
 
 
@@ -383,7 +395,7 @@ def test_two_runs_of_a_sum_share_no_draw_and_seeded_ones_share_all() -> None:
             value
             for name in study.names
             for label, result in draws(table, name).items()
-            if not label.startswith("sum ")
+            if not label.startswith(("sum ", "proof "))
             for value in (result if isinstance(result, tuple) else (result,))
         }
 

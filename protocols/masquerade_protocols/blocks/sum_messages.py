@@ -14,11 +14,13 @@ __all__ = [
     "BlindedTotal",
     "Contribution",
     "Opened",
+    "OpeningProof",
     "Round",
     "RoundSum",
     "RoundTotal",
     "SumKey",
     "check_round",
+    "digest_of",
     "receipt",
 ]
 
@@ -29,16 +31,18 @@ _Receipt = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
 class SumKey(Broadcast):
-    """Lead to Charlie, Charlie to all: the modulus of xi."""
+    """Lead to Charlie, Charlie to all: the modulus of xi, and the roots that prove its form."""
 
     modulus: bytes
+    roots: bytes
 
 
 class Contribution(Message):
-    """P_j to Charlie: its masked vector of this round, encrypted."""
+    """P_j to Charlie: its masked vector of this round, encrypted, and its masked check value; empty if it is unused."""
 
     round: Round
     terms: Ciphertexts
+    check: bytes
 
 
 class RoundTotal(Message):
@@ -57,11 +61,19 @@ class RoundSum(Message):
 
 
 class Opened(Broadcast):
-    """Charlie to all: the opened sum, and his receipt for this round's contributions."""
+    """Charlie to all: the opened sum, the total that it opens, its check value, and his receipt for contributions."""
 
     round: Round
     sums: bytes
+    total: Ciphertexts
+    check: bytes
     receipt: _Receipt
+
+
+class OpeningProof(Broadcast):
+    """Lead to Charlie, Charlie to all: the N-th root that proves all openings of a run."""
+
+    root: bytes
 
 
 class BlindedTotal(Message):
@@ -79,6 +91,11 @@ class BlindedSum(Message):
 
 
 # --- What both kinds of sum compute -------------------------------------------------
+
+
+def digest_of(message: Contribution) -> bytes:
+    """Return what the receipt has of a contribution: the hash of its ciphertexts, and its check value."""
+    return message.terms.digest() + message.check
 
 
 def receipt(round_: int, digests: Mapping[str, bytes]) -> bytes:

@@ -4,6 +4,7 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluation import noise_of
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
+from masquerade_protocols.blocks.survivors import whose_noise
 
 __all__ = ["statement"]
 
@@ -19,7 +20,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
     sums = "One sum of counts is public." if study.multiclass else "Two sums of counts are public."
     seen = Observed(
         view="evaluation",
-        released=f"{sums} Each number carries the noise of all {study.K} parties.",
+        released=f"{sums} Each number carries the noise of {whose_noise(study)}.",
         shifted="and with it the figures, the proof would hold: it holds for any ranges of scores.",
         left="counts",
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.joint_gaussian import FINE, MOST_COUNTED_RECORDS, UNIT, JointNoise
 from masquerade_core.privacy.statement import (
+    COMPUTATIONAL,
     ONE_RELEASE,
     PUBLIC_SETTINGS,
     Claim,
@@ -22,8 +23,8 @@ SMALLEST_SHOWS = (
 )
 """An assumption where the noise is sized for the smallest party."""
 
+_LAST = "the party that holds the record is honest"
 _OTHERS = "the other parties are honest, and the masks between them are not broken"
-_LAST = "the party that holds the record is honest, and its masks are not broken"
 _ALL_FOLLOW = "everybody follows the protocol, and "
 
 _SIZES = {
@@ -102,6 +103,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
             )
             + charlies_key,
             _LAST if K - t == 1 else _OTHERS,
+            definition="approximate" if K - t == 1 else COMPUTATIONAL,
         ),
     ]
     if selected:
@@ -111,7 +113,8 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 K - 1,
                 "Together they hold both keys. They read every party's number of records. Of the noise they know only "
                 "the lead's share. Of the other classifiers they see only the sum.",
-                _OTHERS,
+                _LAST if K - 1 == 1 else _OTHERS,
+                definition="approximate" if K - 1 == 1 else COMPUTATIONAL,
             )
         )
     if t < K - 1:
@@ -121,6 +124,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 1,
                 "They see one party's classifier, with that party's noise on it." + charlies_key,
                 _LAST,
+                definition="approximate",
             )
         )
     return (*result, _selection_breakers(rows) if selected else _rule_breakers(rows, t))
@@ -133,7 +137,8 @@ def _selection_breakers(rows: SharedNoiseRows) -> Claim:
         "One party can take nearly all of the noise away: it claims to have the fewest records, and sends a scale of "
         "0. The lead can send another scale than the selected one. Charlie can select a party that sides with him. "
         f"What stays is {FINE}/{UNIT:,} of the noise for min_records records. Nobody notices. To exclude it takes "
-        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet.",
+        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet. "
+        'With scale = "floor" or weights = "sizes" nothing is selected, and nobody can do this.',
         claimed="nothing: the paper assumes that all follow the protocol",
         holds_at='scale = "floor" or weights = "sizes"'
         + (" and colluders = 1" if rows.noise.honest == rows.K else "")
@@ -154,10 +159,11 @@ def _rule_breakers(rows: SharedNoiseRows, t: int) -> Claim:
         rows.K - t,
         f"Whatever they send, change or leave out, {kept} stays on the sum. Nobody selects that noise, and no key "
         "opens what it is added to. So they learn no more than if they followed the protocol. If these parties add no "
-        "noise, this row also holds for everybody who sees the model. They can give false numbers of records and "
-        "classifiers that nobody trained, and so spoil the model. Nobody notices.",
+        "noise, this row also holds for everybody who sees the model. False numbers of records, and classifiers that "
+        "nobody trained, spoil the model, and nobody notices.",
         "the other parties, of which one holds the record, follow the protocol"
-        + (", and its masks are not broken" if rows.K - t == 1 else ", and the masks between them are not broken"),
+        + ("" if rows.K - t == 1 else ", and the masks between them are not broken"),
+        definition="approximate" if rows.K - t == 1 else COMPUTATIONAL,
     )
 
 

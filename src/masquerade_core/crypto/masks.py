@@ -39,7 +39,7 @@ _MARK_BITS = 64
 _MACHINE_BITS = 64  # words of this length or less are numpy's
 _PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
 _SHORT_PRIME = (1 << 127) - 1
-_LONG_PRIME = (1 << 521) - 1
+_LONG_PRIMES = (521, 2203, 4253)  # bits: p = 2^521 - 1, and so on
 
 
 def tagged_hash(tag: str, *parts: bytes, key: bytes = b"", size: int = 32) -> bytes:
@@ -115,20 +115,25 @@ class Words:
         """How many bytes a contribution's words have."""
         return self.words * self.size
 
-    @property
+    @cached_property
     def prime(self) -> int:
-        """The prime p of the check value: 2^127 - 1, or 2^521 - 1 for words of more than 64 bits. It exceeds a word."""
-        return _SHORT_PRIME if self.bits <= _MACHINE_BITS else _LONG_PRIME
+        """The prime p of the check value: 2^127 - 1, or a longer one for words of more than 64 bits. It exceeds a word.
 
-    @property
+        The longest serve sums by Paillier alone, whose coordinates may fill a plaintext of 4096 bits.
+        """
+        if self.bits <= _MACHINE_BITS:
+            return _SHORT_PRIME
+        return (1 << next(bits for bits in _LONG_PRIMES if self.bits < bits - 1)) - 1
+
+    @cached_property
     def check_bytes(self) -> int:
         """Bytes of a check value."""
         return (self.prime.bit_length() + 7) // 8
 
     @property
     def fits(self) -> bool:
-        """Whether the prime is longer than a word."""
-        return self.bits < self.prime.bit_length() - 1
+        """Whether words of this length are allowed: the longest have 512 bits."""
+        return self.bits < _LONG_PRIMES[0] - 1
 
     def most_in(self, room: int) -> int:
         """Return how many coordinates a message with ``room`` bytes for them can carry."""
@@ -259,10 +264,11 @@ class CheckKey(Secret):
     __slots__ = ("_layout", "_u", "_v", "constant")
 
     def __init__(self, layout: Words, key: bytes) -> None:
-        width, d, prime = 2 * layout.check_bytes, layout.length, layout.prime
+        width, d = layout.check_bytes + 8, layout.length
         rows = -(-d // _ROW)
         raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
-        drawn = [int.from_bytes(raw[i : i + width], "little") % prime for i in range(0, len(raw), width)]
+        # With 64 bits above those of p, numbers are uniform modulo p but for a part of 2^-64, without a reduction.
+        drawn = [int.from_bytes(raw[i : i + width], "little") for i in range(0, len(raw), width)]
         self._layout = layout
         self.constant, self._u, self._v = drawn[0], drawn[1 : 1 + rows], drawn[1 + rows :]
 
