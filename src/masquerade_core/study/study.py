@@ -21,6 +21,7 @@ from pydantic import (
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.columns import Feature, Label, Section
 from masquerade_core.study.dropouts import Dropouts, dropout_problems
 from masquerade_core.study.fields import first_repeated, flat, json_text
 from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
@@ -29,12 +30,9 @@ from masquerade_core.study.sections import (
     Crypto,
     Curator,
     EvaluationSection,
-    Feature,
-    Label,
     Model,
     Party,
     Privacy,
-    Section,
     StudySection,
 )
 from masquerade_core.study.text import explain, to_toml
