@@ -58,15 +58,6 @@ class StudySection(Section):
     )
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
 
-    @model_validator(mode="after")
-    def _slot_within_the_deadline(self) -> Self:
-        if self.slot_seconds is not None and self.slot_seconds >= self.deadline_seconds:
-            raise ValueError(
-                f"[study] slot_seconds is {self.slot_seconds:g}, but must be less than deadline_seconds = "
-                f"{self.deadline_seconds:g}: whoever waits for its slot must not count as silent"
-            )
-        return self
-
 
 class Privacy(Section):
     """``[privacy]``: the privacy target, and what the noise is to do for it."""
