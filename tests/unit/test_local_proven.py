@@ -248,7 +248,7 @@ def test_the_largest_noise_that_is_not_refused_fits_the_shortest_key(rule: str) 
 
 def _valid(study: Study) -> bool:
     try:
-        protocol_of(study)
+        public.packing(study)
     except BadInput:
         return False
     return True
@@ -283,7 +283,7 @@ def test_a_party_with_more_records_than_are_counted_does_not_take_part() -> None
     jn.check_size(MOST_COUNTED_RECORDS + 1, public.joint_noise_of(proven_study(3)))
 
 
-def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_records_that_cannot_be_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     give = additive_shares.give_share
 
     async def lying(*args: Any) -> Any:
@@ -292,7 +292,7 @@ def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(public_scale, "give_share", lying)
     study = proven_study(2, 3, "sizes")
-    with pytest.raises(RunFailed, match="counted wrongly"):
+    with pytest.raises(RunFailed, match="number of all records cannot be right"):
         run(study, make_data(study, (20, 30)))
 
 
