@@ -48,7 +48,6 @@ def default_text(name: str) -> str:
         label=old.label,
         address=old.address,
         min_records=old.study.min_records,
-        lead=old.lead,
         intercept=old.model.intercept,
         measured=True,
         nonce=base64.urlsafe_b64encode(seed).decode(),

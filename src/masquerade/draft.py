@@ -10,7 +10,17 @@ from typing import Any
 
 from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
-from masquerade.draft_text import AUXILIARY, CURATOR, EXAMPLE_NOTES, HEAD, LABEL_WORDS, privacy_words, screen_note
+from masquerade.draft_text import (
+    AUXILIARY,
+    CRYPTO,
+    CURATOR,
+    EXAMPLE_NOTES,
+    HEAD,
+    LABEL_WORDS,
+    LEAD,
+    privacy_words,
+    screen_note,
+)
 from masquerade.held_back import Proposal, propose
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
@@ -90,8 +100,16 @@ class Draft:
         Parties that may side with Charlie. If None, 1 where the noise is proven and there are two parties or more.
     expected_records : int or None
         How many records all parties together are expected to have.
+    lead : str or None
+        The party that holds the encryption key, where there is one; the first if None.
     regularization : float or None
         Lambda; the protocol's own if None.
+    sum : str or None
+        "masks" or "paillier". If None, "paillier" where a lead or a key's length is given, else the protocol's own.
+    key_bits : int or None
+        The length of the encryption key, where there is one; 2048 if None.
+    out_of_bounds : str
+        "clamp" or "refuse".
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     measured : bool
@@ -123,7 +141,9 @@ class Draft:
     deadline_seconds: float = 600.0
     regularization: float | None = None
     intercept: bool = True
-    key_bits: int = 2048
+    sum: str | None = None
+    key_bits: int | None = None
+    out_of_bounds: str = "clamp"
     loss: str = "logistic"
     nonce: str = field(default_factory=new_nonce)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -160,6 +180,13 @@ class Draft:
         if self.colluders is not None:
             return self.colluders
         return int(self.proven and len(self.parties) > 1 and not entry_named(self.protocol).baseline)
+
+    @property
+    def counted_sum(self) -> str:
+        """How sums are made, as the file says it."""
+        if self.sum is not None:
+            return self.sum
+        return "paillier" if self.lead is not None or self.key_bits is not None else entry_named(self.protocol).sum
 
     @property
     def note(self) -> str:
@@ -219,6 +246,18 @@ class Draft:
         own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
         return float(own if self.regularization is None else self.regularization)
 
+    def _sum_lines(self, first: str) -> dict[str, str]:
+        """Return the lines on the lead and ``[crypto]``; what does not fit stands there too, for the check to name."""
+        how = self.counted_sum
+        lead = self.lead if self.lead is not None else first if how == "paillier" else None
+        lines = CRYPTO.get(how, f"[crypto]\nsum = {json.dumps(how)}")
+        if how != "paillier" and self.key_bits is not None:
+            lines += "\nkey_bits = {key_bits}"
+        return {
+            "lead_lines": "" if lead is None else LEAD.format(lead=json.dumps(lead)),
+            "crypto_lines": lines.format(key_bits=2048 if self.key_bits is None else self.key_bits),
+        }
+
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
             if self.auxiliary is not None:
@@ -234,9 +273,9 @@ class Draft:
             "name": self.name,
             "protocol": self.protocol,
             "min_parties": self.min_parties if self.min_parties is not None else len(names),
-            "lead": self.lead if self.lead is not None else names[0],
             "min_records": self.min_records,
             "expected_records": self.expected_records if self.expected_records is not None else _COUNTED_ON,
+            "out_of_bounds": self.out_of_bounds,
             "deadline_seconds": float(self.deadline_seconds),
             "nonce": self.nonce,
             "epsilon": float(self.epsilon),
@@ -246,7 +285,6 @@ class Draft:
             "regularization": self._regularization(entry),
             "intercept": self.intercept,
             "loss": self.loss,
-            "key_bits": self.key_bits,
             "label": self.label.name,
             "label_value": self.label.positive or list(self.label.classes or ()),
             "address": self.address,
@@ -258,6 +296,7 @@ class Draft:
         words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}
         words |= privacy_words(entry, len(names), self.counted_colluders, proven=self.proven)
+        words |= self._sum_lines(names[0])
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
         blocks = [HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]

@@ -8,10 +8,12 @@ from masquerade_protocols import Protocol
 
 __all__ = [
     "AUXILIARY",
+    "CRYPTO",
     "CURATOR",
     "EXAMPLE_NOTES",
     "HEAD",
     "LABEL_WORDS",
+    "LEAD",
     "commented",
     "privacy_words",
     "screen_note",
@@ -104,10 +106,14 @@ name = {name}
 protocol = {protocol}
 # The fewest parties with which a run may start.
 min_parties = {min_parties}
-# The lead: the party that holds the secret half of the parties' encryption key, if the protocol has one.
-lead = {lead}
-# The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
+{lead_lines}# The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
 min_records = {min_records}
+# The most records that a party may have; public too. A [[party]] may have a number of its own.
+# max_records = 100000
+# "clamp": a number outside its bounds counts as the nearer bound, and a cell that is missing or has no public level as
+# the column's public 'missing' value; only the party learns how many. "refuse": such a cell makes the party's process
+# refuse, and a refusal tells others something about its records.
+out_of_bounds = {out_of_bounds}
 # How many records all parties together are expected to have. The number is public, and binds nobody. From it,
 # 'masquerade study check FILE' says what can be expected of the model; without it, from the fewest that there may be.
 {expected}expected_records = {expected_records}
@@ -134,8 +140,7 @@ loss = {loss}
 regularization = {regularization}
 intercept = {intercept}
 
-[crypto]
-key_bits = {key_bits}
+{crypto_lines}
 
 [protocol]
 {section}
@@ -151,6 +156,25 @@ EXAMPLE_NOTES = {
     "label": "# THIS LABEL IS AN EXAMPLE, for none was given. Replace it by yours.\n",
     "feature": "# THESE COLUMNS ARE EXAMPLES, for none were given. Replace them by yours.\n",
 }
+
+LEAD = """\
+# The lead: the party that holds the secret half of the parties' encryption key.
+lead = {lead}
+"""
+
+CRYPTO = {
+    "masks": """\
+[crypto]
+# How sums over all parties are made. "masks": each party hides its numbers under random masks that cancel in the sum.
+# "paillier": under a key whose secret half one party, the lead, holds.
+sum = "masks\"""",
+    "paillier": """\
+[crypto]
+# How sums over all parties are made: "paillier" encrypts them under a key whose secret half the lead holds.
+sum = "paillier"
+key_bits = {key_bits}""",
+}
+"""The section of each way to make sums."""
 
 LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
 

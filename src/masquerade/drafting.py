@@ -29,8 +29,11 @@ _DRAFTED = frozenset({"study", "privacy", "model", "crypto"})
 _APART = frozenset({"protocol", "label", "feature", "curator", "party"})
 """Sections that are no list of settings."""
 
-_OF_RUN = ("delta", "colluders", "loss")
+_OF_RUN = ("delta", "colluders", "loss", "out_of_bounds")
 """Settings that two runs of one study have in common whatever their parties, beside the protocol's own."""
+
+_OF_SUMS = ("sum", "key_bits", "lead")
+"""Settings that belong to the way in which a protocol makes its sums."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,8 @@ def settings_of(path: Path, protocol: str | None, calibration: str | None = None
         **run_settings(study, protocol or study.study.protocol, calibration),
     }
     if protocol not in {None, study.study.protocol}:
-        del settings["regularization"]
+        for key in ("regularization", *_OF_SUMS):
+            settings.pop(key, None)
     elif (auxiliary := study.protocol.get("auxiliary")) is not None:
         settings["auxiliary"] = AuxiliaryFile.model_validate(auxiliary)
     return settings
@@ -260,7 +264,7 @@ def run_settings(study: Study, protocol: str, calibration: str | None = None) ->
         section = {
             key: value for key, value in study.protocol.items() if key not in {"auxiliary", *_left(study, chosen)}
         }
-        settings |= {"parameters": section, "calibration": chosen}
+        settings |= {"parameters": section, "calibration": chosen, "sum": study.crypto.sum}
     if not study.proven and settings.get("calibration") != study.privacy.calibration:
         settings["colluders"] = None  # no noise of a paper depends on them, so their number was chosen for nothing
     return settings
@@ -291,4 +295,6 @@ def _settings(study: Study) -> dict[str, Any]:
             settings[key] = value
         else:
             more.setdefault(section, {})[key] = value
+    # A line that the file leaves out means what it meant there, whatever a new study would have.
+    settings |= {"colluders": study.privacy.colluders, "out_of_bounds": study.study.out_of_bounds}
     return {key: settings[key] for key in settings if key not in {"nonce", "calibration"}} | {"more": more}

@@ -279,7 +279,7 @@ def test_a_new_study_says_of_lambda_what_its_protocol_makes_of_it(name: str) -> 
     Lambda = 0.02 if known.regularization is None else known.regularization
     assert f"# {note[0].upper()}{note[1:]}.\nregularization = {Lambda}\n" in text
     assert Lambda == 0.02 or name not in {"psgd", "local-aggregation", "weighted-dp", "vote", "soft", "input-noise"}
-    assert ("the less noise" in text) == (name in {"local-aggregation", "vote", "soft", "average"})
+    assert ("the less noise" in note) == (name in {"local-aggregation", "vote", "soft", "average"})
 
 
 def test_lambda_does_to_the_noise_what_a_new_study_says() -> None:
@@ -416,7 +416,7 @@ def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_p
     text = file.read_text()
     file.write_text(text.replace("min_records", "min_record"))
     assert "did you mean 'min_records'" in shell.json("study", "check", file).json["message"]
-    file.write_text(text.replace('scale = "selected"', 'scail = "selected"'))
+    file.write_text(text.replace('scale = "floor"', 'scail = "floor"'))
     answer = shell.json("study", "check", file)
     assert answer.code == 4
     assert "did you mean 'scale'" in answer.json["message"]

@@ -1,5 +1,7 @@
 """The classifier is the minimiser of the regularised risk, the same as another library's."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -61,6 +63,36 @@ def test_it_is_the_classifier_of_scikit_learn(kind: str, n: int, d: int, Lambda:
     np.testing.assert_allclose(w, oracle.coef_[0], rtol=0, atol=1e-6)
     assert gradient_norm(w, X, y, Lambda) <= TOLERANCE
     np.testing.assert_array_equal(predict_labels(X, w), oracle.predict(X))
+
+
+def _extreme_records() -> Iterator[tuple[_Array, _Array]]:
+    """Records that make a minimiser long, flat or badly conditioned."""
+    rng = np.random.default_rng(0)
+    for n, d in ((2, 2), (20, 2), (2, 60), (20, 10), (400, 10), (400, 60)):
+        X = rng.normal(size=(n, d))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        y, split = np.where(rng.random(n) < 0.5, 1.0, -1.0), np.where(X @ rng.normal(size=d) > 0, 1.0, -1.0)
+        one_wrong = split.copy()
+        one_wrong[0] *= -1
+        thin = 0.99 * X
+        thin[:, 0] = split * 1e-6 * rng.random(n)
+        rows, columns = (10.0 ** -rng.integers(0, 9, size=shape) for shape in ((n, 1), (1, d)))
+        yield from ((X, labels) for labels in (y, np.ones(n), split, one_wrong))
+        yield from ((np.tile(X[:1], (n, 1)), labels) for labels in (y, np.ones(n)))
+        yield from ((short, split) for short in (np.zeros((n, d)), 1e-9 * X, thin, rows * X, columns * X))
+
+
+def test_at_the_least_lambda_that_a_study_may_have_no_records_stop_a_party() -> None:
+    for X, y in _extreme_records():
+        assert gradient_norm(fit(X, y, LEAST_REGULARIZATION), X, y, LEAST_REGULARIZATION) <= TOLERANCE
+    # The test can fail: at a Lambda far below, some of these records have no classifier, and others have one.
+    failed = 0
+    for X, y in _extreme_records():
+        try:
+            fit(X, y, 1e-25)
+        except (RunFailed, np.linalg.LinAlgError):
+            failed += 1
+    assert 0 < failed < len([*_extreme_records()])
 
 
 def test_twice_the_paper_s_lambda_and_not_once() -> None:

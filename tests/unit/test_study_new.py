@@ -233,14 +233,23 @@ def test_another_protocol_takes_its_own_settings(shell: Shell, tmp_path: Path) -
 
 
 def test_like_keeps_what_a_draft_does_not_show(shell: Shell, tmp_path: Path) -> None:
-    """The loss, the way of adding up, and a setting that the protocol's section does not list."""
+    """The loss, and numbers for which there is no option."""
     old = small_study(shell, tmp_path / "old.toml", protocol="psgd")
     text = old.read_text().replace('loss = "logistic"', 'loss = "smoothed-hinge"')
-    old.write_text(text.replace("[crypto]\n", '[crypto]\naggregation = "paillier"\n'))
-    made(shell, tmp_path / "new.toml", "--like", old)
-    text = (tmp_path / "new.toml").read_text()
-    assert 'loss = "smoothed-hinge"' in text
-    assert 'aggregation = "paillier"' in text
+    old.write_text(text.replace("# max_records = 100000\n", "max_records = 700\nrecords_per_person = 2\n"))
+    study = made(shell, tmp_path / "new.toml", "--like", old)
+    assert (study.model.loss, study.study.max_records, study.study.records_per_person) == ("smoothed-hinge", 700, 2)
+
+
+def test_like_keeps_what_a_line_that_is_left_out_meant_there(shell: Shell, tmp_path: Path) -> None:
+    old = small_study(shell, tmp_path / "old.toml", protocol="dp-gd")
+    lines = [
+        line for line in old.read_text().splitlines() if not line.startswith(("colluders", "out_of_bounds", "sum"))
+    ]
+    old.write_text("\n".join(lines))
+    study = made(shell, tmp_path / "new.toml", "--like", old)
+    assert (study.privacy.colluders, study.study.out_of_bounds, study.crypto.sum) == (0, "refuse", "paillier")
+    assert (study.lead, study.key_bits) == ("north", 512)
 
 
 def test_sections_that_a_draft_does_not_know_are_kept() -> None:
@@ -382,3 +391,59 @@ def test_a_study_like_a_paper_s_takes_neither_its_colluders_nor_its_paper_s_sett
     assert many.privacy.colluders == 2
     again = made(shell, tmp_path / "again.toml", "--like", tmp_path / "many.toml", "--protocol", "psgd")
     assert again.privacy.colluders == 2
+
+
+# --- Sums, and cells that do not fit ------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n, entry in {**PROTOCOLS, **MEASUREMENTS}.items() if not entry.auxiliary])
+def test_our_own_protocols_sum_with_masks_and_the_papers_under_encryption(
+    shell: Shell, tmp_path: Path, name: str
+) -> None:
+    more = ["--set", "weights=[0.0, 0.0, 0.0, 0.0]"] if name in MEASUREMENTS else []
+    study = made(shell, tmp_path / "s.toml", "--protocol", name, *more)
+    text = (tmp_path / "s.toml").read_text()
+    if name in {"dp-whitened", "dp-gd", "summary", "evaluation"}:
+        assert (study.crypto.sum, study.lead, study.key_bits) == ("masks", "", 0)
+        assert "key_bits" not in text
+        assert "\nlead = " not in text
+    else:
+        assert (study.crypto.sum, study.lead, study.key_bits) == ("paillier", "site-a", 2048)
+    assert text.count("\nsum = ") == 1
+
+
+def test_a_lead_or_a_key_asks_for_encrypted_sums_and_masks_refuse_them(shell: Shell, tmp_path: Path) -> None:
+    asked: tuple[tuple[str | int, ...], ...] = (("--lead", "site-b"), ("--key-bits", 3072), ("--sum", "paillier"))
+    for number, words in enumerate(asked):
+        study = made(shell, tmp_path / f"{number}.toml", *words)
+        assert study.crypto.sum == "paillier"
+        assert (study.lead, study.key_bits) == (("site-b", 2048), ("site-a", 3072), ("site-a", 2048))[number]
+    for refused, said in (
+        (asked[0], "no party leads; remove the line"),
+        (asked[1], "uses no such key; remove key_bits"),
+    ):
+        answer = new(shell, tmp_path / "no.toml", "--sum", "masks", *refused)
+        assert answer.code == 4
+        assert said in answer.json["message"]
+    assert 'must be "masks" or "paillier"' in new(shell, tmp_path / "no.toml", "--sum", "xor").json["message"]
+
+
+def test_a_study_like_another_of_another_protocol_has_that_protocol_s_sums(shell: Shell, tmp_path: Path) -> None:
+    ours, paper = tmp_path / "ours.toml", tmp_path / "paper.toml"
+    made(shell, ours, "--protocol", "dp-gd", "--min-records", 40)
+    made(shell, paper, "--like", ours, "--protocol", "psgd", "--lead", "site-c")
+    study = load_study(paper)[0]
+    assert (study.crypto.sum, study.lead, study.study.min_records) == ("paillier", "site-c", 40)
+    again = made(shell, tmp_path / "again.toml", "--like", paper, "--protocol", "dp-gd")
+    assert (again.crypto.sum, again.lead) == ("masks", "")
+    same = made(shell, tmp_path / "same.toml", "--like", paper)
+    assert (same.crypto.sum, same.lead) == ("paillier", "site-c")
+
+
+def test_a_new_study_moves_cells_to_their_bounds_unless_it_is_told_to_refuse_them(shell: Shell, tmp_path: Path) -> None:
+    assert made(shell, tmp_path / "a.toml").study.out_of_bounds == "clamp"
+    assert made(shell, tmp_path / "b.toml", "--out-of-bounds", "refuse").study.out_of_bounds == "refuse"
+    assert made(shell, tmp_path / "c.toml", "--like", tmp_path / "b.toml").study.out_of_bounds == "refuse"
+    assert "a refusal tells others something about its records" in (tmp_path / "a.toml").read_text().replace(
+        "\n# ", " "
+    )

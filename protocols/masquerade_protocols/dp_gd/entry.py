@@ -68,9 +68,11 @@ _ENTRY = Protocol(
     cost=_cost,
     expectation=_expectation,
     calibrations=("proven",),
+    sum="masks",
     regularization=1e-4,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
+    no_retries="",
 )
 
 DP_GD = with_evaluation(_ENTRY)

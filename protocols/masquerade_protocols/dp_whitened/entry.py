@@ -52,10 +52,12 @@ _ENTRY = Protocol(
     cost=_cost,
     expectation=expected_of_sums,
     calibrations=("proven",),
+    sum="masks",
     regularization=1e-4,
     regularization_note="not used: the noise decides how simple the model is",
     multiclass=True,
     learns_from_hundreds=True,
+    no_retries="",
 )
 
 DP_WHITENED = with_evaluation(_ENTRY)

@@ -63,6 +63,8 @@ EVALUATION = Protocol(
     noiseless=noiseless,
     cost=_cost,
     calibrations=("proven",),
+    sum="masks",
     multiclass=True,
     measures=True,
+    no_retries="",
 )

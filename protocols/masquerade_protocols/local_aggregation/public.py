@@ -100,13 +100,13 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
-        which there is no :func:`packing`. Or a regularization so small that a party's training could fail.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", a study for
+        which there is no :func:`packing`, or a regularization with which training could fail for some records.
     """
     chosen = parameters_of(study)
     if study.crypto.sum == "masks":
         raise BadInput(
-            '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
+            '[crypto] sum is "masks", but local-aggregation adds up in shares of its own, and needs "paillier"',
             'set sum = "paillier", and name a lead in [study]',
         )
     scale = study.protocol.get("scale", "selected")  # the paper's own; there is no other for calibration "paper"

@@ -80,7 +80,9 @@ SUMMARY = Protocol(
     records=cells_loader(public.grid_of),
     makes_model=False,
     calibrations=("proven",),
+    sum="masks",
     multiclass=True,
     regularization_note="statistics need no model, so nothing depends on it",
     learns_from_hundreds=True,
+    no_retries="",
 )

@@ -1,0 +1,250 @@
+"""``masquerade study new``: write the draft of a study."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+__all__ = ["new"]
+
+
+def new(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write. It must not exist.")],
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="The protocol, or a baseline for 'masquerade simulate'. If not given, the default, which the file "
+            "names.",
+            show_default=False,
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="How many rounds, for a protocol with rounds. Its default if not given.", show_default=False),
+    ] = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(
+            help="The longest gradient that a record may contribute, for a protocol with a clip. Its default if not "
+            "given.",
+            show_default=False,
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="KEY=VALUE: any setting that the protocol's section may have, such as learning_rate=2.5. Give it "
+            "once for each.",
+            show_default=False,
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="Another study. The new one has its columns, label, parties' names and settings, but for the options "
+            "given here, and a nonce and keys of its own.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The study's name. 'my-study' if not given.", show_default=False)
+    ] = None,
+    party: Annotated[
+        list[str] | None,
+        typer.Option("--party", help="NAME, or NAME=PUBLICKEY. Give it once for each party.", show_default=False),
+    ] = None,
+    curator_key: Annotated[
+        str | None, typer.Option(help="The public key of Charlie, the curator.", show_default=False)
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The address at which the parties reach Charlie. tcp://127.0.0.1:5555 if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature",
+            help="A column and its public range: NAME:MIN:MAX, NAME:LEVEL,LEVEL,... or NAME:edges:EDGE,EDGE,... "
+            "Give it once for each column. Write \\: or \\, for a colon or a comma inside a name or a level: "
+            "'job:a\\,b,c' has the levels 'a,b' and 'c'. The level ? is for missing values, and empty cells count as "
+            "it.",
+            show_default=False,
+        ),
+    ] = None,
+    features_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file that names the columns: a codebook (CSV with the columns name, min, max, levels), "
+            "feature blocks (TOML), or a table of records (CSV or Parquet). Of a table the names alone are read, and "
+            "--feature says the ranges.",
+            show_default=False,
+        ),
+    ] = None,
+    from_public_sample: Annotated[
+        bool,
+        typer.Option(
+            "--from-public-sample",
+            help="The records in the file of --features-from are public: read bounds and levels off them. Never do "
+            "that with private records.",
+        ),
+    ] = False,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of the file of --features-from, or of --like, to leave out. Give it once for each.",
+            show_default=False,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="The column to predict: NAME:POSITIVE or NAME:CLASS,CLASS,... Backslashes as in --feature.",
+            show_default=False,
+        ),
+    ] = None,
+    auxiliary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public records (CSV) without a label, beside the study. Only some protocols learn from them.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="The privacy target: the privacy that a record may lose. 1 if not given.", show_default=False
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The probability that epsilon does not hold. 1e-6 if not given.", show_default=False),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            help="'proven': as much noise as a proof needs for the privacy target. 'paper': noise as in the paper, for "
+            "reproducing it. 'proven' wherever the protocol has it, if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            help="How many parties may side with Charlie. If not given, 1 with noise that is proven, and 0 with the "
+            "noise of a paper.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    min_records: Annotated[
+        int | None,
+        typer.Option(help="The fewest records that a party may have. 100 if not given.", show_default=False),
+    ] = None,
+    expected_records: Annotated[
+        int | None,
+        typer.Option(help="How many records all parties are expected to have; public.", show_default=False),
+    ] = None,
+    lead: Annotated[
+        str | None,
+        typer.Option(
+            help="With --sum paillier: the party that holds the secret half of the parties' encryption key. The first "
+            "party if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    regularization: Annotated[
+        float | None,
+        typer.Option(
+            help="Lambda, the weight of the penalty on the model's weights. The protocol's default if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(help="How many seconds of silence end the run. 600 if not given.", show_default=False),
+    ] = None,
+    sums: Annotated[
+        str | None,
+        typer.Option(
+            "--sum",
+            help="How sums are made: 'masks' or 'paillier', which needs a lead and a key. If not given, 'paillier' for "
+            "the papers' protocols and wherever --lead or --key-bits is given, else 'masks'.",
+            show_default=False,
+        ),
+    ] = None,
+    key_bits: Annotated[
+        int | None,
+        typer.Option(
+            help="With --sum paillier: 2048 or 3072. Smaller keys serve simulations only. 2048 if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    out_of_bounds: Annotated[
+        str | None,
+        typer.Option(
+            help="What becomes of cells that do not fit: 'clamp' moves numbers to their bounds and fills what is "
+            "missing; 'refuse' refuses the file, which tells others something. 'clamp' if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    throwaway_keys: Annotated[
+        bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
+    ] = False,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Write the draft of a study: a commented file, with placeholders for keys that are not given."""
+    from masquerade.drafting import ColumnOptions, draft_of, left_open, parse_setting, placed
+    from masquerade_core.identity import PublicKeys
+
+    del output_format
+    draft, notes = draft_of(
+        {
+            "protocol": protocol,
+            "rounds": rounds,
+            "parameters": dict(map(parse_setting, setting or ())) | ({} if clip is None else {"clip": clip}),
+            "name": name,
+            "parties": [placed(text) for text in party or ()],
+            "curator_key": PublicKeys.parse(curator_key) if curator_key else None,
+            "address": address,
+            "epsilon": epsilon,
+            "delta": delta,
+            "calibration": calibration,
+            "colluders": colluders,
+            "min_records": min_records,
+            "expected_records": expected_records,
+            "lead": lead,
+            "regularization": regularization,
+            "deadline_seconds": deadline,
+            "sum": sums,
+            "key_bits": key_bits,
+            "out_of_bounds": out_of_bounds,
+            "measured": True,
+        },
+        ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
+        like=like,
+        auxiliary=auxiliary,
+        throwaway_keys=throwaway_keys,
+    )
+    draft.write(output)
+    examples = [*draft.examples, *(() if party or like is not None else ("party",))]
+    return Outcome(
+        f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
+        + "".join(f". {note}" for note in notes)
+        + "".join(f". Note: {note}" for note in (draft.note, draft.proposal.note) if note),
+        {
+            "file": str(output),
+            "parties": [who for who, _ in draft.parties],
+            "complete": draft.complete,
+            "examples": examples,
+            "unranged": list(draft.unranged),
+        },
+        hint=("replace the examples, " if examples else "")
+        + ("fill in the ranges, " if draft.unranged else "")
+        + f"read the file through, then run: masquerade study check {output}",
+    )
