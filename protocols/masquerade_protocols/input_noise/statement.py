@@ -29,6 +29,9 @@ __all__ = ["input_noise_statement", "statement"]
 _CLAIMED = '"privacy-secure"; no epsilon, no definition, no theorem'
 _FEATURES = "replace one record's features; its label and all sizes fixed"
 _PRICE = {"l2": "m alpha", "gaussian": "Gaussian mechanism with mu = 2 alpha sqrt(m)"}
+_LABELS_PART = 0.3
+"""A label's part of epsilon in a new study with proven noise."""
+
 _ASSUMPTIONS = (
     "the party that holds the record follows the protocol and draws its noise",
     PUBLIC_SETTINGS,
@@ -53,7 +56,15 @@ def statement(study: Study) -> tuple[Claim, ...]:
         proven=study.proven,
         sees=sum_words(study).charlie_sees,
     )
-    return (*rows, *several_records(study, rows[0], least="" if study.proven else 'calibration = "proven" and '))
+    return (*rows, *several_records(study, rows[0], least=_least(study)))
+
+
+def _least(study: Study) -> str:
+    """Say what else has to change where epsilon shrinks: a label's share of it stands in the study as well."""
+    label = parameters_of(study).epsilon_y if study.proven else study.privacy.epsilon * _LABELS_PART
+    most = max(study.study.min_records, study.study.records_per_person)
+    shrunk = "" if label is None else f"epsilon_y = {digits(label / most, math.floor)} and "
+    return shrunk if study.proven else f'calibration = "proven" and {shrunk}'
 
 
 def input_noise_statement(

@@ -68,7 +68,7 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
     rounded = 1 + math.sqrt(d) * 2.0**-fraction_bits / (2 * L)
     total, lost, source = _cheapest(eps * rounded, rounds, d, delta, decaying=decaying)
 
-    words = sum_words(study)
+    words, enough = sum_words(study), eps / rounded / (1 if decaying else rounds)
     row = partial(
         Rows(source=source, assumptions=_ASSUMPTIONS).proved,
         provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
@@ -76,7 +76,7 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
         delta=lost,
         holds_at='calibration = "proven" in the study'
         if name == "psgd"
-        else f"epsilon = {digits(eps / rounded / (1 if decaying else rounds), math.floor)} in the study",
+        else f"epsilon = {digits(enough, math.floor)} in the study",
     )
     claimed = _claimed(name, eps, delta, rounds)
     t = max(1, study.privacy.colluders)
@@ -118,7 +118,9 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
             claimed=_NO_COLLUSION,
         ),
     )
-    return (*found, *several_records(study, found[0], least='calibration = "proven" and ' if name == "psgd" else ""))
+    if name == "psgd":
+        return (*found, *several_records(study, found[0], least='calibration = "proven" and '))
+    return (*found, *several_records(study, found[0], enough=enough))
 
 
 def _claimed(name: str, eps: float, delta: float, rounds: int) -> str:

@@ -39,7 +39,12 @@ def group_bound(epsilon: float, delta: float, size: int) -> Bound:
 
 
 def several_records(
-    study: Study, row: Claim, gaussian: Callable[[int], Bound] | None = None, *, least: str = ""
+    study: Study,
+    row: Claim,
+    gaussian: Callable[[int], Bound] | None = None,
+    *,
+    least: str = "",
+    enough: float | None = None,
 ) -> tuple[Claim, ...]:
     """Return the rows about the records of one person, where the study counts on several, and of a whole party.
 
@@ -53,6 +58,8 @@ def several_records(
         size -> (epsilon, delta), or None, for so many records. By default it follows from ``row`` alone.
     least : str
         What else a study needs for the privacy target to hold for the row, such as ``calibration = "proven"``.
+    enough : float, optional
+        The study's epsilon with which the privacy target holds for one record; its own by default.
     """
 
     def bound(size: int) -> Bound:
@@ -74,6 +81,7 @@ def several_records(
                 whose=f"A person may have {people:,} records in this study, with one party or several.",
                 exact=exact,
                 least=least,
+                enough=enough,
             )
         ]
         if people > 1
@@ -90,6 +98,7 @@ def several_records(
         "more is hidden less.",
         exact=exact,
         least=least,
+        enough=enough,
     )
     return (*rows, party)
 
@@ -105,6 +114,7 @@ def _about(
     whose: str,
     exact: bool,
     least: str,
+    enough: float | None,
 ) -> Claim:
     """Return the row about ``size`` records together; "none" where the bound allows a guess to become certain."""
     rule = (
@@ -121,7 +131,7 @@ def _about(
         unit=unit,
         neighbours=neighbours,
         claimed=not_promised(None),
-        holds_at=_holds_at(study, size, exact=exact, least=least),
+        holds_at=_holds_at(study, size, exact=exact, least=least, enough=enough),
     )
     if found is None or found[0] > ABSURD:
         why = (
@@ -144,14 +154,19 @@ def _about(
     )
 
 
-def _holds_at(study: Study, size: int, *, exact: bool, least: str) -> str:
+def _holds_at(study: Study, size: int, *, exact: bool, least: str, enough: float | None) -> str:
     """Return an epsilon, and a delta, with which the study's noise would hide ``size`` records as it now hides one."""
     epsilon, delta = study.privacy.epsilon, study.privacy.delta
     if exact and delta > 0:
-        enough = epsilon_of(mu_of(epsilon, delta) / size, delta) if size > 1 else epsilon
-        setting = f"epsilon = {digits(enough * (1 - 1e-6), math.floor)}"
+        smaller = epsilon_of(mu_of(epsilon, delta) / size, delta) if size > 1 else epsilon
+        setting = f"epsilon = {digits(smaller * (1 - 1e-6), math.floor)}"
     else:
-        setting = f"epsilon = {digits(epsilon / size, math.floor)}"
+        smaller = (epsilon if enough is None else enough) / size
         if delta > 0:
-            setting += f" and delta = {digits(delta / (size * math.exp(min(epsilon, _MOST))), math.floor)}"
+            spent = delta / (size * math.exp(min(epsilon, _MOST)))
+            if "calibration" in least:  # proven noise may be Gaussian, which hides several records in its own way
+                smaller = min(smaller, epsilon_of(mu_of(epsilon, spent) / size, spent) * (1 - 1e-6))
+        setting = f"epsilon = {digits(smaller, math.floor)}"
+        if delta > 0:
+            setting += f" and delta = {digits(spent, math.floor)}"
     return f"{least}{setting} in the study"
