@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 RECORDS = 20_000  # N, of all parties together
+_KAPPA = bytes(range(32))  # the key of the check values, where no coin toss makes one
 Roster = Callable[[str], PublicKeys]
 
 
@@ -129,6 +130,7 @@ async def adding(
     for t in range(rounds):
         total = await sums.open_sum(layout, vector, t.to_bytes(4, "big"))
         times.append(clock())
+    await sums.close()
     return tuple(times), total
 
 
@@ -142,6 +144,7 @@ async def multiplying(seat: Seat, study: Study, rounds: int) -> None:
     await seat.stage("rounds")
     for _ in range(rounds):
         await sums.open_sum(layout)
+    await sums.close()
 
 
 # --- Many parties ---------------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
 
     async def party(seat: Seat, pair_keys: Mapping[str, tuple[bool, bytes]]) -> tuple[int, ...]:
         await seat.join()
-        sums = PaillierPartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys)
+        sums = PaillierPartySums(seat, study, key, secret if seat.me == study.lead else None, pair_keys, _KAPPA)
         rho = await seat.once("rho", draw) if noise else ()
         await sums.precompute([layout] * rounds)
         vector = some_vector(layout, seat.me)
@@ -193,11 +196,15 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
         for t in range(rounds):
             noisy = [v + r for v, r in zip(vector, rho[t], strict=True)] if noise else vector
             total = await sums.open_sum(layout, noisy, t.to_bytes(4, "big"))
+        await sums.close()
         return total
 
     async def charlie(seat: Seat) -> tuple[int, ...]:
         await seat.join()
-        return [await PaillierCharlieSums(seat, study, key, t).open_sum(layout) for t in range(rounds)][-1]
+        sums = PaillierCharlieSums(seat, study, key)
+        opened = [await sums.open_sum(layout) for _ in range(rounds)]
+        await sums.close()
+        return opened[-1]
 
     keys = _pair_keys(study.names)
     roles: dict[str, Any] = {name: party(table.seat(name), keys[name]) for name in study.names}

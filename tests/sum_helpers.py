@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import PublicKey, SecretKey
 from masquerade_core.data.schema import Dataset
@@ -18,7 +19,7 @@ from masquerade_core.seat import Once, Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import decode, unpack_plain
-from masquerade_core.wire.messages import Ciphertexts
+from masquerade_core.wire.messages import PARTIES, Ciphertexts
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
@@ -91,17 +92,21 @@ async def adding(
     sums = await ss.PaillierPartySums.set_up(seat, study)
     await sums.precompute(layouts)
     bound = bound_to or (lambda _, t: f"round {t}".encode())
-    return [
+    opened = [
         await sums.open_sum(layout, vector, bound(seat.me, t))
         for t, (layout, vector) in enumerate(zip(layouts, vectors, strict=True))
     ]
+    await sums.close()
+    return opened
 
 
 async def multiplying(seat: Seat, study: Study, layouts: Sequence[Packing]) -> list[tuple[int, ...]]:
     """Charlie, who does nothing but multiply."""
     await seat.join()
     sums = await ss.PaillierCharlieSums.set_up(seat, study)
-    return [await sums.open_sum(layout) for layout in layouts]
+    opened = [await sums.open_sum(layout) for layout in layouts]
+    await sums.close()
+    return opened
 
 
 def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
@@ -118,18 +123,30 @@ def cheating(tamper: Tamper, *, in_round: int = 0) -> Any:
             if t != in_round:
                 results.append(await sums.open_sum(layout))
                 continue
-            terms = {n: c.terms for n, c in (await seat.gather(ss.Contribution, study.names)).items()}
-            paid = ss.receipt(t, {name: vector.digest() for name, vector in terms.items()})
-            raw = tamper(key, layout, {name: vector._raw for name, vector in terms.items()})
-            total = Ciphertexts(raw, study.lead, key)
-            await seat.send(study.lead, ss.RoundTotal(round=t, total=total, receipt=paid))
-            answer = await seat.receive(ss.RoundSum, study.lead)
-            await seat.broadcast(ss.Opened(round=t, sums=answer.sums, receipt=paid))
+            got = await seat.gather(ss.Contribution, study.names)
+            raw = tamper(key, layout, {name: c.terms._raw for name, c in got.items()})
+            answer = await opening(seat, study, got, raw, t, Words(layout.length, layout.bound))
             sums._round += 1
-            results.append(layout.unpack(_numbers(answer.sums, key.bits // 8), key.n, contributors=study.K))
+            sums._unproved += 1
+            results.append(layout.unpack(_numbers(answer, key.bits // 8), key.n, contributors=study.K))
+        await sums.close()
         return results
 
     return charlie
+
+
+async def opening(
+    seat: Seat, study: Study, got: Mapping[str, ss.Contribution], raw: bytes, round_: int, words: Words, shift: int = 0
+) -> bytes:
+    """Charlie's part of a round from the total on, with a total of his own; ``shift`` is added to its check value."""
+    paid = ss.receipt(round_, {name: ss.digest_of(c) for name, c in got.items()})
+    made = Ciphertexts(raw, study.lead, None, product=True)
+    told = made.also_for(PARTIES)
+    await seat.send(study.lead, ss.RoundTotal(round=round_, total=made, receipt=paid))
+    answer = await seat.receive(ss.RoundSum, study.lead)
+    check = words.add_checks([*(c.check for c in got.values()), shift.to_bytes(words.check_bytes, "little")])
+    await seat.broadcast(ss.Opened(round=round_, sums=answer.sums, total=told, check=check, receipt=paid))
+    return answer.sums
 
 
 def product(key: PublicKey, vectors: Sequence[bytes], plain: Sequence[int] | None = None) -> bytes:

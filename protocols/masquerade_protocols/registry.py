@@ -6,6 +6,7 @@ group ``masquerade.protocols``. Every process of a run needs it installed.
 
 from importlib.metadata import entry_points
 
+from masquerade_core.data.loading import POINTS
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
@@ -18,6 +19,7 @@ from masquerade_protocols.evaluation.entry import EVALUATION
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
 from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
+from masquerade_protocols.refusing import with_refusals
 from masquerade_protocols.summary.entry import SUMMARY
 from masquerade_protocols.voting.entry import SOFT, VOTE
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
@@ -57,6 +59,8 @@ def register(entry: Protocol) -> None:
     """
     if any(entry.name in known for known in (PROTOCOLS, MEASUREMENTS, BASELINES)):
         raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
+    if entry.records is POINTS and not entry.baseline:
+        entry = with_refusals(entry)
     (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS)[entry.name] = entry
 
 
@@ -111,6 +115,7 @@ def entry_of(study: Study) -> Protocol:
     entry = entry_named(study.study.protocol)
     check_section(entry.parameters, study.protocol, "protocol")
     entry.check_calibration(study)
+    entry.check_dropouts(study)
     if not entry.baseline:
         _check_table(entry, study)
     _check_evaluation(entry, study)

@@ -90,11 +90,15 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     await seat.stage("sum")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
     noisy = [v + x for v, x in zip(own, share, strict=True)]
-    return _model(await sums.open_sum(slots, noisy, fingerprint(N)), N)
+    opened = await sums.open_sum(slots, noisy, fingerprint(N))
+    await sums.close()
+    return _model(opened, N)
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
     """Charlie: he sees K ciphertexts and the noisy sum."""
     sums, N = await relay_and_count(seat, study)
     await seat.stage("sum")
-    return _model(await sums.open_sum(layout(study, noise_of(study), N)), N)
+    opened = await sums.open_sum(layout(study, noise_of(study), N))
+    await sums.close()
+    return _model(opened, N)

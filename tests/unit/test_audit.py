@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade import audit as package
-from masquerade.audit import Audit, Finding, Gate, audits, catalogue, confident
+from masquerade.audit import Audit, Finding, Gate, audits, catalogue, error_of
 from masquerade.audit.audit import CONFIDENT, ERROR
 from masquerade.audit.bounds import choose, count, epsilon_bound, largest_bound, probability_above, probability_below
 from masquerade.audit.canary import flat, study_of
+from masquerade.audit.made_up import made_up
 from masquerade.audit.plot import plot
 from masquerade.audit.proofs import descent_scores
 from masquerade.audit.source import Source
-from masquerade.audit.study import _data as study_data
 from masquerade.audit.study import audit_study
 from masquerade.cli.audit import cells
 from masquerade_core.errors import BadInput
@@ -234,7 +234,8 @@ def test_the_list_has_every_gate_and_every_protocol_with_a_proof() -> None:
     assert proved == _provable()
     assert all(a.proved == a.epsilon for a in everything if a.gate is Gate.HOLDS)
     assert all(a.proved is None or a.proved > a.epsilon for a in everything if a.gate is not Gate.HOLDS)
-    assert confident() == CONFIDENT / sum(a.gate is Gate.HOLDS for a in everything)
+    for gate, together in ((Gate.HOLDS, CONFIDENT), (Gate.REFUTED, ERROR), (Gate.CAUGHT, ERROR)):
+        assert sum(error_of(a.gate) for a in everything if a.gate is gate) == pytest.approx(together)
     assert {a.gate for a in everything if a.quick} == set(Gate)
     assert {a.protocol for a in audits("psgd")} == {"psgd"}
     with pytest.raises(BadInput, match="einstein"):
@@ -295,8 +296,9 @@ def _response(gate: Gate, says: float, truth: float, **more: Any) -> Audit:
         (Gate.REFUTED, 1.0, 0.5, "NOT REFUTED"),
         (Gate.CAUGHT, 0.5, 1.0, "caught"),
         (Gate.CAUGHT, 1.0, 1.0, "NOT CAUGHT"),
-        (Gate.HOLDS, 1.0, 1.0, "holds"),
+        (Gate.HOLDS, 1.0, 1.0, "not exceeded"),
         (Gate.HOLDS, 1.0, 1.3, "EXCEEDED"),
+        (Gate.HOLDS, 1.0, 0.52, "NO POWER"),  # a control with a third of the noise would exceed
         (Gate.HOLDS, 1.0, 0.4, "NO POWER"),
     ],
 )
@@ -305,7 +307,8 @@ def test_a_verdict_is_what_the_bounds_make_it(gate: Gate, says: float, truth: fl
     assert finding.verdict == verdict
     assert finding.holds == verdict.islower()
     assert (finding.control is not None) == (gate is Gate.HOLDS)
-    assert finding.error == (confident() if gate is Gate.HOLDS else ERROR)
+    assert finding.error == error_of(gate)
+    assert finding.error < (CONFIDENT if gate is Gate.HOLDS else ERROR)
     assert finding.to_json()["holds"] == finding.holds
 
 
@@ -354,7 +357,7 @@ def test_a_picture_has_a_row_for_each_audit(tmp_path: Path) -> None:
     once = path.read_text()
     plot([Finding(a, 10, 0.1, 0.0, 2.0 if a.gate is Gate.HOLDS else None, 0.0) for a in chosen], path)
     assert path.read_text() == once
-    for words in ("caught 0.5", "holds 1", "claimed, or the privacy target", "the same audit with less noise"):
+    for words in ("caught 0.5", "holds 1", "claimed, or the privacy target", "the same audit with half of the noise"):
         assert words in once
 
 
@@ -391,7 +394,7 @@ def test_the_canary_of_a_study_is_a_record_or_a_whole_party(classes: tuple[str, 
     more: dict[str, Any] = {} if classes is None else {"label": Label(name="class", classes=classes)}
     study = _own("vote", d=3, **more)
     for whole in (False, True):
-        pair = [study_data(study, whole=whole, moved=moved) for moved in (False, True)]
+        pair = [made_up(study, whole=whole, moved=moved) for moved in (False, True)]
         assert all(set(data) == set(study.names) for data in pair)
         assert all(len(np.unique(records.y)) == len(classes or "ab") for data in pair for records in data.values())
         for name in study.names:
@@ -428,14 +431,15 @@ def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_righ
     for a in audits():
         row = on_page[a.name]
         finding = Finding(a, a.runs, 0.0, 0.0, 0.0 if a.gate is Gate.HOLDS else None, 0.0)
-        fixed = len(cells(finding)) - (2 if a.gate is Gate.HOLDS else 1)
+        fixed = len(cells(finding)) - (4 if a.gate is Gate.HOLDS else 1)
         assert [c.strip() for c in row[:fixed]] == cells(finding)[:fixed]
         bound = float(row[fixed])
         assert (bound <= a.epsilon) == (a.gate is Gate.HOLDS)
         if a.gate is Gate.HOLDS:
-            control, part = re.fullmatch(r"([\d.]+) \((.+)\)", row[fixed + 1].strip()).groups()  # type: ignore[union-attr]
-            assert float(control) > a.epsilon
-            assert part == str(a.control)
+            control, noticed, there = (float(c) for c in row[fixed + 1 : fixed + 4])
+            assert control > a.epsilon
+            assert 0.5 <= noticed < 1
+            assert there > a.epsilon
         else:
             assert a.proved is None or bound < a.proved
         assert row[-1].strip() == Finding(a, a.runs, 0.0, bound, 99.0 if a.gate is Gate.HOLDS else None, 0.0).verdict

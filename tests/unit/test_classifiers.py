@@ -246,6 +246,22 @@ def test_an_exception_is_told_by_its_type_and_never_by_its_text(method: str) -> 
     assert caught.value.__context__ is None
 
 
+class Picky(Fixed):
+    """A classifier that fails on the records of one party."""
+
+    def fit(self, X: Any, y: Any) -> None:
+        if len(X) == len(BINARY.y):
+            raise ValueError(f"{X[0]} secret")
+
+
+def test_a_classifier_that_fails_on_one_s_own_records_alone_is_no_reason_to_refuse() -> None:
+    """A refusal would tell others of the records; the warning tells their owner."""
+    assert len(BINARY.y) != len(X_AUX)
+    with pytest.warns(UserWarning, match="the classifier Picky raised ValueError .* nobody else learns why") as warned:
+        assert cast_votes(Picky(GOOD), BINARY, X_AUX, _rng()) == (0,) * len(X_AUX)
+    assert "secret" not in str(warned[0].message)
+
+
 def test_scikit_learn_s_own_errors_do_not_come_through() -> None:
     with pytest.raises(BadInput, match="the classifier KNeighborsClassifier raised ValueError"):
         cast_votes(named("KNeighborsClassifier(n_neighbors=5000)"), BINARY, X_AUX, _rng())

@@ -1,13 +1,23 @@
 """The classifier is the minimiser of the regularised risk, the same as another library's."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.learning import erm
-from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm, predict_labels
+from masquerade_core.learning.erm import (
+    LEAST_REGULARIZATION,
+    TOLERANCE,
+    check_regularization,
+    error_rate,
+    fit,
+    gradient_norm,
+    predict_labels,
+)
 from masquerade_core.learning.losses import (
     logistic_curvature,
     logistic_loss,
@@ -15,6 +25,7 @@ from masquerade_core.learning.losses import (
     objective,
     objective_gradient,
 )
+from masquerade_core.learning.softmax import fit_softmax
 
 _Array = NDArray[np.float64]
 
@@ -52,6 +63,36 @@ def test_it_is_the_classifier_of_scikit_learn(kind: str, n: int, d: int, Lambda:
     np.testing.assert_allclose(w, oracle.coef_[0], rtol=0, atol=1e-6)
     assert gradient_norm(w, X, y, Lambda) <= TOLERANCE
     np.testing.assert_array_equal(predict_labels(X, w), oracle.predict(X))
+
+
+def _extreme_records() -> Iterator[tuple[_Array, _Array]]:
+    """Records that make a minimiser long, flat or badly conditioned."""
+    rng = np.random.default_rng(0)
+    for n, d in ((2, 2), (20, 2), (2, 60), (20, 10), (400, 10), (400, 60)):
+        X = rng.normal(size=(n, d))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        y, split = np.where(rng.random(n) < 0.5, 1.0, -1.0), np.where(X @ rng.normal(size=d) > 0, 1.0, -1.0)
+        one_wrong = split.copy()
+        one_wrong[0] *= -1
+        thin = 0.99 * X
+        thin[:, 0] = split * 1e-6 * rng.random(n)
+        rows, columns = (10.0 ** -rng.integers(0, 9, size=shape) for shape in ((n, 1), (1, d)))
+        yield from ((X, labels) for labels in (y, np.ones(n), split, one_wrong))
+        yield from ((np.tile(X[:1], (n, 1)), labels) for labels in (y, np.ones(n)))
+        yield from ((short, split) for short in (np.zeros((n, d)), 1e-9 * X, thin, rows * X, columns * X))
+
+
+def test_at_the_least_lambda_that_a_study_may_have_no_records_stop_a_party() -> None:
+    for X, y in _extreme_records():
+        assert gradient_norm(fit(X, y, LEAST_REGULARIZATION), X, y, LEAST_REGULARIZATION) <= TOLERANCE
+    # The test can fail: at a Lambda far below, some of these records have no classifier, and others have one.
+    failed = 0
+    for X, y in _extreme_records():
+        try:
+            fit(X, y, 1e-25)
+        except (RunFailed, np.linalg.LinAlgError):
+            failed += 1
+    assert 0 < failed < len([*_extreme_records()])
 
 
 def test_twice_the_paper_s_lambda_and_not_once() -> None:
@@ -146,3 +187,44 @@ def test_weights_of_a_wrong_shape_sign_or_sum_are_a_bug(weights: _Array) -> None
     X, y = _data("noisy", 50, 3, seed=6)
     with pytest.raises(LocalProtocolError, match="the weights"):
         fit(X, y, 0.1, weights=weights)
+
+
+def _odd_records(n: int, d: int, rng: np.random.Generator) -> dict[str, tuple[_Array, _Array]]:
+    X = rng.normal(size=(n, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    split = np.where(X @ rng.normal(size=d) > 0, 1.0, -1.0)
+    one, same = np.ones(n), np.tile(X[:1], (n, 1))
+    near = same + 1e-9 * rng.normal(size=(n, d))
+    return {
+        "separable": (X, split),
+        "one class": (X, one),
+        "all equal": (same, one),
+        "equal, with both labels": (same, np.resize([1.0, -1.0], n)),
+        "all zero": (np.zeros((n, d)), one),
+        "tiny": (1e-8 * X, split),
+        "nearly equal": (near / np.maximum(1, np.linalg.norm(near, axis=1))[:, None], split),
+    }
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
+def test_from_the_least_regularization_on_no_records_lack_a_minimiser(loss: str) -> None:
+    rng = np.random.default_rng(7)
+    check_regularization(LEAST_REGULARIZATION)
+    for n, d in ((2, 1), (2, 5), (30, 3), (200, 20), (50, 100)):
+        for X, y in _odd_records(n, d, rng).values():
+            w = fit(X, y, LEAST_REGULARIZATION, loss)
+            assert gradient_norm(w, X, y, LEAST_REGULARIZATION, loss) <= TOLERANCE
+    X, y = _odd_records(30, 3, rng)["nearly equal"]
+    with pytest.raises(RunFailed):  # with less it does depend on the records
+        fit(X, y, 1e-14, "smoothed-hinge")
+    fit(np.zeros((30, 3)), y, 1e-14, "smoothed-hinge")
+    with pytest.raises(BadInput, match="regularization is 9e-11, but must be at least 1e-10"):
+        check_regularization(9e-11)
+
+
+def test_softmax_too_finds_a_minimiser_for_all_records() -> None:
+    rng = np.random.default_rng(8)
+    for n, d in ((2, 1), (30, 3), (50, 100)):
+        for X, y in _odd_records(n, d, rng).values():
+            W = fit_softmax(X, (y + 1).astype(int), LEAST_REGULARIZATION, classes=3)
+            assert np.isfinite(W).all()

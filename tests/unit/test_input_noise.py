@@ -569,7 +569,7 @@ def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int
     assert party.unit == "party"
     assert public.cost(study) == (views[0].epsilon, views[0].delta)
     cost = " ".join(INPUT_NOISE.explain(study).cost)
-    assert "its label included, loses at most epsilon = 1" in cost
+    assert "the record's label is included: the noise is sized for these two numbers" in cost
     assert "The label alone costs epsilon = 0.3" in cost
 
 

@@ -222,6 +222,11 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
         ({"regularization": 1e-60}, "beyond all use"),
         ({"regularization": 5e-324}, "beyond all use"),
         ({"regularization": 0.0}, "regularization"),
+        ({"regularization": 9e-13}, "whether a party can train its classifier may depend on its records"),
+        (
+            {"regularization": 9e-13, "calibration": "paper", "section": "", "epsilon": 1e9},
+            "whether a party can train its classifier may depend on its records",
+        ),
         ({"section": 'noise = "laplace"'}, 'noise is "laplace", but with calibration = "proven"'),
         ({"section": 'scale = "largest"'}, "scale"),
         ({"section": 'weights = "n"'}, "weights"),
@@ -248,7 +253,7 @@ def test_the_largest_noise_that_is_not_refused_fits_the_shortest_key(rule: str) 
 
 def _valid(study: Study) -> bool:
     try:
-        protocol_of(study)
+        public.packing(study)
     except BadInput:
         return False
     return True
@@ -292,7 +297,7 @@ def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(public_scale, "give_share", lying)
     study = proven_study(2, 3, "sizes")
-    with pytest.raises(RunFailed, match="counted wrongly"):
+    with pytest.raises(RunFailed, match="number of all records cannot be right"):
         run(study, make_data(study, (20, 30)))
 
 
@@ -349,7 +354,7 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     assert "even if one other party sides with Charlie" in words
     assert ("Charlie and any other party together read" in words) == (rule == "selected")
     assert ("A single party that does not can take nearly all of the noise away" in words) == (rule == "selected")
-    assert ("Whatever Charlie and such parties do, they cannot take off your noise" in words) == (rule != "selected")
+    assert ("Whatever they do, they cannot take off your noise" in words) == (rule != "selected")
     assert ("as if every party had only 20 records" in words) == (rule == "floor")
     assert ("the number of all records together" in words) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)

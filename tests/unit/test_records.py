@@ -129,6 +129,26 @@ def test_a_line_with_another_number_of_cells_is_a_record_of_missing_cells(tmp_pa
     assert data.repaired == Repaired(0, 6)
 
 
+@pytest.mark.parametrize(
+    ("line", "radius", "sex"),
+    [
+        (b'7,"m"x,benign', "7", "f"),  # "mx" is no level
+        (b"7,\xff,benign", "7", "f"),
+        (b"\xff7,m,benign", "20", "m"),
+        (b'7,"m', "20", "f"),  # the quote swallows the rest of the file
+    ],
+)
+def test_bytes_and_quotes_that_cannot_be_read_are_no_reason_to_refuse(
+    tmp_path: Path, line: bytes, radius: str, sex: str
+) -> None:
+    study = _study()
+    (tmp_path / "d.csv").write_bytes(b"radius,sex,diagnosis\n8,f,malignant\n" + line + b"\n")
+    data = load_csv(tmp_path / "d.csv", study, need_label=False)
+    assert data.X.tolist() == [_row(study, "8", "f"), _row(study, radius, sex)]
+    with pytest.raises(BadInput, match=r"not CSV|not UTF-8"):
+        load_csv(tmp_path / "d.csv", _study(text=STUDY), need_label=False)
+
+
 def test_columns_in_memory_are_repaired_like_a_file_s() -> None:
     encoder = Encoder.from_study(_study())
     radius: list[Any] = [41, float("nan"), float("inf"), None, object(), True]
@@ -231,3 +251,32 @@ def test_a_party_with_more_records_than_are_public_refuses_at_home(party: str, m
 )
 def test_the_value_of_missing_cells_follows_from_public_ranges(feature: Feature, filler: float | str) -> None:
     assert feature.filler == filler
+
+
+# --- The pages --------------------------------------------------------------------------
+
+
+def test_the_page_on_records_says_what_a_study_may_say() -> None:
+    page = Path("docs/data.md").read_text(encoding="utf-8")
+    example = page.split("## Cells that do not fit")[1].split("```toml\n")[1].split("```")[0]
+    head, *features = example.split("[[feature]]\n")
+    assert (
+        head == '[study]\nout_of_bounds = "clamp"    # or "refuse", which is what counts where the line is left out\n\n'
+    )
+    study = _study(
+        ('[[feature]]\nname = "radius"\nmin = 0\nmax = 40\n', f"[[feature]]\n{features[0]}"),
+        ('[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n', f"[[feature]]\n{features[1]}"),
+    )
+    assert [feature.filler for feature in study.features] == [36.6, "m"]
+    assert Feature(name="temperature", min=30.0, max=45.0).filler == 37.5
+    assert _study(text=STUDY).study.out_of_bounds == "refuse"
+
+
+def test_the_page_on_studies_says_where_limits_stand() -> None:
+    page = Path("docs/studies.md").read_text(encoding="utf-8")
+    example = page.split("## How many records a party may have")[1].split("```toml\n")[1].split("```")[0]
+    study = _study(
+        ("min_records = 3\n", "".join(line + "\n" for line in example.splitlines()[1:3])),
+        ('name = "b"\n', f'name = "b"\n{example.splitlines()[-1]}\n'),
+    )
+    assert (study.study.min_records, study.most_of("a"), study.most_of("b")) == (100, 50_000, 8_000)

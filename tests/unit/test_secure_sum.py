@@ -11,6 +11,7 @@ import pytest
 from gmpy2 import mpz
 from scipy import stats
 
+from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import ShortPool
 from masquerade_core.crypto.powers import FixedBase
@@ -22,6 +23,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.messages import Ciphertexts, Message
 from masquerade_protocols.blocks import paillier_sum as ss
+from masquerade_protocols.blocks.opening_proof import Openings
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, adding, draws, multiplying, received, sums_of
 
@@ -102,13 +104,15 @@ def test_charlies_view_of_a_round_is_a_vector_of_ciphertexts_of_each_party_and_o
     run = sums_of(study, [layout] * rounds).run(_random(study, [layout] * rounds))
     seen = [(sender, kind) for sender, kind, _ in received(run.table, CHARLIE)]
     assert seen[0] == ("p0", "SumKey")
-    assert seen[1:] == [*((name, "Contribution") for name in study.names), ("p0", "RoundSum")] * rounds
+    each = [*((name, "Contribution") for name in study.names), ("p0", "RoundSum")]
+    assert seen[1:] == [*(each * rounds), ("p0", "OpeningProof")]
     for name in study.names:
         assert {len(run.contribution(name, t)) for t in range(rounds)} == {layout.count * 2 * SMALL_BITS // 8}
     assert Counter(p.type for p in run.table.passed if p.source == CHARLIE) == {
         "SumKey": K,
         "RoundTotal": rounds,
         "Opened": K * rounds,
+        "OpeningProof": K,
     }
 
 
@@ -166,6 +170,8 @@ def test_masks_are_bound_to_what_the_round_depends_on(monkeypatch: pytest.Monkey
     with pytest.raises(RunFailed, match="missing or wrong"):
         run()
     monkeypatch.setattr(ss, "mask", lambda key, label, n, count: mask(key, label[:4], n, count))
+    monkeypatch.setattr(CheckKey, "fits", lambda *_: True)  # check and proof are bound to the same
+    monkeypatch.setattr(Openings, "proved_by", lambda *_: True)
     assert run().results[CHARLIE] == run().results["p2"]
 
 
@@ -224,7 +230,7 @@ def test_the_lead_never_receives_a_contribution() -> None:
     ]
     assert len(single) == 12
     assert not any(c in arrived("p1") for c in single)
-    assert {kind for _, kind, _ in received(run.table, "p1")} == {"SumKey", "RoundTotal", "Opened"}
+    assert {kind for _, kind, _ in received(run.table, "p1")} == {"SumKey", "RoundTotal", "Opened", "OpeningProof"}
     assert all(c in arrived(CHARLIE) for c in single)  # the test can fail
 
 
@@ -383,7 +389,7 @@ def test_two_runs_of_a_sum_share_no_draw_and_seeded_ones_share_all() -> None:
             value
             for name in study.names
             for label, result in draws(table, name).items()
-            if not label.startswith("sum ")
+            if not label.startswith(("sum ", "proof "))
             for value in (result if isinstance(result, tuple) else (result,))
         }
 

@@ -304,9 +304,7 @@ def test_other_noise_hides_several_records_by_adding_up() -> None:
     # Four steps from record to record: each costs e^(0.5 k) delta more than the ones before.
     assert found[1] == pytest.approx(1e-6 * sum(math.exp(0.5 * k) for k in range(4)), rel=1e-9)
     assert group_bound(1.0, 1e-6, 100) is None
-    free = group_bound(0.0, 1e-6, 5)
-    assert free is not None
-    assert free == pytest.approx((0.0, 5e-6))
+    assert group_bound(0.0, 1e-6, 5) == pytest.approx((0.0, 5e-6))
 
 
 def test_a_promise_about_a_whole_party_that_is_absurd_is_none_in_words() -> None:

@@ -501,14 +501,14 @@ def test_one_party_alone_is_refused() -> None:
 
 def test_a_dropped_contribution_ends_the_run_and_nothing_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     study = summary_study()
-    gather = ss.PaillierCharlieSums._gather_terms
+    gather = ss.PaillierCharlieSums._gather
 
     async def dropped(self: ss.PaillierCharlieSums) -> Any:
         terms = await gather(self)
         terms["p3"] = terms["p2"]
         return terms
 
-    monkeypatch.setattr(ss.PaillierCharlieSums, "_gather_terms", dropped)
+    monkeypatch.setattr(ss.PaillierCharlieSums, "_gather", dropped)
     with pytest.raises(RunFailed):
         run_summary(study, dealt(study, (30, 30, 30)))
 

@@ -6,19 +6,36 @@ plaintexts and a key of n bits, in round t of ``open_sum``::
     party P_j                                  Charlie                           lead P_L (holds xi)
       | x_j encoded, packed, marked              |                                 |
       |   + sum_i +-mask_ij mod N                |                                 |
-      |-------- Contribution: m ciphertexts ---->|<------- Contribution -----------|   m 2n/8
-      |                                          | product of all K                |
+      |-------- Contribution: m ciphertexts, --->|<------- Contribution -----------|   m 2n/8
+      |         check value under masks          |                                 |   16
+      |                                          | products of all K, sum of checks|
       |                                          |-------- RoundTotal ------------>|   m 2n/8 + 32
       |                                          |   top bits zero? K marks?       |
       |                                          |<------- RoundSum ---------------|   m n/8
-      |<------- Opened: the sum, a receipt ------|-------- Opened ---------------->|   m n/8 + 32
+      |<------- Opened: the sum, the total, -----|-------- Opened ---------------->|   m 3n/8
+      |         its check value, a receipt       |                                 |   16 + 32
+      | K marks? does the check fit?             |                                 |
+      |                    at the end of the run, once: one root proves all openings
+      |<------- OpeningProof --------------------|<------- OpeningProof -----------|   n/8
 
 Charlie learns K ciphertexts and one sum, the lead one total and one sum. Every pair of parties masks its two
 plaintexts with a number that cancels in the total and nowhere else. So a single contribution is uniform even to the
 holder of the key. If a contribution is missing, doubled or not this round's, the total's top bits are not zero. Then
-the run ends, and nothing of that total leaves the lead. Masks are bound to the run, the round, the participants and
-``bound_to``, a hash of what the contributions depend on. The lead opens one total per round, so nobody can have another
-ciphertext opened.
+the run ends, and nothing of that total leaves the lead. Masks are bound to the run, the round, the participants, all
+that Charlie told before, and ``bound_to``, a hash of what the contributions depend on. The lead opens one total per
+round, so nobody can have another ciphertext opened.
+
+Two things together make every opened total the total:
+
+*The check value* is a linear function of the sum under a key that all parties share and Charlie lacks, as in a masked
+sum (:mod:`masquerade_core.crypto.masks`). Charlie can multiply a total by (1 + N)^Delta, and so add Delta. The sum that
+is opened then fits the check value with a chance of 2^-126 at most. He passes it on after the lead has answered.
+
+*The proof of all openings* (:mod:`~masquerade_protocols.blocks.opening_proof`) shows that the lead opened the totals
+that Charlie signed. The check value alone would not: the lead knows its key, and can look for another sum that fits.
+
+Charlie with the lead can make all accept another sum, for the lead tells him the key of the check values. So can he
+with any other party. A party alone can too, since it chooses its own vector.
 
 In ``contribute`` and ``aggregate`` Charlie blinds the total before he has it opened::
 
@@ -32,38 +49,43 @@ The lead reads sum + r with r uniform in Z_N: a uniform number, whatever the sum
 Because of the masks, Charlie reads a uniform number too, unless he had the product of all K opened. E(r) carries a full
 obfuscator, like every ciphertext that goes to a key holder and is derived from others' ciphertexts. So the lead
 receives a uniform element of Z*_{N^2}. It can compute its randomness, which tells nothing of the factors' obfuscators.
+There is no check value and no proof. The lead can add a number of its choice to what Charlie alone learns.
 
 A contribution is a fresh encryption of one's own data. For that, the short obfuscators of Damgard, Jurik and Nielsen
 are enough.
 
 The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
-Nobody keeps the contributions yet, so the receipt proves nothing after a run.
+:mod:`~masquerade_protocols.blocks.blame` says what the contributions of a failed round prove.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey, ShortPool, draw_primes
+from masquerade_core.crypto.paillier import PublicKey, SecretKey, ShortPool, draw_primes
 from masquerade_core.crypto.shares import mask
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_core.rng import Rng
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.blocks.layouts import Layout, as_packing
+from masquerade_protocols.blocks.opening_proof import Openings, check_check, check_words, unpacked
+from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
 from masquerade_protocols.blocks.sum_messages import (
     BlindedSum,
     BlindedTotal,
     Contribution,
     Opened,
+    OpeningProof,
     RoundSum,
     RoundTotal,
     SumKey,
     check_round,
+    digest_of,
     receipt,
 )
 
@@ -72,21 +94,15 @@ __all__ = [
     "BlindedTotal",
     "Contribution",
     "Opened",
+    "OpeningProof",
     "PaillierCharlieSums",
     "PaillierPartySums",
     "RoundSum",
     "RoundTotal",
     "SumKey",
+    "digest_of",
     "receipt",
 ]
-
-
-# --- What both sides compute ----------------------------------------------------
-
-
-def _unpacked(layout: Packing, sums: bytes, key: PublicKey, parties: int, peer: str) -> tuple[int, ...]:
-    values = numbers(sums, (key.bits + 7) // 8, layout.count, peer)
-    return layout.unpack(values, key.n, contributors=parties)
 
 
 # --- The parties ------------------------------------------------------------------
@@ -105,6 +121,8 @@ class PaillierPartySums:
         The secret half of xi at the lead, None at every other party.
     pair_keys : mapping of str to (bool, bytes)
         For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
+    kappa : bytes
+        The parties' key for check values.
     held_back : int
         N', the opened number of the records that are held back for an evaluation; 0 where none are.
     """
@@ -113,10 +131,15 @@ class PaillierPartySums:
     study: Study
     key: PublicKey
     secret: SecretKey | None
-    pair_keys: Mapping[str, tuple[bool, bytes]]
+    pair_keys: Mapping[str, tuple[bool, bytes]] = field(repr=False)
+    kappa: bytes = field(repr=False)
+    _chain: bytes = b""
     _round: int = 0
     _pool: ShortPool | None = None
     held_back: int = 0
+
+    def __post_init__(self) -> None:
+        self._openings = Openings(self.key, self.key.mod_n2 if self.secret is None else self.key.mod_n)
 
     @classmethod
     async def set_up(cls, seat: Seat, study: Study) -> "PaillierPartySums":
@@ -137,7 +160,7 @@ class PaillierPartySums:
         pair_keys = {
             peer: (order[seat.me] < order[peer], seat.shared_key(peer, b"sum" + group)) for peer in seat.others
         }
-        return cls(seat, study, key, secret, pair_keys)
+        return cls(seat, study, key, secret, pair_keys, tagged_hash("kappa", key=seed), group)
 
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Draw the obfuscators of the next sums' plaintexts before they are needed.
@@ -156,7 +179,9 @@ class PaillierPartySums:
             raise LocalProtocolError("new obfuscators were to be drawn while others were left, which would be lost")
         self._pool = ShortPool(self.key, entries)
 
-    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+    async def open_sum(
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+    ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
         Parameters
@@ -168,27 +193,73 @@ class PaillierPartySums:
         bound_to : bytes
             A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
             masks do not cancel.
+        again : callable, optional
+            Not used: no such sum is made again.
 
         Raises
         ------
         RunFailed
-            The total is not the sum of one contribution of each party.
+            The total is not the sum of one contribution of each party, or Charlie told another one.
         ProtocolViolation
             Charlie or the lead is at fault.
         """
+        del again
         slots = as_packing(layout)
-        await self._send(slots, vector, bound_to)
+        label = self._label(slots, bound_to)
+        words = check_words(slots)
+        check_key = CheckKey(words, tagged_hash("check", label, key=self.kappa))
+        check = check_key.of(vector)
+        if self.seat.me == self.study.names[0]:
+            check += check_key.constant
+        await self._send(slots, vector, bound_to, self._masked_check(words, check, label))
         own = None if self.secret is None else await self._open(self.secret, slots)
         opened = await self.seat.receive(Opened, CHARLIE)
         check_round(opened.round, self._round, CHARLIE, "opened")
-        if own is not None and own != opened:
+        check_check(words, opened.check, CHARLIE)
+        if own is not None and own != (opened.sums, opened.total.digest(), opened.receipt):
             raise ProtocolViolation(
-                "charlie passed on another sum or receipt than the lead has; allowed are the sum that the lead opened "
-                "and the receipt that came with its total",
+                "charlie passed on another sum, total or receipt than the lead has; allowed are the total and receipt "
+                "that he sent to the lead, and the sum that the lead opened",
                 peer=CHARLIE,
             )
+        total = unpacked(slots, opened.sums, self.key, self.study.K, CHARLIE)
+        if not check_key.fits(total, opened.check):
+            raise RunFailed(
+                "the opened sum does not fit its check value: Charlie or the lead changed it, or a party's "
+                "contribution was not well made",
+                "start a new run; the contributions that Charlie keeps show whether it was he",
+            )
+        self._chain = tagged_hash("chain", label, opened.sums, opened.total.digest(), opened.check, opened.receipt)
+        residues = opened.total.residues(self.key, slots.count, CHARLIE)
+        plaintexts = numbers(opened.sums, (self.key.bits + 7) // 8, slots.count, CHARLIE)
+        self._openings.add(self._chain, residues, plaintexts)
         self._round += 1
-        return _unpacked(slots, opened.sums, self.key, self.study.K, CHARLIE)
+        return total
+
+    async def close(self) -> None:
+        """Prove as the lead, or check as another party, that every total of this run was opened as it was.
+
+        A role calls it after its last sum, before it returns anything.
+
+        Raises
+        ------
+        RunFailed
+            The proof does not fit: the lead opened another total, or Charlie changed what he passed on.
+        """
+        openings = self._openings
+        if not openings.count:
+            return
+        if self.secret is not None:
+            secret = self.secret
+            root = await self.seat.once("proof of openings", lambda _: secret.root(openings.ciphertext()))
+            await self.seat.send(CHARLIE, OpeningProof(root=root.to_bytes((self.key.bits + 7) // 8, "big")))
+        proof = await self.seat.receive(OpeningProof, CHARLIE)
+        if self.secret is None and not openings.proved_by(proof.root):
+            raise RunFailed(
+                "the lead's proof does not fit the totals and sums of this run: the lead opened another total, or "
+                "Charlie changed what he passed on",
+                "start a new run; nothing of this one may be used",
+            )
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns (:meth:`PaillierCharlieSums.aggregate`).
@@ -201,21 +272,36 @@ class PaillierPartySums:
             Charlie is at fault; the lead sees it.
         """
         slots = as_packing(layout)
-        await self._send(slots, vector, bound_to)
+        label = self._label(slots, bound_to)
+        await self._send(slots, vector, bound_to, b"")
         if self.secret is not None:
             await self._open_blinded(self.secret, slots)
+        self._chain = tagged_hash("chain", label)
         self._round += 1
 
+    def _label(self, layout: Packing, bound_to: bytes) -> bytes:
+        """Return what this round's check value depends on: all that was told until now, and what is due."""
+        numbers_ = (self._round, layout.length, layout.width)
+        return tagged_hash("round", self._chain, *(n.to_bytes(8, "big") for n in numbers_), bound_to)
+
+    def _masked_check(self, words: Words, check: int, label: bytes) -> bytes:
+        """Hide a check value by masks that cancel in the sum of all."""
+        for adds, key in self.pair_keys.values():
+            raw = mask_stream(tagged_hash("mask of the check", label, key=key), 2 * words.check_bytes)
+            hidden = int.from_bytes(raw, "little")
+            check += hidden if adds else -hidden
+        return (check % words.prime).to_bytes(words.check_bytes, "little")
+
     def _masks(self, bound_to: bytes, count: int) -> list[int]:
-        label = self._round.to_bytes(4, "big") + bound_to
+        label = self._round.to_bytes(4, "big") + self._chain + bound_to
         total = [0] * count
         for adds, key in self.pair_keys.values():
             for i, value in enumerate(mask(key, label, self.key.n, count)):
                 total[i] += value if adds else -value
         return total
 
-    async def _send(self, layout: Packing, vector: Sequence[int], bound_to: bytes) -> None:
-        """Send this round's vector, masked and encrypted."""
+    async def _send(self, layout: Packing, vector: Sequence[int], bound_to: bytes, check: bytes) -> None:
+        """Send this round's vector, masked and encrypted, and its masked check value."""
         if self._pool is None or len(self._pool) < layout.count:
             await self.precompute([layout])
         pool = self._pool
@@ -224,23 +310,24 @@ class PaillierPartySums:
         masks = self._masks(bound_to, layout.count)
         plain = [v + m + c for v, m, c in zip(layout.pack(vector), masks, layout.mark(), strict=True)]
         terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
-        await self.seat.send(CHARLIE, Contribution(round=self._round, terms=terms))
+        await self.seat.send(CHARLIE, Contribution(round=self._round, terms=terms, check=check))
 
-    async def _open(self, secret: SecretKey, layout: Packing) -> Opened:
+    async def _open(self, secret: SecretKey, layout: Packing) -> tuple[bytes, bytes, bytes]:
         """The lead's part: open this round's total, once, and let it leave only if it is a sum of all.
 
         Returns
         -------
-        Opened
-            The message that Charlie must send to everybody, the lead included. With another sum he could choose the
-            point of everybody's next contribution. If he told some parties another sum, their masks would not cancel.
+        bytes, bytes, bytes
+            The sum, the total's digest and the receipt. Charlie must tell everybody the same, the lead included. With
+            another sum he could choose the point of everybody's next contribution. If he told some parties another sum,
+            their masks would not cancel.
         """
         message = await self.seat.receive(RoundTotal, CHARLIE)
         sums = await self._decrypt_once(secret, message, layout)
         layout.unpack(sums, self.key.n, contributors=self.study.K)
         raw = pack_numbers(sums, (self.key.bits + 7) // 8)
         await self.seat.send(CHARLIE, RoundSum(round=self._round, sums=raw))
-        return Opened(round=self._round, sums=raw, receipt=message.receipt)
+        return raw, message.total.digest(), message.receipt
 
     async def _open_blinded(self, secret: SecretKey, layout: Packing) -> None:
         """The lead's part: open this round's total, once, for Charlie; it reads uniform numbers."""
@@ -255,85 +342,3 @@ class PaillierPartySums:
         check_round(message.round, self._round, CHARLIE, "asked for")
         total = message.total.read(self.key, layout.count, CHARLIE)
         return await self.seat.once(f"sum {self._round}", lambda _: secret.decrypt_all(total))
-
-
-# --- Charlie ------------------------------------------------------------------------
-
-
-@dataclass
-class PaillierCharlieSums:
-    """Charlie's side of the sums of one run; made by :meth:`set_up`.
-
-    Its fields are those of :class:`PaillierPartySums`.
-    """
-
-    seat: Seat
-    study: Study
-    key: PublicKey
-    _round: int = 0
-    held_back: int = 0
-
-    @classmethod
-    async def set_up(cls, seat: Seat, study: Study) -> "PaillierCharlieSums":
-        """Set up Charlie's sums: take the lead's key and pass it on."""
-        modulus = (await seat.receive(SumKey, study.lead)).modulus
-        key = PublicKey.received(modulus, study.key_bits, study.lead)
-        await seat.broadcast(SumKey(modulus=modulus))
-        return cls(seat, study, key)
-
-    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
-        """Multiply everybody's contributions, have the total opened, and tell everybody; returns the sum.
-
-        Raises
-        ------
-        ProtocolViolation
-            A party is at fault; the error names it.
-        RunFailed
-            The lead opened a number that is no sum of K contributions.
-        """
-        slots, round_, lead = as_packing(layout), self._round, self.study.lead
-        terms = await self._gather_terms()
-        paid = receipt(round_, {name: vector.digest() for name, vector in terms.items()})
-        total = Ciphertexts.total(terms, self.key, slots.count, lead)
-        await self.seat.send(lead, RoundTotal(round=round_, total=total, receipt=paid))
-        answer = await self.seat.receive(RoundSum, lead)
-        check_round(answer.round, round_, lead, "opened")
-        sums = _unpacked(slots, answer.sums, self.key, self.study.K, lead)
-        await self.seat.broadcast(Opened(round=round_, sums=answer.sums, receipt=paid))
-        self._round += 1
-        return sums
-
-    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
-        """Multiply everybody's contributions, and have the product opened behind a blind; Charlie alone learns the sum.
-
-        Raises
-        ------
-        ProtocolViolation
-            A party is at fault; the error names it.
-        RunFailed
-            The lead opened a number that is no sum of K contributions. Nobody can tell who is at fault.
-        """
-        slots, key, round_, lead = as_packing(layout), self.key, self._round, self.study.lead
-
-        def draw(rng: Rng) -> tuple[tuple[int, ...], tuple[int, ...]]:
-            return tuple(rng.below(key.n) for _ in range(slots.count)), key.full_obfuscators(rng, slots.count)
-
-        r, obfuscators = await self.seat.once(f"blinds of round {round_}", draw)
-        terms = await self._gather_terms()
-        total = Ciphertexts.total(terms, key, slots.count, lead).read(key, slots.count, CHARLIE)
-        pool = FullPool(key, obfuscators)
-        blinded = Ciphertexts.outgoing([pool.rerandomize(c + blind, lead) for c, blind in zip(total, r, strict=True)])
-        await self.seat.send(lead, BlindedTotal(round=round_, total=blinded))
-        answer = await self.seat.receive(BlindedSum, lead)
-        check_round(answer.round, round_, lead, "opened")
-        values = numbers(answer.sums, (key.bits + 7) // 8, slots.count, lead)
-        opened = [(value - blind) % key.n for value, blind in zip(values, r, strict=True)]
-        self._round += 1
-        return slots.unpack(opened, key.n, contributors=self.study.K)
-
-    async def _gather_terms(self) -> dict[str, Ciphertexts]:
-        """Wait for everybody's contribution to this round."""
-        contributions = await self.seat.gather(Contribution, self.study.names)
-        for name, message in contributions.items():
-            check_round(message.round, self._round, name, "contributed to")
-        return {name: message.terms for name, message in contributions.items()}

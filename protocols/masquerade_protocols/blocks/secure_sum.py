@@ -12,17 +12,20 @@ Both have the same methods. There are two kinds of sum, each with a method on ei
     open_sum         open_sum         the sum, to everybody
     contribute       aggregate        the sum, to Charlie alone
 
+    close            close            what is left to check, after the last sum and before any result
+
 Parties and Charlie count the rounds for themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.layouts import Layout
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
-from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums, PaillierPartySums
+from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
+from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
 
 __all__ = ["CharlieSums", "PartySums", "set_up", "set_up_charlie"]
 
@@ -43,11 +46,19 @@ class PartySums(Protocol):
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Draw what the next sums, one for each layout, need, before they are due."""
 
-    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
-        """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on."""
+    async def open_sum(
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+    ) -> tuple[int, ...]:
+        """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on.
+
+        ``again`` returns the vector with noise that never served, for a sum that is made again without a silent party.
+        """
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns."""
+
+    async def close(self) -> None:
+        """Check what is left to check of all opened sums: after the last one, before the role returns anything."""
 
 
 class CharlieSums(Protocol):
@@ -57,11 +68,17 @@ class CharlieSums(Protocol):
     study: Study
     held_back: int
 
-    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
-        """Add everybody's contributions and tell everybody the sum; returns it."""
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+        """Add everybody's contributions and tell everybody the sum; returns it.
+
+        ``again``: whether parties have fresh noise, so that the sum can be made again without those who fall silent.
+        """
 
     async def aggregate(self, layout: Layout) -> tuple[int, ...]:
         """Add everybody's contributions; Charlie alone learns the sum."""
+
+    async def close(self) -> None:
+        """Pass on what parties need for their own :meth:`PartySums.close`."""
 
 
 async def set_up(seat: Seat, study: Study) -> PartySums:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from masquerade_core.crypto.masks import tagged_hash
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message
 
@@ -14,11 +15,13 @@ __all__ = [
     "BlindedTotal",
     "Contribution",
     "Opened",
+    "OpeningProof",
     "Round",
     "RoundSum",
     "RoundTotal",
     "SumKey",
     "check_round",
+    "digest_of",
     "receipt",
 ]
 
@@ -35,10 +38,11 @@ class SumKey(Broadcast):
 
 
 class Contribution(Message):
-    """P_j to Charlie: its masked vector of this round, encrypted."""
+    """P_j to Charlie: its masked vector of this round, encrypted, and its masked check value; empty if it is unused."""
 
     round: Round
     terms: Ciphertexts
+    check: bytes
 
 
 class RoundTotal(Message):
@@ -57,11 +61,19 @@ class RoundSum(Message):
 
 
 class Opened(Broadcast):
-    """Charlie to all: the opened sum, and his receipt for this round's contributions."""
+    """Charlie to all: the opened sum, the total that it opens, its check value, and his receipt for contributions."""
 
     round: Round
     sums: bytes
+    total: Ciphertexts
+    check: bytes
     receipt: _Receipt
+
+
+class OpeningProof(Broadcast):
+    """Lead to Charlie, Charlie to all: the N-th root that proves all openings of a run."""
+
+    root: bytes
 
 
 class BlindedTotal(Message):
@@ -79,6 +91,11 @@ class BlindedSum(Message):
 
 
 # --- What both kinds of sum compute -------------------------------------------------
+
+
+def digest_of(message: Contribution) -> bytes:
+    """Return the hash of a contribution, for the receipt."""
+    return tagged_hash("contribution", message.terms.digest(), message.check)
 
 
 def receipt(round_: int, digests: Mapping[str, bytes]) -> bytes:

@@ -141,7 +141,9 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
         await seat.send(CHARLIE, OwnClassifier(weights=np.array(alone, dtype="<f8").tobytes()))
         return Model(alone, None)
     slots = layout(study)
-    return _average(await sums.open_sum(slots, [*weighted, n_j], _BOUND_TO), study)
+    opened = await sums.open_sum(slots, [*weighted, n_j], _BOUND_TO)
+    await sums.close()
+    return _average(opened, study)
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
@@ -161,4 +163,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
         return _own(await seat.receive(OwnClassifier, study.names[0]), study.d, study.names[0])
     sums = await set_up_charlie(seat, study)
     await seat.stage("sum")
-    return _average(await sums.open_sum(layout(study)), study)
+    opened = await sums.open_sum(layout(study))
+    await sums.close()
+    return _average(opened, study)

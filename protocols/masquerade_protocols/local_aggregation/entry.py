@@ -105,9 +105,9 @@ Every party, the one with the fewest records included, knows its own share of th
 {rules}
 """
 _RULES_THAT_NOTHING_HANGS_ON = """\
-This does not rest on others who follow the protocol. A party that adds no noise counts as one that sides with Charlie.
-Whatever Charlie and such parties do, they cannot take off your noise, or that of others who follow the protocol. They
-can spoil the model, and nobody notices.\
+It makes no difference whether Charlie and such parties follow the protocol. A party that adds no noise counts as one of
+them. Whatever they do, they cannot take off your noise, or that of others who follow the protocol. They can spoil the
+model, and nobody notices.\
 """
 _PROVEN_RULES = {
     "selected": """\

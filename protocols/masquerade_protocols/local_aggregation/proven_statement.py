@@ -23,6 +23,7 @@ SMALLEST_SHOWS = (
 )
 """An assumption where the noise is sized for the smallest party."""
 
+_LAST = "the party that holds the record is honest"
 _OTHERS = "the other parties are honest, and the masks between them are not broken"
 _ALL_FOLLOW = "everybody follows the protocol, and "
 
@@ -101,7 +102,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "only the sum."
             )
             + charlies_key,
-            "the party that holds the record is honest" if K - t == 1 else _OTHERS,
+            _LAST if K - t == 1 else _OTHERS,
             definition="approximate" if K - t == 1 else COMPUTATIONAL,
         ),
     ]
@@ -112,7 +113,8 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 K - 1,
                 "Together they hold both keys. They read every party's number of records. Of the noise they know only "
                 "the lead's share. Of the other classifiers they see only the sum.",
-                _OTHERS,
+                _LAST if K - 1 == 1 else _OTHERS,
+                definition="approximate" if K - 1 == 1 else COMPUTATIONAL,
             )
         )
     if t < K - 1:
@@ -121,7 +123,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
                 "Charlie with all parties but one",
                 1,
                 "They see one party's classifier, with that party's noise on it." + charlies_key,
-                "the party that holds the record is honest",
+                _LAST,
                 definition="approximate",
             )
         )
@@ -135,9 +137,10 @@ def _selection_breakers(rows: SharedNoiseRows) -> Claim:
         "One party can take nearly all of the noise away: it claims to have the fewest records, and sends a scale of "
         "0. The lead can send another scale than the selected one. Charlie can select a party that sides with him. "
         f"What stays is {FINE}/{UNIT:,} of the noise for min_records records. Nobody notices. To exclude it takes "
-        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet.",
+        "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet. "
+        'With scale = "floor" or weights = "sizes" nothing is selected, and nobody can do this.',
         claimed="nothing: the paper assumes that all follow the protocol",
-        holds_at='scale = "floor" or weights = "sizes" in the study',
+        holds_at='scale = "floor" in the study',
     )
 
 
@@ -154,8 +157,8 @@ def _rule_breakers(rows: SharedNoiseRows, t: int) -> Claim:
         rows.K - t,
         f"Whatever they send, change or leave out, {kept} stays on the sum. Nobody selects that noise, and no key "
         "opens what it is added to. So they learn no more than if they followed the protocol. If these parties add no "
-        "noise, this row also holds for everybody who sees the model. They can give false numbers of records and "
-        "classifiers that nobody trained, and so spoil the model. Nobody notices.",
+        "noise, this row also holds for everybody who sees the model. False numbers of records, and classifiers that "
+        "nobody trained, spoil the model, and nobody notices.",
         "the other parties, of which one holds the record, follow the protocol"
         + ("" if rows.K - t == 1 else ", and the masks between them are not broken"),
         definition="approximate" if rows.K - t == 1 else COMPUTATIONAL,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.erm import check_regularization
 from masquerade_core.learning.losses import require_convex
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
@@ -99,13 +100,13 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", or a study for
-        which there is no :func:`packing`.
+        Masks, ``weights`` or a ``scale`` with calibration "paper", ``noise`` with calibration "proven", a study for
+        which there is no :func:`packing`, or a regularization with which training could fail for some records.
     """
     chosen = parameters_of(study)
     if study.crypto.sum == "masks":
         raise BadInput(
-            '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
+            '[crypto] sum is "masks", but local-aggregation adds up in shares of its own, and needs "paillier"',
             'set sum = "paillier", and name a lead in [study]',
         )
     scale = study.protocol.get("scale", "selected")  # the paper's own; there is no other for calibration "paper"
@@ -139,6 +140,7 @@ def packing(study: Study) -> Packing:
         msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds hold only for the logistic loss"
         raise BadInput(msg, 'set loss = "logistic"')
     require_convex(study.model)
+    check_regularization(study.model.regularization)
     return _joint_packing(study) if study.proven else _paper_packing(study)
 
 

@@ -175,6 +175,6 @@ def paper_statement(
             "nobody's noise. The lead can steer the comparison. A party can claim to have the fewest records, and draw "
             "no noise.",
             "nothing: the paper assumes that all follow the protocol",
-            "no setting: it takes a protocol that checks what participants do",
+            'calibration = "proven", scale = "floor" and colluders = 1 in the study',
         ),
     )

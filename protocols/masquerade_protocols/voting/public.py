@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.learning.erm import check_regularization
 from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, counters_at_a_point
@@ -113,6 +114,7 @@ def check(study: Study) -> None:
             f"a released weight has up to {bits} bits in this study, but at most {WIDEST} are possible",
             "choose a larger regularization" + ("" if study.proven else " or a larger epsilon"),
         )
+    check_regularization(study.model.regularization)
 
 
 def _may_tie(M: int, C: int) -> bool:

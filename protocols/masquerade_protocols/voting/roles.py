@@ -117,7 +117,7 @@ async def party(seat: Seat, study: Study, data: Dataset, auxiliary: Auxiliary, c
     ------
     BadInput
         The classifier does not vote for the study's classes, or the auxiliary records are not the study's; nothing was
-        sent. Records that lack a class are no reason.
+        sent. Records are no reason: neither those that lack a class, nor those on which the classifier fails.
     ProtocolViolation
         Another participant's fault; it is named where that can be known.
     """

@@ -125,7 +125,9 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     # Line 8, as one secure sum.
     await seat.stage("sum")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
-    return _released(descent, await sums.open_sum(slots, own, fingerprint(n)))
+    opened = await sums.open_sum(slots, own, fingerprint(n))
+    await sums.close()
+    return _released(descent, opened)
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
@@ -147,4 +149,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
     descent = plan(study, n)
     if not study.proven:
         await seat.stage("training")
-    return _released(descent, await sums.open_sum(layout(study, descent)))
+    opened = await sums.open_sum(layout(study, descent))
+    await sums.close()
+    return _released(descent, opened)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
+from masquerade.audit.audit import CONTROL
 from masquerade.audit.bounds import Rule, choose, probability_above, probability_below
 
 __all__ = [
@@ -136,14 +137,7 @@ def _least(power: Callable[[float], float], low: float, high: float) -> float:
     return high
 
 
-def noticed(
-    whole: tuple[_Array, _Array],
-    less: tuple[_Array, _Array],
-    epsilon: float,
-    delta: float,
-    error: float,
-    factors: tuple[float, float] = (1.0, 0.5),
-) -> float:
+def noticed(whole: _Pair, less: _Pair, epsilon: float, delta: float, error: float) -> float:
     """Estimate the fraction of the noise below which an audit would have exceeded epsilon.
 
     The runs that choose an event choose it here too, and the others measure its separation.
@@ -151,11 +145,9 @@ def noticed(
     Parameters
     ----------
     whole, less : (ndarray, ndarray)
-        Scores under D and D', with all of the noise and with less of it.
+        Scores under D and D', with all of the noise and with ``CONTROL`` of it.
     epsilon, delta, error : float
         As for :func:`needed_separation`.
-    factors : (float, float)
-        The fractions of the noise with which the two were made.
     """
     half, runs = len(less[0]) // 2, len(less[0])
     first = [(zeros[:half], ones[:half]) for zeros, ones in (less, whole)]
@@ -165,7 +157,7 @@ def noticed(
     def least(place: float, pairs: Sequence[_Pair]) -> float:
         rare, near = separation(*pairs[0], rule, place)
         _, far = separation(*pairs[1], rule, rare)
-        return fraction(near, far, needed_separation(runs, place, epsilon, delta, error), factors)
+        return fraction(near, far, needed_separation(runs, place, epsilon, delta, error), (1.0, float(CONTROL)))
 
     return least(max(_EVENTS, key=lambda place: least(place, first)), counted)
 
@@ -182,7 +174,7 @@ def fraction(near: float, far: float, needed: float, factors: tuple[float, float
         return 0.0
     slope = math.log(near / far) / math.log(factors[0] / factors[1]) if 0 < far < near else 1.0
     if needed > near:
-        slope = max(1.0, slope)  # beyond what was measured, no more is expected than of Gaussian noise
+        slope = min(1.0, slope)  # beyond what was measured, no more is expected than of Gaussian noise
     return float(min(factors[1] * (near / needed) ** (1 / slope), factors[0]))
 
 

@@ -126,7 +126,7 @@ def _beforehand(study: "Study", runs: int) -> str:
     if enough is not None and enough <= runs:
         return (
             f"{runs:,} runs with each of two data sets are enough to notice half of the noise, if the made-up record "
-            f"moves the model as far as a proof allows; {enough:,} would be"
+            f"moves the model as far as a proof allows; {enough:,} would be enough too"
         )
     number = f"more than {MOST_RUNS:,}" if enough is None else f"{enough:,}"
     return (
@@ -165,9 +165,9 @@ def _shown(findings: "Sequence[Finding]", *, failed: bool) -> "list[RenderableTy
     from masquerade.audit import Gate
 
     heads = {
-        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (together at 95 %)",
-        Gate.CAUGHT: "Known bugs, made on purpose: each must exceed the privacy target (together at 95 %)",
-        Gate.HOLDS: "Proofs: no bound may exceed what is proved, and each must with half of the noise (at 99.9 %)",
+        Gate.REFUTED: "Claims of papers: each bound must exceed the claim (jointly at 95 %)",
+        Gate.CAUGHT: "Known bugs, made on purpose: each must exceed the privacy target (jointly at 95 %)",
+        Gate.HOLDS: "Proofs: no bound may exceed what is proved; with half of the noise each must (jointly at 99.9 %)",
     }
     parts: list[RenderableType] = []
     for gate, head in heads.items():
@@ -188,7 +188,9 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
 
     gate = findings[0].audit.gate
     said = {Gate.REFUTED: ["claimed", "proved"], Gate.CAUGHT: ["target", "proved"], Gate.HOLDS: ["proved"]}[gate]
-    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below"] * (gate is Gate.HOLDS)
+    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below", "and there"] * (
+        gate is Gate.HOLDS
+    )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=18)
     for heading in headings:
@@ -207,4 +209,5 @@ def cells(finding: "Finding") -> list[str]:
     row += ["" if a.proved is None else f"{a.proved:.4g}", f"{finding.bound:.3f}"]
     if not proof:
         return row
-    return [*row, f"{finding.control:.3f}", "" if finding.noticed is None else f"{finding.noticed:.2f}"]
+    noticed = "" if finding.noticed is None else f"{finding.noticed:.2f}"
+    return [*row, f"{finding.control:.3f}", noticed, "" if finding.checked is None else f"{finding.checked:.3f}"]

@@ -39,7 +39,7 @@ _MARK_BITS = 64
 _MACHINE_BITS = 64  # words of this length or less are numpy's
 _PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
 _SHORT_PRIME = (1 << 127) - 1
-_LONG_PRIME = (1 << 521) - 1
+_LONG_PRIMES = (521, 2203, 4253)  # bits: p = 2^521 - 1, and so on
 
 
 def tagged_hash(tag: str, *parts: bytes, key: bytes = b"", size: int = 32) -> bytes:
@@ -117,8 +117,13 @@ class Words:
 
     @property
     def prime(self) -> int:
-        """The prime p of the check value: 2^127 - 1, or 2^521 - 1 for words of more than 64 bits. It exceeds a word."""
-        return _SHORT_PRIME if self.bits <= _MACHINE_BITS else _LONG_PRIME
+        """The prime p of the check value: 2^127 - 1, or a longer one for words of more than 64 bits. It exceeds a word.
+
+        The longest serve sums by Paillier alone, whose coordinates may fill a plaintext of 4096 bits.
+        """
+        if self.bits <= _MACHINE_BITS:
+            return _SHORT_PRIME
+        return (1 << next(bits for bits in _LONG_PRIMES if self.bits < bits - 1)) - 1
 
     @property
     def check_bytes(self) -> int:
@@ -127,8 +132,8 @@ class Words:
 
     @property
     def fits(self) -> bool:
-        """Whether the prime is longer than a word."""
-        return self.bits < self.prime.bit_length() - 1
+        """Whether words of this length are allowed: the longest have 512 bits."""
+        return self.bits < _LONG_PRIMES[0] - 1
 
     def most_in(self, room: int) -> int:
         """Return how many coordinates a message with ``room`` bytes for them can carry."""

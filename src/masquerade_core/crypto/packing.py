@@ -77,8 +77,8 @@ class Packing:
         return -(-self.length // self.per_plaintext)
 
     def most_in(self, room: int) -> int:
-        """Return how many coordinates a message with ``room`` bytes for their ciphertexts can carry."""
-        return room * 4 // self.modulus_bits * self.per_plaintext
+        """Return how many coordinates a message with ``room`` bytes can carry: each ciphertext beside its plaintext."""
+        return room * 8 // (3 * self.modulus_bits) * self.per_plaintext
 
     def pack(self, vector: Sequence[int]) -> tuple[int, ...]:
         """Pack signed coordinates as sum_i v_i 2^(width i), which may be negative; the caller reduces it mod N.

@@ -12,7 +12,7 @@ from typing import Any
 import gmpy2
 from gmpy2 import mpz
 
-__all__ = ["FixedBase", "powmods"]
+__all__ = ["FixedBase", "powmods", "product_of_powers"]
 
 
 def powmods(bases: Sequence[Any], exponent: Any, modulus: Any) -> list[Any]:
@@ -28,6 +28,29 @@ def powmods(bases: Sequence[Any], exponent: Any, modulus: Any) -> list[Any]:
     with ThreadPoolExecutor(len(parts)) as pool:
         done = pool.map(lambda part: gmpy2.powmod_base_list(part, exponent, modulus), parts)
     return [value for part in done for value in part]
+
+
+def product_of_powers(bases: Sequence[Any], exponents: Sequence[int], bits: int, modulus: Any) -> Any:
+    """Return the product of all base^exponent mod modulus, for exponents of at most ``bits`` bits.
+
+    This is Pippenger's way: all bases share their squarings, and within a window of bits, bases with the same digit
+    share their power. Of a thousand bases, each takes some 25 multiplications for an exponent of 128 bits.
+    """
+    window = max(1, len(bases).bit_length() - 2)
+    total = mpz(1)
+    for shift in reversed(range(0, bits, window)):
+        total = _square(total, window, modulus)
+        by_digit: dict[int, Any] = {}
+        for base, exponent in zip(bases, exponents, strict=True):
+            digit = (exponent >> shift) & ((1 << window) - 1)
+            by_digit[digit] = by_digit[digit] * base % modulus if digit in by_digit else base
+        running = part = mpz(1)
+        for digit in reversed(range(1, 1 << window)):
+            if digit in by_digit:
+                running = running * by_digit[digit] % modulus
+            part = part * running % modulus
+        total = total * part % modulus
+    return total
 
 
 class FixedBase:

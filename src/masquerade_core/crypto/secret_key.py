@@ -68,6 +68,15 @@ class SecretKey(Secret):
         at_q = powmods([mpz(1 + rng.below(int(q) - 1)) for _ in range(count)], q, q2)
         return self._joined(at_p, at_q)
 
+    def root(self, value: Any) -> int:
+        """Return the only N-th root of a unit modulo N; N-th powers of units are units, and all units are such powers.
+
+        It is computed modulo p and modulo q, with exponents of half the length.
+        """
+        p, q, n = self._p, self._q, self.public.mod_n
+        at_p, at_q = (gmpy2.powmod(value % r, gmpy2.invert(n, r - 1), r) for r in (p, q))
+        return int(at_p + p * ((at_q - at_p) * gmpy2.invert(p, q) % q))
+
     def short_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
         """Draw what the public key's ``short_obfuscators`` would from the same bits, at two thirds of the price."""
         half = self.public.bits // 2

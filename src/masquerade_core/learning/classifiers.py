@@ -13,6 +13,7 @@ import ast
 import copy
 import difflib
 import inspect
+import warnings
 from functools import cache
 from typing import Any, Protocol
 
@@ -200,6 +201,10 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     that this is the classifier's only source of randomness. If all records are of one class, a classifier from outside
     this program is not asked, since most refuse to learn from one class. All votes are then for that class.
 
+    Records are no reason to refuse, for a refusal would tell others something about them. So if the classifier fails on
+    these records, but works with made-up labels of the auxiliary points, all votes are for the first class. A warning
+    tells the party's owner, and nobody else.
+
     Parameters
     ----------
     classifier : Classifier
@@ -220,7 +225,7 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     ------
     BadInput
         The classifier raised an exception, voted for something that is not a class of the study, or did not return one
-        vote for each point.
+        vote for each point; and it did so with made-up labels of the auxiliary points as well.
 
     References
     ----------
@@ -231,8 +236,27 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     seen = np.unique(y)
     if len(seen) == 1 and not isinstance(classifier, Linear):
         return (int(np.searchsorted(labels, seen[0])),) * len(X_aux)
-    votes = _asked(classifier, data.X, y, X_aux, labels, rng)
-    return tuple(np.searchsorted(labels, votes).tolist())
+    try:
+        votes = _asked(classifier, data.X, y, X_aux, labels, rng)
+    except BadInput as error:
+        if not _works(classifier, X_aux, labels, rng):
+            raise
+        failed = error.message
+    else:
+        return tuple(np.searchsorted(labels, votes).tolist())
+    warnings.warn(
+        f"{failed}; all votes of this party are for the first class, and nobody else learns why", stacklevel=2
+    )
+    return (0,) * len(X_aux)
+
+
+def _works(classifier: Classifier, X_aux: _Array, labels: Any, rng: Rng) -> bool:
+    """Say whether a classifier can learn made-up labels of the auxiliary points, which everybody knows."""
+    try:
+        _asked(classifier, X_aux, np.resize(labels, len(X_aux)), X_aux, labels, rng)
+    except BadInput:
+        return False
+    return True
 
 
 def _asked(classifier: Classifier, X: _Array, y: Any, X_aux: _Array, labels: Any, rng: Rng) -> Any:

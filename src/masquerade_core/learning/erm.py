@@ -10,10 +10,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.learning.losses import Loss, loss_of, objective, objective_gradient
 
-__all__ = ["TOLERANCE", "error_rate", "fit", "gradient_norm", "predict_labels"]
+__all__ = [
+    "LEAST_REGULARIZATION",
+    "TOLERANCE",
+    "check_regularization",
+    "error_rate",
+    "fit",
+    "gradient_norm",
+    "predict_labels",
+]
+
+LEAST_REGULARIZATION = 1e-10
+"""From this Lambda on, :func:`fit` finds the minimiser for all records, however they lie; below 1e-13 it may not."""
 
 TOLERANCE = 1e-9
 """The largest norm of the gradient at a classifier that may be used."""
@@ -122,6 +133,24 @@ def _weighted(phi: Loss, weights: _Array | None, n: int) -> Loss:
         derivative=lambda m: weights * phi.derivative(m),
         curvature=lambda m: weights * phi.curvature(m),
     )
+
+
+def check_regularization(Lambda: float) -> None:
+    """Refuse a Lambda with which it would depend on the records whether the minimiser can be found.
+
+    A party that trains and fails would tell others of its records, so the study's public number decides beforehand.
+
+    Raises
+    ------
+    BadInput
+        Lambda is less than ``LEAST_REGULARIZATION``.
+    """
+    if Lambda < LEAST_REGULARIZATION:
+        raise BadInput(
+            f"[model] regularization is {Lambda:g}, but must be at least {LEAST_REGULARIZATION:g}: with less, floating "
+            "point finds a party's classifier for some records and not for others",
+            "choose a larger regularization",
+        )
 
 
 def gradient_norm(

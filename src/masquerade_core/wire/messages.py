@@ -55,12 +55,13 @@ class Ciphertexts:
     vector that came off the wire can only be read: there is no way to pass it on.
     """
 
-    __slots__ = ("_key", "_raw", "_recipient")
+    __slots__ = ("_key", "_product", "_raw", "_recipient")
 
-    def __init__(self, raw: bytes, recipient: str | None, key: PublicKey | None) -> None:
+    def __init__(self, raw: bytes, recipient: str | None, key: PublicKey | None, *, product: bool = False) -> None:
         self._raw = raw
         self._recipient = recipient
         self._key = key
+        self._product = product
 
     @classmethod
     def outgoing(cls, fresh: Sequence[Fresh]) -> "Ciphertexts":
@@ -98,7 +99,20 @@ class Ciphertexts:
         if gcd(reduce(lambda a, b: a * b % key.mod_n, products, mpz(1)), key.mod_n) != 1:
             for peer, vector in received.items():
                 vector.read(key, count, peer)  # raises for the sender whose value shares a factor with N
-        return cls(b"".join(p.to_bytes(width, "big") for p in products), recipient, key)
+        return cls(b"".join(p.to_bytes(width, "big") for p in products), recipient, key, product=True)
+
+    def also_for(self, recipient: str) -> "Ciphertexts":
+        """Return a product for a second recipient: whoever receives it learns nothing by knowing that it is the same.
+
+        Raises
+        ------
+        LocalProtocolError
+            The vector is no product that this process made.
+        """
+        if not self._product:
+            msg = f"only a product of ciphertexts goes to a second recipient; this vector is not one for {recipient}"
+            raise LocalProtocolError(msg)
+        return Ciphertexts(self._raw, recipient, self._key, product=True)
 
     def take(self, recipient: str) -> bytes:
         """Hand over the bytes, once, for a send to ``recipient``.
