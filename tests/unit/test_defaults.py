@@ -122,6 +122,7 @@ def with_settings(study: Study, entry: Protocol, wanted: dict[str, Any]) -> Stud
 _SMALLEST = {
     "the party with the fewest records": "one party, the smallest included",
     "Charlie or any party, together with the smallest party": "Charlie with 1 party",
+    "Charlie or a party that breaks the rules": "Charlie with 1 party, who break the rules",
 }
 """Views of a paper's noise, which one party knows, and what they are where every party draws a share."""
 

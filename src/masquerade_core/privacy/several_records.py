@@ -161,12 +161,11 @@ def _holds_at(study: Study, size: int, *, exact: bool, least: str, enough: float
         smaller = epsilon_of(mu_of(epsilon, delta) / size, delta) if size > 1 else epsilon
         setting = f"epsilon = {digits(smaller * (1 - 1e-6), math.floor)}"
     else:
-        smaller = (epsilon if enough is None else enough) / size
+        smaller, also = (epsilon if enough is None else enough) / size, ""
         if delta > 0:
             spent = delta / (size * math.exp(min(epsilon, _MOST)))
+            also = f" and delta = {digits(spent, math.floor)}"
             if "calibration" in least:  # proven noise may be Gaussian, which hides several records in its own way
                 smaller = min(smaller, epsilon_of(mu_of(epsilon, spent) / size, spent) * (1 - 1e-6))
-        setting = f"epsilon = {digits(smaller, math.floor)}"
-        if delta > 0:
-            setting += f" and delta = {digits(spent, math.floor)}"
+        setting = f"epsilon = {digits(smaller, math.floor)}{also}"
     return f"{least}{setting} in the study"
