@@ -184,6 +184,8 @@ class Protocol:
         clause for the comment in a new study's file.
     learns_from_hundreds : bool
         Whether it learns something from a few hundred records. Otherwise a demonstration simulates thousands.
+    no_retries : str
+        Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
     """
 
     name: str
@@ -215,6 +217,7 @@ class Protocol:
     measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
+    no_retries: str = "a sum of it that is made again would carry the same noise, or none"
 
     @property
     def baseline(self) -> bool:
@@ -236,6 +239,14 @@ class Protocol:
         if given and not self.makes_model:
             raise BadInput(
                 f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
+            )
+
+    def check_dropouts(self, study: Study) -> None:
+        """Refuse, with BadInput, a study that may lose parties where this protocol cannot make a sum again."""
+        if study.dropouts is not None and self.no_retries:
+            raise BadInput(
+                f"the study has [dropouts], but {self.name} cannot go on without a party: {self.no_retries}",
+                "remove [dropouts], or choose another protocol",
             )
 
     def check_calibration(self, study: Study) -> None:

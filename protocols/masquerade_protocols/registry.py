@@ -115,6 +115,7 @@ def entry_of(study: Study) -> Protocol:
     entry = entry_named(study.study.protocol)
     check_section(entry.parameters, study.protocol, "protocol")
     entry.check_calibration(study)
+    entry.check_dropouts(study)
     if not entry.baseline:
         _check_table(entry, study)
     _check_evaluation(entry, study)

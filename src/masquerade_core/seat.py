@@ -19,6 +19,7 @@ enforces three rules:
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -83,13 +84,15 @@ class Send(Effect):
 class Receive(Effect):
     """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
 
-    A ``broadcast`` must have gone to all parties.
+    A ``broadcast`` must have gone to all parties. Where ``within`` is set, the driver waits so many seconds at most,
+    and the answer has None in the place of whoever sent nothing.
     """
 
     kind: str
     type: str
     senders: tuple[str, ...]
     broadcast: bool = False
+    within: float | None = None
 
 
 @dataclass(frozen=True)
@@ -290,6 +293,20 @@ class Seat:
         if sealed:
             bodies = tuple(self._open(peer, name, body) for peer, body in zip(wanted, bodies, strict=True))
         return {peer: decode(cls, body, peer) for peer, body in zip(wanted, bodies, strict=True)}
+
+    async def gather_within(self, cls: type[M], senders: Collection[str], seconds: float) -> dict[str, M]:
+        """Wait at most so many seconds for one message of this class, in the clear, from each sender.
+
+        The result has the messages of those who answered. Bytes that are no such message count as no answer.
+        """
+        _ = self._joined_box
+        bodies = await Receive("message", cls.__name__, tuple(senders), within=seconds)
+        answers: dict[str, M] = {}
+        for peer, body in zip(senders, bodies, strict=True):
+            if body is not None:
+                with suppress(ProtocolViolation):
+                    answers[peer] = decode(cls, body, peer)
+        return answers
 
     def _open(self, peer: str, kind: str, sealed: bytes) -> bytes:
         plain = self._joined_box.open(self._keys[peer], sealed, peer)

@@ -5,7 +5,7 @@ tests and figures run roles at a table. The table records every effect and its a
 role a second time and check that it sends the same bytes.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from masquerade_core.wire.frames import RUN_BYTES, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, split_boxes, target
 from masquerade_core.words import listed
 
-__all__ = ["Entry", "Passed", "Replay", "Table", "replay"]
+__all__ = ["Entry", "Passed", "Replay", "Silence", "Table", "replay"]
 
 Role = Coroutine[Effect, Any, Any]
 
@@ -43,6 +43,22 @@ class Entry:
     answer: Any
 
 
+@dataclass(frozen=True)
+class Silence:
+    """From when on a party sends nothing more and hears nothing more, as if its process were killed.
+
+    Parameters
+    ----------
+    type : str
+        A message's type.
+    after : int
+        How many messages of this type the party has sent before it falls silent, on the way to its next one.
+    """
+
+    type: str
+    after: int
+
+
 @dataclass
 class _Player:
     """A role with everything that the table keeps for it."""
@@ -56,6 +72,9 @@ class _Player:
     result: Any = None
     box_key: bytes | None = None
     journal: list[Entry] = field(default_factory=list)
+    silence: Silence | None = None
+    sent: Counter[str] = field(default_factory=Counter)
+    deadline: float | None = None
     inbox: dict[tuple[str, str], deque[Frame]] = field(default_factory=lambda: defaultdict(deque))
 
 
@@ -70,6 +89,8 @@ class Table:
         Each participant's source of randomness; by default the operating system's.
     run : bytes, optional
         The run id, 16 bytes; by default a random one.
+    silent : mapping of str to Silence, optional
+        The parties that fall silent, and when. Their roles end there and return None.
 
     Attributes
     ----------
@@ -81,9 +102,19 @@ class Table:
         (participant, progress), in order.
     releases : list of (str, Release)
         (participant, what a send of it cost in privacy), in order.
+    now : float
+        The table's clock in seconds. Messages and arithmetic take no time: it moves only where everybody waits, to the
+        moment at which a participant's patience ends.
     """
 
-    def __init__(self, names: Sequence[str], rngs: Mapping[str, Rng] | None = None, run: bytes | None = None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        rngs: Mapping[str, Rng] | None = None,
+        run: bytes | None = None,
+        *,
+        silent: Mapping[str, Silence] | None = None,
+    ) -> None:
         system = SystemRng()
         self.names = tuple(names)
         self.run_id = system.bytes(RUN_BYTES) if run is None else run
@@ -97,6 +128,8 @@ class Table:
         }
         self._rngs = {name: (rngs or {}).get(name, system) for name in everybody}
         self._players: dict[str, _Player] = {}
+        self._silent = dict(silent or {})
+        self.now = 0.0
         self.passed: list[Passed] = []
         self.stages: list[tuple[str, str]] = []
         self.progress: list[tuple[str, Progress]] = []
@@ -117,12 +150,13 @@ class Table:
             A role raised it, which ends the run.
         """
         self._players = {
-            name: _Player(roles[name], self._endpoints[name], self._rngs[name]) for name in (*self.names, CHARLIE)
+            name: _Player(roles[name], self._endpoints[name], self._rngs[name], silence=self._silent.get(name))
+            for name in (*self.names, CHARLIE)
         }
         try:
             while not all(player.done for player in self._players.values()):
                 moved = [self._advance(name) for name in self._players]
-                if not any(moved):
+                if not any(moved) and not self._wait():
                     raise RunFailed(self._stuck())
         finally:
             for player in self._players.values():
@@ -132,6 +166,14 @@ class Table:
     def journal(self, name: str) -> tuple[Entry, ...]:
         """Return all effects of this participant's role with their answers, in order."""
         return tuple(self._players[name].journal)
+
+    def _wait(self) -> bool:
+        """Move the clock to the moment at which the first participant's patience ends; False if nobody's does."""
+        ends = [player.deadline for player in self._players.values() if player.deadline is not None]
+        if not ends or min(ends) <= self.now:
+            return False
+        self.now = min(ends)
+        return True
 
     def _advance(self, name: str) -> bool:
         """Run one role until it has to wait; return whether it did anything."""
@@ -149,6 +191,8 @@ class Table:
                 player.pending = player.role.send(_read(player.pending, answer))
             except StopIteration as stop:
                 player.done, player.result = True, stop.value
+            if _falls_silent(player):
+                player.done = True
         return moved
 
     def _answer(self, name: str, player: _Player) -> tuple[bool, Any]:
@@ -197,15 +241,15 @@ class Table:
         self._players[name].inbox[frame.source, frame.kind].append(frame)
 
     def _collect(self, player: _Player, wanted: Receive) -> tuple[bool, Any]:
-        queues = [player.inbox[sender, wanted.kind] for sender in wanted.senders]
-        if not all(queues):
+        here = [bool(player.inbox[sender, wanted.kind]) for sender in wanted.senders]
+        if wanted.within is not None and player.deadline is None:
+            player.deadline = self.now + wanted.within
+        if not all(here) and (player.deadline is None or self.now < player.deadline):
             return False, None
-        heads = [queue.popleft() for queue in queues]
-        for sender, frame in zip(wanted.senders, heads, strict=True):
-            if (frame.type, frame.broadcast) != (wanted.type, wanted.broadcast):
-                msg = f"{sender} sent {frame.type!r} where {wanted.type!r} is due"
-                raise LocalProtocolError(msg)
-        return True, tuple(frame.body for frame in heads)
+        player.deadline = None
+        return True, tuple(
+            _head(player, wanted, sender) if there else None for sender, there in zip(wanted.senders, here, strict=True)
+        )
 
     def _stuck(self) -> str:
         waits = [
@@ -214,6 +258,24 @@ class Table:
             if isinstance(p.pending, Receive) and not p.done
         ]
         return "nobody can go on: " + "; ".join(waits or ["a participant never joined"])
+
+
+def _falls_silent(player: _Player) -> bool:
+    """Count a message that is about to be sent; return whether it is the one on the way to which a party vanishes."""
+    if not isinstance(player.pending, Send) or player.done:
+        return False
+    player.sent[player.pending.type] += 1
+    silence = player.silence
+    return silence is not None and player.sent[silence.type] > silence.after
+
+
+def _head(player: _Player, wanted: Receive, sender: str) -> bytes:
+    """Take the next body that this sender sent."""
+    frame = player.inbox[sender, wanted.kind].popleft()
+    if (frame.type, frame.broadcast) != (wanted.type, wanted.broadcast):
+        msg = f"{sender} sent {frame.type!r} where {wanted.type!r} is due"
+        raise LocalProtocolError(msg)
+    return frame.body
 
 
 def _read(effect: Effect | None, answer: Any) -> Any:

@@ -6,6 +6,7 @@ role gets it. So a role sees the same types here as in a replay from recorded an
 """
 
 import contextlib
+import math
 import queue
 import signal
 import socket
@@ -179,7 +180,10 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
 
 def _sleep(session: Session, bell: socket.socket) -> None:
     link = session.link
-    wait(link.sockets if link else (), bell, _RETRY if link and link.busy else _TICK)
+    patience = _RETRY if link and link.busy else _TICK
+    if (due := session.due_in()) is not None:
+        patience = min(patience, math.ceil(1000 * max(0.0, due)))
+    wait(link.sockets if link else (), bell, patience)
     with contextlib.suppress(BlockingIOError):
         bell.recv(4096)
 

@@ -28,6 +28,7 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.roster import box_keys_of
+from masquerade_host.schedule import Schedule
 from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
@@ -76,6 +77,7 @@ class PartySession(Session):
         self._dialing = Dialing(study.address, answers_as_curve)
         self._endpoint = self._new_endpoint()
         self._hello = b""
+        self._schedule = Schedule(study.study.slot_seconds)
         self._told = Told()
         self._closed = b""
         self._next_hello = 0.0
@@ -111,6 +113,12 @@ class PartySession(Session):
         self._endpoint = self._new_endpoint()
 
     def _send(self, effect: Send) -> None:
+        self._hold(lambda: self._send_now(effect))
+
+    def _hold(self, send: Callable[[], None]) -> None:
+        self._schedule.hold(self._clock(), self._last_came, send)
+
+    def _send_now(self, effect: Send) -> None:
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
@@ -122,6 +130,9 @@ class PartySession(Session):
         if self._link is None:
             self.closed = True
             return
+        self._hold(self._close)
+
+    def _close(self) -> None:
         self._closed = self._seal(Turn.CLOSED, encode(Closed(digest=self._told.digest()), CHARLIE))
         self._put(self._closed)
 
@@ -260,13 +271,19 @@ class PartySession(Session):
     def _take_seat(self, roster: Roster) -> None:
         keys = box_keys_of(roster, self.study, self.run, self._keys.signing, (self.me, self._hello))
         self._observe("joined", parties=self.study.K)
+        self._last_came = self._clock()
         self._reply(keys)
+
+    def due_in(self) -> float | None:
+        """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
+        return None if self._schedule.due is None else self._schedule.due - self._clock()
 
     # --- Clocks and bad ends ----------------------------------------------------
 
     def _tick(self, now: float) -> None:
         if self._link is None or self.closed:
             return
+        self._schedule.release(self._clock())
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
         if self._state is JoinState.KNOCKING:

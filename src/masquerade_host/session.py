@@ -76,7 +76,8 @@ class Session(ABC):
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
-        self._inbox: dict[tuple[str, str], deque[Frame]] = defaultdict(deque)
+        self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
+        self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
         self._stepped = clock()
         self._next_beat = 0.0
@@ -167,6 +168,10 @@ class Session(ABC):
     def _shift(self, seconds: float) -> None:
         """Move all clocks on by a pause in which this process did not run: nobody can be blamed for it."""
 
+    def due_in(self) -> float | None:
+        """Return in how many seconds a frame is due that this session holds back; ``None`` if it holds none."""
+        return None
+
     def hear_verdict(self) -> MasqueradeError | None:
         """Return what Charlie says about the end that this participant has just reported, for he may know more."""
         return None
@@ -201,7 +206,7 @@ class Session(ABC):
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
-        self._inbox[frame.source, frame.kind].append(frame)
+        self._inbox[frame.source, frame.kind].append((self._clock(), frame))
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
             raise self._violation(
                 frame.source,
@@ -209,7 +214,7 @@ class Session(ABC):
                 f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
             )
         queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
-        if sum(len(waiting.body) for queue in queues for waiting in queue) > _MAX_UNDELIVERED_BYTES:
+        if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_UNDELIVERED_BYTES:
             limit = _MAX_UNDELIVERED_BYTES >> 20
             raise self._violation(frame.source, frame.kind, f"more bytes than were asked for; allowed are {limit} MB")
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
@@ -222,16 +227,22 @@ class Session(ABC):
             return
         queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
         for sender, queue in zip(wanted.senders, queues, strict=True):
-            if queue and queue[0].type != wanted.type:
-                what = f"{queue[0].type[:32]!r} out of turn; allowed is {wanted.type!r}"
-                raise self._violation(sender, wanted.kind, what)
-            if queue and queue[0].broadcast != wanted.broadcast:
-                came, due = f"to {self.me} alone", "to all parties"
-                if queue[0].broadcast:
-                    came, due = due, came
-                raise self._violation(sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
+            if queue:
+                self._check_due(sender, wanted, queue[0][1])
         if all(queues):
-            self._reply(tuple(queue.popleft().body for queue in queues))
+            taken = [queue.popleft() for queue in queues]
+            self._last_came = max((self._last_came, *(at for at, _ in taken)))
+            self._reply(tuple(frame.body for _, frame in taken))
+
+    def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
+        if frame.type != wanted.type:
+            what = f"{frame.type[:32]!r} out of turn; allowed is {wanted.type!r}"
+            raise self._violation(sender, wanted.kind, what)
+        if frame.broadcast != wanted.broadcast:
+            came, due = f"to {self.me} alone", "to all parties"
+            if frame.broadcast:
+                came, due = due, came
+            raise self._violation(sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
 
     def _violation(self, source: str, kind: str, what: str) -> ProtocolViolation:
         """Return the error for a role's frame; it accuses only those whose fault the frame proves."""

@@ -396,7 +396,9 @@ class _Echo:
 
     async def stage(self, _name: str) -> None: ...
 
-    async def open_sum(self, _layout: object, vector: Sequence[int], _bound_to: bytes) -> tuple[int, ...]:
+    async def open_sum(
+        self, _layout: object, vector: Sequence[int], _bound_to: bytes, _again: object
+    ) -> tuple[int, ...]:
         return tuple(vector)
 
 

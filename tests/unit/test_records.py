@@ -129,6 +129,26 @@ def test_a_line_with_another_number_of_cells_is_a_record_of_missing_cells(tmp_pa
     assert data.repaired == Repaired(0, 6)
 
 
+@pytest.mark.parametrize(
+    ("line", "radius", "sex"),
+    [
+        (b'7,"m"x,benign', "7", "f"),  # "mx" is no level
+        (b"7,\xff,benign", "7", "f"),
+        (b"\xff7,m,benign", "20", "m"),
+        (b'7,"m', "20", "f"),  # the quote swallows the rest of the file
+    ],
+)
+def test_bytes_and_quotes_that_cannot_be_read_are_no_reason_to_refuse(
+    tmp_path: Path, line: bytes, radius: str, sex: str
+) -> None:
+    study = _study()
+    (tmp_path / "d.csv").write_bytes(b"radius,sex,diagnosis\n8,f,malignant\n" + line + b"\n")
+    data = load_csv(tmp_path / "d.csv", study, need_label=False)
+    assert data.X.tolist() == [_row(study, "8", "f"), _row(study, radius, sex)]
+    with pytest.raises(BadInput, match=r"not CSV|not UTF-8"):
+        load_csv(tmp_path / "d.csv", _study(text=STUDY), need_label=False)
+
+
 def test_columns_in_memory_are_repaired_like_a_file_s() -> None:
     encoder = Encoder.from_study(_study())
     radius: list[Any] = [41, float("nan"), float("inf"), None, object(), True]

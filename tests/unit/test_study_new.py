@@ -413,15 +413,16 @@ def test_our_own_protocols_sum_with_masks_and_the_papers_under_encryption(
 
 
 def test_a_lead_or_a_key_asks_for_encrypted_sums_and_masks_refuse_them(shell: Shell, tmp_path: Path) -> None:
-    for number, words in enumerate((["--lead", "site-b"], ["--key-bits", 3072], ["--sum", "paillier"])):
+    asked: tuple[tuple[str | int, ...], ...] = (("--lead", "site-b"), ("--key-bits", 3072), ("--sum", "paillier"))
+    for number, words in enumerate(asked):
         study = made(shell, tmp_path / f"{number}.toml", *words)
         assert study.crypto.sum == "paillier"
         assert (study.lead, study.key_bits) == (("site-b", 2048), ("site-a", 3072), ("site-a", 2048))[number]
-    for words, said in (
-        (["--lead", "site-b"], "no party leads; remove the line"),
-        (["--key-bits", 3072], "uses no such key; remove key_bits"),
+    for refused, said in (
+        (asked[0], "no party leads; remove the line"),
+        (asked[1], "uses no such key; remove key_bits"),
     ):
-        answer = new(shell, tmp_path / "no.toml", "--sum", "masks", *words)
+        answer = new(shell, tmp_path / "no.toml", "--sum", "masks", *refused)
         assert answer.code == 4
         assert said in answer.json["message"]
     assert 'must be "masks" or "paillier"' in new(shell, tmp_path / "no.toml", "--sum", "xor").json["message"]

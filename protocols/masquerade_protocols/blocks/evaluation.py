@@ -28,7 +28,7 @@ A role needs three lines for it::
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import add
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
 from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.noise_shares import with_fresh_noise
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.blocks.slots import check_slots
 
@@ -90,12 +91,20 @@ def noise_of(study: Study) -> SharedNoise:
     BadInput
         No noise meets it.
     """
-    return counts_noise(study.privacy.epsilon, study.privacy.delta, study.honest, classes=study.multiclass)
+    return counts_noise(
+        study.privacy.epsilon, study.privacy.delta, study.honest, classes=study.multiclass, retries=study.retries
+    )
 
 
 def _lengths(study: Study) -> tuple[int, ...]:
     """Return how long the opened vectors are. With named classes, the confusion matrix is the only one."""
     return (CELLS, _COUNTS) if study.classes is None else (study.classes**2,)
+
+
+def _drawn(study: Study) -> int:
+    """Return how many numbers of noise a party draws: with those for vectors that are opened anew."""
+    lengths = _lengths(study)
+    return sum(lengths) + study.retries * max(lengths)
 
 
 def check_evaluation(study: Study) -> None:
@@ -119,7 +128,7 @@ def evaluation_layouts(study: Study, N: int) -> tuple[Layout, ...]:
         A slot is too wide for a plaintext.
     """
     noise, lengths = noise_of(study), _lengths(study)
-    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * sum(lengths), TAIL_BITS)
+    tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * _drawn(study), TAIL_BITS)
     units = (LOCATE_UNITS, COUNT_UNITS)[-len(lengths) :]
     layouts = (layout_of(study, n, N * unit + tail) for n, unit in zip(lengths, units, strict=True))
     return tuple(check_slots(study, slots, "a sum of the evaluation", "a larger epsilon") for slots in layouts)
@@ -163,7 +172,7 @@ async def hold_back(seat: Seat, study: Study, data: Dataset) -> HeldBack:
 
 async def draw_share(seat: Seat, study: Study) -> tuple[int, ...]:
     """Draw a party's share of the noise on all numbers of an evaluation."""
-    share, count = noise_of(study).share, sum(_lengths(study))
+    share, count = noise_of(study).share, _drawn(study)
     return await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, count)))
 
 
@@ -191,19 +200,22 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     if records is None:
         raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
+    unused = iter(held.noise)
     if study.classes is not None:
         matrix = await seat.once("confusion", lambda _: _confusion(model, records))
         (layout,) = evaluation_layouts(study, N)
-        confused = await sums.open_sum(layout, list(map(add, matrix, held.noise)), _bound_to(N, model))
+        noisy_matrix = partial(with_fresh_noise, matrix, unused)
+        opened = await sums.open_sum(layout, noisy_matrix(), _bound_to(N, model), noisy_matrix)
         await sums.close()
-        return _judged_classes(study, model, N, confused)
+        return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
-    opened = await sums.open_sum(layouts[0], list(map(add, cells, held.noise)), _bound_to(N, model))
+    noisy_cells = partial(with_fresh_noise, cells, unused)
+    opened = await sums.open_sum(layouts[0], noisy_cells(), _bound_to(N, model), noisy_cells)
     bins = _bins(study, opened, exponent, model, rule)
     counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
-    noisy_counts = list(map(add, counts, held.noise[CELLS:]))
-    totals = await sums.open_sum(layouts[1], noisy_counts, _bound_to(N, model, opened))
+    noisy_counts = partial(with_fresh_noise, counts, unused)
+    totals = await sums.open_sum(layouts[1], noisy_counts(), _bound_to(N, model, opened), noisy_counts)
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 
@@ -268,12 +280,12 @@ async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -
     await sums.seat.stage(_STAGE)
     if study.multiclass:
         (layout,) = evaluation_layouts(study, N)
-        confused = await sums.open_sum(layout)
+        confused = await sums.open_sum(layout, again=True)
         await sums.close()
         return _judged_classes(study, model, N, confused)
     cells, counts = evaluation_layouts(study, N)
-    bins = _bins(study, await sums.open_sum(cells), score_range(model.weights, model.offset), model, rule)
-    totals = await sums.open_sum(counts)
+    bins = _bins(study, await sums.open_sum(cells, again=True), score_range(model.weights, model.offset), model, rule)
+    totals = await sums.open_sum(counts, again=True)
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 

@@ -28,6 +28,10 @@ compares digests of all that Charlie told when the run closes (:mod:`masquerade_
 *Every label serves once.* Box keys are drawn anew by every process, so a restarted party has other masks. Within a run
 the round only grows, and a party makes one contribution for each.
 
+*Lost parties.* Where the study has ``[dropouts]``, Charlie tells an ``Outcome`` instead of ``Summed``: the sum with
+those who take part in the next one, or that the sum is made again by some of U. A sum that is made again is a round of
+its own: its number, its label and its noise are new. :mod:`~masquerade_protocols.blocks.survivors` has the rules.
+
 *The receipt* is a hash over all contributions, which their senders signed; Charlie signs the receipt. :func:`blame`
 says what the contributions of a failed round prove.
 
@@ -35,7 +39,8 @@ Where Charlie alone may learn the sum, he adds and tells nobody: half a round tr
 the check value is sent and not used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -49,6 +54,7 @@ from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import Layout, as_words
 from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
+from masquerade_protocols.blocks.survivors import Outcome, Survivors
 
 __all__ = ["GroupKey", "Masked", "MaskedCharlieSums", "MaskedPartySums", "Summed", "blame"]
 
@@ -78,7 +84,7 @@ class Summed(Broadcast):
     receipt: _Bytes32
 
 
-def _check_lengths(layout: Words, message: Masked | Summed, peer: str) -> None:
+def _check_lengths(layout: Words, message: Masked | Summed | Outcome, peer: str) -> None:
     if (len(message.words), len(message.check)) != (layout.total_bytes, layout.check_bytes):
         raise ProtocolViolation(
             f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
@@ -102,7 +108,7 @@ def _summed(round_: int, layout: Words, contributions: Mapping[str, Masked]) -> 
     )
 
 
-def blame(layout: Layout, told: Summed, contributions: Mapping[str, Masked]) -> str | None:
+def blame(layout: Layout, told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
     """Say what the signed contributions of a round prove, once its check has failed.
 
     Charlie shows the contributions, each signed by its party. They are masked, and their sum was to be public anyway.
@@ -111,7 +117,7 @@ def blame(layout: Layout, told: Summed, contributions: Mapping[str, Masked]) -> 
     ----------
     layout : Layout
         The round's.
-    told : Summed
+    told : Summed or Outcome
         What Charlie told, and signed.
     contributions : mapping of str to Masked
         What he shows, by the parties' names in roster order.
@@ -122,7 +128,8 @@ def blame(layout: Layout, told: Summed, contributions: Mapping[str, Masked]) -> 
         ``CHARLIE`` if his sum is not theirs, or his receipt is for others. None if both are right: then a party's
         contribution was not well made, and nobody can tell whose, for that would open what it hides.
     """
-    return None if _summed(told.round, as_words(layout), contributions) == told else CHARLIE
+    due = _summed(told.round, as_words(layout), contributions)
+    return None if (told.words, told.check, told.receipt) == (due.words, due.check, due.receipt) else CHARLIE
 
 
 # --- The parties ------------------------------------------------------------------
@@ -148,6 +155,7 @@ class MaskedPartySums:
     pair_keys: Mapping[str, tuple[bool, bytes]] = field(repr=False)
     kappa: bytes = field(repr=False)
     _chain: bytes
+    _survivors: Survivors
     _round: int = 0
     held_back: int = 0
 
@@ -165,7 +173,7 @@ class MaskedPartySums:
         keys = {
             peer: (order[seat.me] < order[peer], seat.shared_key(peer, b"masked sum" + roster)) for peer in seat.others
         }
-        return cls(seat, study, keys, kappa, roster)
+        return cls(seat, study, keys, kappa, roster, Survivors.of(study))
 
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Do nothing: masks need no obfuscators."""
@@ -173,7 +181,9 @@ class MaskedPartySums:
     async def close(self) -> None:
         """Do nothing: every sum was checked when it was told."""
 
-    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+    async def open_sum(
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+    ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
         Parameters
@@ -185,6 +195,9 @@ class MaskedPartySums:
         bound_to : bytes
             A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
             masks do not cancel.
+        again : callable, optional
+            Returns the vector with noise that never served, for a sum that is made again without a silent party. None
+            where there is no such noise: then a sum is made once, or the run ends.
 
         Raises
         ------
@@ -196,19 +209,37 @@ class MaskedPartySums:
         """
         words = as_words(layout)
         label, check_key = await self._send(words, vector, bound_to)
-        told = await self.seat.receive(Summed, CHARLIE)
-        check_round(told.round, self._round, CHARLIE, "added up")
+        told = await self._told()
+        while isinstance(told, Outcome) and told.again:
+            if again is None:
+                raise ProtocolViolation("Charlie asks for a sum to be made again that has no fresh noise", peer=CHARLIE)
+            self._go_on(told, "again", label)
+            label, check_key = await self._send(words, again(), bound_to)
+            told = await self._told()
         _check_lengths(words, told, CHARLIE)
-        total = words.decode(words.read(told.words), self.study.K)
+        total = words.decode(words.read(told.words), len(self._survivors.members))
         if not check_key.fits(total, told.check):
             raise RunFailed(
                 "the sum that Charlie told does not fit its check value: he told another sum, or a party's "
                 "contribution was not well made",
                 "start a new run; the contributions that Charlie keeps show whether it was he",
             )
-        self._chain = tagged_hash("chain", label, told.words, told.check, told.receipt)
-        self._round += 1
+        self._go_on(told, "chain", label)
         return total
+
+    async def _told(self) -> Summed | Outcome:
+        kind: type[Summed | Outcome] = Summed if self.study.dropouts is None else Outcome
+        told = await self.seat.receive(kind, CHARLIE)
+        check_round(told.round, self._round, CHARLIE, "added up")
+        return told
+
+    def _go_on(self, told: Summed | Outcome, tag: str, label: bytes) -> None:
+        """Bind all that follows to what Charlie told in this round, and to those who go on."""
+        if isinstance(told, Outcome):
+            self._survivors = self._survivors.after(told, self.seat.me)
+        members = self._survivors.encoded()
+        self._chain = tagged_hash(tag, label, told.words, told.check, told.receipt, members)
+        self._round += 1
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns; the parameters are those of :meth:`open_sum`."""
@@ -218,13 +249,16 @@ class MaskedPartySums:
 
     async def _send(self, words: Words, vector: Sequence[int], bound_to: bytes) -> tuple[bytes, CheckKey]:
         """Send this round's vector under masks; return the round's label and its check key."""
+        members = self._survivors.members
         numbers = (self._round, words.length, words.bits)
-        label = tagged_hash("round", self._chain, *(n.to_bytes(8, "big") for n in numbers), bound_to)
+        parts = (*(n.to_bytes(8, "big") for n in numbers), self._survivors.encoded(), bound_to)
+        label = tagged_hash("round", self._chain, *parts)
         check_key = CheckKey(words, tagged_hash("check", label, key=self.kappa))
         check = check_key.of(vector)
-        if self.seat.me == self.study.names[0]:
+        if self.seat.me == members[0]:
             check += check_key.constant
-        streams = [(adds, tagged_hash("mask", label, key=key)) for adds, key in self.pair_keys.values()]
+        keys = (self.pair_keys[name] for name in members if name != self.seat.me)
+        streams = [(adds, tagged_hash("mask", label, key=key)) for adds, key in keys]
         masked, hidden = words.masked(words.encode(vector), check, streams)
         await self.seat.send(CHARLIE, Masked(round=self._round, words=masked, check=hidden))
         return label, check_key
@@ -242,22 +276,59 @@ class MaskedCharlieSums:
     _round: int = 0
     held_back: int = 0
 
-    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
+    def __post_init__(self) -> None:
+        """Begin with all parties."""
+        self._survivors = Survivors.of(self.study)
+
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
         """Add everybody's contributions, and tell everybody the sum; returns it.
+
+        Parameters
+        ----------
+        layout : Words
+        again : bool
+            Whether parties have fresh noise, so that the sum can be made again without those who fall silent.
 
         Raises
         ------
         ProtocolViolation
             A party is at fault; the error names it.
         RunFailed
-            Masks did not cancel.
+            Masks did not cancel; or too few parties are left, or no retry.
         """
         words = as_words(layout)
-        told = _summed(self._round, words, await self._gather(words))
-        sums = words.decode(words.read(told.words), self.study.K)
-        await self.seat.broadcast(told)
+        contributions = await self._contributions(words, again=again)
+        told = _summed(self._round, words, contributions)
+        sums = words.decode(words.read(told.words), len(contributions))
+        if self.study.dropouts is None:
+            await self.seat.broadcast(told)
+        else:
+            await self.seat.broadcast(Outcome(**told.model_dump(), members=self._survivors.members))
         self._round += 1
         return sums
+
+    async def _contributions(self, words: Words, *, again: bool) -> dict[str, Masked]:
+        """Return this round's contributions of all who take part; where some are silent, ask the others again."""
+        dropouts = self.study.dropouts
+        if dropouts is None or not again:
+            return await self._gather(words)
+        while True:
+            members = self._survivors.members
+            answers = await self.seat.gather_within(Masked, members, dropouts.patience_seconds)
+            made = {name: message for name, message in answers.items() if self._is_due(words, message, name)}
+            if not (silent := [name for name in members if name not in made]):
+                return made
+            self._survivors = self._survivors.without(silent)
+            await self.seat.broadcast(Outcome.to_make_again(self._round, self._survivors))
+            self._round += 1
+
+    def _is_due(self, words: Words, message: Masked, name: str) -> bool:
+        """Return whether a contribution is one to this round; a broken one counts as none."""
+        with suppress(ProtocolViolation):
+            check_round(message.round, self._round, name, "contributed to")
+            _check_lengths(words, message, name)
+            return True
+        return False
 
     async def aggregate(self, layout: Layout) -> tuple[int, ...]:
         """Add everybody's contributions, and tell nobody; Charlie alone learns the sum.
@@ -272,13 +343,13 @@ class MaskedCharlieSums:
         words = as_words(layout)
         contributions = await self._gather(words)
         self._round += 1
-        return words.decode(words.add(words.read(m.words) for m in contributions.values()), self.study.K)
+        return words.decode(words.add(words.read(m.words) for m in contributions.values()), len(contributions))
 
     async def close(self) -> None:
         """Do nothing: every party has checked every sum."""
 
     async def _gather(self, words: Words) -> dict[str, Masked]:
-        contributions = await self.seat.gather(Masked, self.study.names)
+        contributions = await self.seat.gather(Masked, self._survivors.members)
         for name, message in contributions.items():
             check_round(message.round, self._round, name, "contributed to")
             _check_lengths(words, message, name)

@@ -49,7 +49,7 @@ class PaillierCharlieSums:
         await seat.broadcast(sent)
         return cls(seat, study, key)
 
-    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
         """Multiply everybody's contributions, have the total opened, and tell everybody; returns the sum.
 
         Raises
@@ -59,6 +59,7 @@ class PaillierCharlieSums:
         RunFailed
             The lead opened a number that is no sum of K contributions.
         """
+        del again  # no such sum is made again
         slots, round_, lead = as_packing(layout), self._round, self.study.lead
         words, contributions = check_words(slots), await self._gather()
         for name, message in contributions.items():

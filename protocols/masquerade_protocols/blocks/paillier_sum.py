@@ -59,7 +59,7 @@ The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, an
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
@@ -184,7 +184,9 @@ class PaillierPartySums:
             raise LocalProtocolError("new obfuscators were to be drawn while others were left, which would be lost")
         self._pool = ShortPool(self.key, entries)
 
-    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+    async def open_sum(
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+    ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
         Parameters
@@ -196,6 +198,8 @@ class PaillierPartySums:
         bound_to : bytes
             A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
             masks do not cancel.
+        again : callable, optional
+            Not used: no such sum is made again.
 
         Raises
         ------
@@ -204,6 +208,7 @@ class PaillierPartySums:
         ProtocolViolation
             Charlie or the lead is at fault.
         """
+        del again
         slots = as_packing(layout)
         label = self._label(slots, bound_to)
         words = check_words(slots)

@@ -17,7 +17,7 @@ Both have the same methods. There are two kinds of sum, each with a method on ei
 Parties and Charlie count the rounds for themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from masquerade_core.seat import Seat
@@ -46,8 +46,13 @@ class PartySums(Protocol):
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Draw what the next sums, one for each layout, need, before they are due."""
 
-    async def open_sum(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
-        """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on."""
+    async def open_sum(
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+    ) -> tuple[int, ...]:
+        """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on.
+
+        ``again`` returns the vector with noise that never served, for a sum that is made again without a silent party.
+        """
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns."""
@@ -63,8 +68,11 @@ class CharlieSums(Protocol):
     study: Study
     held_back: int
 
-    async def open_sum(self, layout: Layout) -> tuple[int, ...]:
-        """Add everybody's contributions and tell everybody the sum; returns it."""
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+        """Add everybody's contributions and tell everybody the sum; returns it.
+
+        ``again``: whether parties have fresh noise, so that the sum can be made again without those who fall silent.
+        """
 
     async def aggregate(self, layout: Layout) -> tuple[int, ...]:
         """Add everybody's contributions; Charlie alone learns the sum."""

@@ -72,6 +72,7 @@ _ENTRY = Protocol(
     regularization=1e-4,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
+    no_retries="",
 )
 
 DP_GD = with_evaluation(_ENTRY)

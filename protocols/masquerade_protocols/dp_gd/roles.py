@@ -19,7 +19,8 @@ sum* Charlie adds up what all parties send, and reads nothing but the total. For
       |    v_(t+1) = w_(t+1) + m_t (w_(t+1) - w_t)                        |
 
 1. x_t^k is party k's share of the noise: discrete Gaussian, and new in every round. Let h be the number of parties
-   that do not side with Charlie. The shares of any h parties are enough noise.
+   that do not side with Charlie. The shares of any h parties are enough noise. Where the study has ``[dropouts]``,
+   there are R more shares, for rounds that are made again without a silent party.
 2. N is public from then on. Two data sets are neighbours if one record is replaced, so N is the same in both.
 3. Every record's gradient is cut to norm C and rounded to the grid of 2^-F by itself. Everything after that is
    integers. So one record, replaced, moves a sum by at most 2 C + 2^-F sqrt(d).
@@ -35,7 +36,7 @@ are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 
 from fractions import Fraction
 from functools import partial
-from operator import add
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.noise_shares import draw_noise_share
+from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
     Parameters,
@@ -176,10 +177,11 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    unused = chain.from_iterable(x)
     for t in range(noise.rounds):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, held.training))
-        noisy_gradient = list(map(add, gradient, x[t]))
-        descent.step(await sums.open_sum(slots, noisy_gradient, fingerprint(N, descent.w)))
+        noisy_gradient = partial(with_fresh_noise, gradient, unused)
+        descent.step(await sums.open_sum(slots, noisy_gradient(), fingerprint(N, descent.w), noisy_gradient))
         await seat.progress(t + 1, noise.rounds)
     return await evaluated(sums, held, descent.model())
 
@@ -208,6 +210,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
     slots = layout(study, noise, N)
     await seat.stage("rounds")
     for t in range(noise.rounds):
-        descent.step(await sums.open_sum(slots))
+        descent.step(await sums.open_sum(slots, again=True))
         await seat.progress(t + 1, noise.rounds, tuple(descent.iterate.tolist()))
     return await evaluated_by_all(sums, descent.model())

@@ -163,6 +163,7 @@ def noise_of(study: Study) -> SharedNoise:
         delta=study.privacy.delta,
         honest=study.honest,
         fraction_bits=FRACTION_BITS,
+        retries=study.retries,
     )
 
 
@@ -193,7 +194,7 @@ def layout(study: Study, noise: SharedNoise, N: int) -> Layout:
     BadInput
         The slots are too wide for a plaintext, or a coordinate for a float.
     """
-    drawn = study.K * noise.rounds * study.d
+    drawn = study.K * noise.releases * study.d
     bound = N * (ceil(clip_of(study) * (1 << FRACTION_BITS)) + 1)
     bound += study.K * discrete_gaussian_tail_bound(noise.share, drawn, TAIL_BITS)
     slots = layout_of(study, study.d, bound)

@@ -57,6 +57,7 @@ _ENTRY = Protocol(
     regularization_note="not used: the noise decides how simple the model is",
     multiclass=True,
     learns_from_hundreds=True,
+    no_retries="",
 )
 
 DP_WHITENED = with_evaluation(_ENTRY)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS
@@ -142,9 +142,19 @@ class Plan:
         gradients = Fraction(55, 100) * s / (s + 5)
         return means / 3, 2 * means / 3, 1 - means - gradients, gradients
 
+    @property
+    def dearest(self) -> Fraction:
+        """The largest part of mu^2 that one sum takes: Charlie would have it made again, if the study allows it."""
+        first, second, moments, gradients = self.parts
+        return max(first, second, moments, gradients / self.rounds)
+
+    def _squared(self, part: Fraction) -> Fraction:
+        """Return how far a sum with this part of mu^2 may move, squared. Retries of the dearest sum are paid for."""
+        return part * _budget(self.study) / charge(self.study.retries, self.dearest)
+
     def _longest(self, part: Fraction, squared: Fraction) -> int:
         """Return the largest B with ``squared`` B^2 <= ``part`` of the budget."""
-        return min(_LONGEST, isqrt(int(part * _budget(self.study) / squared)))
+        return min(_LONGEST, isqrt(int(self._squared(part) / squared)))
 
     @property
     def first_mean(self) -> int:
@@ -164,7 +174,7 @@ class Plan:
     def moments(self, *, centred: bool) -> int:
         """Return B of the second moments, whose contributions are products: a replaced record moves them by 5 B^4."""
         squared = Fraction(5) if centred else Fraction(9, 2)
-        return min(_LONGEST_FACTOR, isqrt(isqrt(int(self.parts[2] * _budget(self.study) / squared))))
+        return min(_LONGEST_FACTOR, isqrt(isqrt(int(self._squared(self.parts[2]) / squared))))
 
     def noise_sd(self, unit: int) -> float:
         """Return the sd of the noise that is there, that of K shares, on a mean over N records in units of ``unit``."""
@@ -199,7 +209,7 @@ class Plan:
     def layout(self, length: int, largest: int) -> Layout:
         """Lay out a sum of ``length`` numbers, of which a record contributes at most ``largest`` to each."""
         study = self.study
-        drawn = study.K * most_numbers(study.d, study.outputs)
+        drawn = study.K * sum(numbers_drawn(study.d, study.outputs, study.retries))
         bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
         return layout_of(study, length, bound)
 
@@ -218,6 +228,17 @@ def most_numbers(d: int, m: int) -> int:
     """Return how many numbers all sums of a run have together, at most: so much noise is drawn."""
     moments, gradient = moments_length(d, m, centred=True), gradient_length(d, m, centred=True)
     return (d + m) + d * m + moments + MOST_ROUNDS * gradient
+
+
+def numbers_drawn(d: int, m: int, retries: int = 0) -> tuple[int, int]:
+    """Return how many numbers of noise a party draws: for products of two different coordinates, and for all others.
+
+    A message whose sum is made again needs as many as it has numbers. Messages have at most ``PIECE``.
+    """
+    pairs = d * (d - 1) // 2
+    others = most_numbers(d, m) - pairs
+    longest = max(d + m, d * m, moments_length(d, m, centred=True) - pairs, gradient_length(d, m, centred=True))
+    return pairs + retries * min(pairs, PIECE), others + retries * min(longest, PIECE)
 
 
 def check(study: Study) -> None:

@@ -73,7 +73,7 @@ from masquerade_protocols.dp_whitened.public import (
     check,
     gradient_length,
     moments_length,
-    most_numbers,
+    numbers_drawn,
 )
 from masquerade_protocols.dp_whitened.vectors import gradient_sum, labels_sum, mean_sum, moments_sum, shift_sum
 
@@ -169,7 +169,8 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     """
     # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
     await seat.stage("noise")
-    noise = await seat.once("noise", partial(draw_noise, d=study.d, outputs=study.outputs))
+    draw = partial(draw_noise, d=study.d, outputs=study.outputs, retries=study.retries)
+    noise = await seat.once("noise", draw)
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
     await seat.release("all noisy sums", study.privacy.epsilon, study.privacy.delta)
@@ -178,10 +179,9 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     return await evaluated(sums, held, model)
 
 
-def draw_noise(rng: Rng, d: int, outputs: int = 1) -> bytes:
+def draw_noise(rng: Rng, d: int, outputs: int = 1, retries: int = 0) -> bytes:
     """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates."""
-    pairs = d * (d - 1) // 2
-    sizes = ((OFF_DIAGONAL, pairs), (SIGMA, most_numbers(d, outputs) - pairs))
+    sizes = zip((OFF_DIAGONAL, SIGMA), numbers_drawn(d, outputs, retries), strict=True)
     drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
     return b"".join(part.tobytes() for part in drawn)
 
@@ -190,20 +190,28 @@ class _PartySide(_Seated):
     def __init__(self, seat: Seat, plan: Plan, sums: PartySums, data: Dataset, noise: bytes) -> None:
         super().__init__(seat, plan)
         self._sums, self._data = sums, data
-        pairs = plan.study.d * (plan.study.d - 1) // 2
-        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [pairs])
+        study = plan.study
+        products, _ = numbers_drawn(study.d, study.outputs, study.retries)
+        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [products])
 
     async def total(
         self, label: str, length: int, unit: int, own: Callable[[Dataset], _Integers], products: int = 0
     ) -> _Floats:
         """Add noise to one's own sum and have the total opened."""
         contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
-        noise, self._others = np.split(self._others, [length - products])  # no noise serves twice
-        noisy_sum = contribution + np.concatenate([self._products[:products], noise])
         opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
         for layout, piece in self._plan.pieces(length, unit):
-            opened[piece] = await self._sums.open_sum(layout, noisy_sum[piece].tolist(), self._agreement.digest)
+            of_products = min(max(products - piece.start, 0), layout.length)
+            noisy = partial(self._noisy, contribution[piece], of_products)
+            opened[piece] = await self._sums.open_sum(layout, noisy(), self._agreement.digest, noisy)
         return opened / (float(unit) * self._plan.N)
+
+    def _noisy(self, own: _Integers, products: int) -> list[int]:
+        """Return numbers under noise that never served; the first ``products`` of them are products."""
+        of_products, self._products = np.split(self._products, [products])
+        of_others, self._others = np.split(self._others, [len(own) - products])
+        noisy: list[int] = (own + np.concatenate([of_products, of_others])).tolist()
+        return noisy
 
 
 # --- Charlie --------------------------------------------------------------------------
@@ -235,5 +243,5 @@ class _CharlieSide(_Seated):
         del label, own, products
         opened = np.zeros(length)
         for layout, piece in self._plan.pieces(length, unit):
-            opened[piece] = await self._sums.open_sum(layout)
+            opened[piece] = await self._sums.open_sum(layout, again=True)
         return opened / (float(unit) * self._plan.N)

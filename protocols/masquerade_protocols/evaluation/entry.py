@@ -66,4 +66,5 @@ EVALUATION = Protocol(
     sum="masks",
     multiclass=True,
     measures=True,
+    no_retries="",
 )

@@ -106,7 +106,7 @@ def check(study: Study) -> None:
     chosen = parameters_of(study)
     if study.crypto.sum == "masks":
         raise BadInput(
-            '[crypto] sum is "masks", but local-aggregation chooses its noise under encryption',
+            '[crypto] sum is "masks", but local-aggregation adds up in shares of its own, and needs "paillier"',
             'set sum = "paillier", and name a lead in [study]',
         )
     scale = study.protocol.get("scale", "selected")  # the paper's own; there is no other for calibration "paper"

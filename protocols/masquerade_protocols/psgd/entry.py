@@ -79,6 +79,7 @@ def _entry(
     claim: str,
     calibrations: tuple[str, ...] = ("paper",),
     on_the_noise: str = "the noise does not depend on it",
+    no_retries: str = Protocol.no_retries,
 ) -> Protocol:
     return Protocol(
         name=name,
@@ -96,6 +97,7 @@ def _entry(
         expectation=partial(expectation, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",
+        no_retries=no_retries,
     )
 
 
@@ -106,6 +108,7 @@ PSGD = with_evaluation(
         "The paper claims epsilon = {epsilon:g} for each of your records, in all rounds together.",
         ("paper", "proven"),
         'a very small one makes "paper" noise larger',
+        no_retries="",
     )
 )
 

@@ -28,6 +28,7 @@ contributions and his signed receipt would show it; but nobody keeps and compare
 
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from operator import add
 
 import numpy as np
@@ -47,7 +48,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.noise_shares import draw_noise_share
+from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
 from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
 __all__ = ["Descent", "charlie", "check", "party"]
@@ -152,10 +153,12 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
 
     await seat.stage("rounds")
     await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    unused = chain.from_iterable(noise)
     for t in range(T):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, study, held.training, descent.w, F=F))
-        noisy_gradient = list(map(add, gradient, noise[t]))
-        descent.step(t, await sums.open_sum(slots[t], noisy_gradient, fingerprint(N, descent.w)))
+        noisy_gradient = partial(with_fresh_noise, gradient, unused)
+        again = noisy_gradient if study.proven else None  # the paper's eta^k is drawn once
+        descent.step(t, await sums.open_sum(slots[t], noisy_gradient(), fingerprint(N, descent.w), again))
         await seat.progress(t + 1, T)
     return await evaluated(sums, held, descent.model())
 
@@ -207,6 +210,6 @@ async def charlie(seat: Seat, study: Study, variant: Variant = psgd) -> Model:
     descent = Descent(study, N, variant)
     await seat.stage("rounds")
     for t, slots in enumerate(layouts(study, descent.schedule, N, descent.rounds)):
-        descent.step(t, await sums.open_sum(slots))
+        descent.step(t, await sums.open_sum(slots, again=study.proven))
         await seat.progress(t + 1, descent.rounds, tuple(descent.w.tolist()))
     return await evaluated_by_all(sums, descent.model())

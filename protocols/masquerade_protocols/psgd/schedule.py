@@ -128,6 +128,7 @@ def joint_noise(study: Study, F: int) -> SharedNoise:
         delta=study.privacy.delta,
         honest=study.honest,
         fraction_bits=F,
+        retries=study.retries,
     )
 
 
@@ -193,7 +194,7 @@ def _largest(study: Study, schedule: Schedule, t: int, F: int) -> int:
     """Bound one party's noise of round t, in units of 2^-F."""
     if schedule.share is not None:
         noise = schedule.share(F)
-        return discrete_gaussian_tail_bound(noise.share, study.K * noise.rounds * study.d, TAIL_BITS)
+        return discrete_gaussian_tail_bound(noise.share, study.K * noise.releases * study.d, TAIL_BITS)
     # If eta and rho together are within B units of the finest grid, they are within 1 + B/2^(28-F) of a coarser one.
     finest = _largest_noise(schedule.beta(t), schedule.sigma, study.K, study.d)
     return -(-finest >> (FRACTION_BITS - F)) + (F < FRACTION_BITS)

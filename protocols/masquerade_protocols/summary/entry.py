@@ -84,4 +84,5 @@ SUMMARY = Protocol(
     multiclass=True,
     regularization_note="statistics need no model, so nothing depends on it",
     learns_from_hundreds=True,
+    no_retries="",
 )

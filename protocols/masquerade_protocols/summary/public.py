@@ -62,6 +62,7 @@ def noise_of(study: Study) -> SharedNoise:
         epsilon=study.privacy.epsilon,
         delta=study.privacy.delta,
         honest=study.honest,
+        retries=study.retries,
     )
 
 
@@ -94,6 +95,6 @@ def layout(study: Study, noise: SharedNoise) -> Layout:
     """
     bins = len(grid_of(study))
     bound = study.most_records << COUNT_BITS
-    bound += study.K * discrete_gaussian_tail_bound(noise.share, study.K * bins, TAIL_BITS)
+    bound += study.K * discrete_gaussian_tail_bound(noise.share, study.K * noise.releases * bins, TAIL_BITS)
     slots = layout_of(study, bins, bound)
     return check_slots(study, slots, "the sum of the histograms", "a larger epsilon")

@@ -85,6 +85,7 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
         return contribution(data, discrete_gaussian(rng, noise.share, slots.length))
 
     noisy_counts = await seat.once("noisy counts", draw)
+    spare = [await seat.once(f"noisy counts of retry {r}", draw) for r in range(study.retries)]
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
@@ -92,7 +93,7 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
 
     await seat.stage("histograms")
     await seat.release("histograms", study.privacy.epsilon, study.privacy.delta)
-    opened = await sums.open_sum(slots, noisy_counts, _BOUND_TO)
+    opened = await sums.open_sum(slots, noisy_counts, _BOUND_TO, iter(spare).__next__)
     await sums.close()
     return statistics(study, opened)
 
@@ -112,6 +113,6 @@ async def charlie(seat: Seat, study: Study) -> Statistics:
     await seat.stage("keys")
     sums = await set_up_charlie(seat, study)
     await seat.stage("histograms")
-    opened = await sums.open_sum(slots)
+    opened = await sums.open_sum(slots, again=True)
     await sums.close()
     return statistics(study, opened)

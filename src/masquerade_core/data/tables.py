@@ -60,8 +60,9 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) 
     path : path
     wanted : sequence of str
     fills : bool
-        Whether a line of a CSV file with too many or too few cells becomes a record of empty cells. Otherwise it is an
-        error.
+        Whether a faulty line of a CSV file makes faulty cells and no error: a line with too many or too few cells
+        becomes a record of empty cells, bytes that are no UTF-8 become a character that no number and no level has, and
+        quotes are read as well as can be.
 
     Raises
     ------
@@ -72,7 +73,7 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) 
     try:
         if path.suffix.lower() in _PARQUET:
             return _parquet(path, wanted)
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="", errors="replace" if fills else "strict") as file:
             return _parse(file, wanted, path.name, fills=fills)
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}", "correct the path") from error
@@ -109,7 +110,7 @@ def cell_text(value: Any) -> str | None:
 
 
 def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> TextTable:
-    reader = csv.reader(file, strict=True)
+    reader = csv.reader(file, strict=not fills)
     rows: list[list[str]] = []
     lines: list[int] = []
     header: list[str] | None = None

@@ -1,6 +1,7 @@
 """The study: everything that changes the result or its privacy, in one file that everybody signs."""
 
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.dropouts import Dropouts
 from masquerade_core.study.fields import check_section
 from masquerade_core.study.sections import (
     CHARLIE,
@@ -25,6 +26,7 @@ __all__ = [
     "AuxiliaryFile",
     "Crypto",
     "Curator",
+    "Dropouts",
     "EvaluationSection",
     "Feature",
     "Label",

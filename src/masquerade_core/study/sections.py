@@ -67,7 +67,19 @@ class StudySection(Section):
         default=None, ge=1, description="how many records all parties together are expected to have; public"
     )
     deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="the seconds of silence that end a run")
+    slot_seconds: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="the slot of the public schedule, in seconds"
+    )
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
+
+    @model_validator(mode="after")
+    def _slot_within_the_deadline(self) -> Self:
+        if self.slot_seconds is not None and self.slot_seconds >= self.deadline_seconds:
+            raise ValueError(
+                f"[study] slot_seconds is {self.slot_seconds:g}, but must be less than deadline_seconds = "
+                f"{self.deadline_seconds:g}: whoever waits for its slot must not count as silent"
+            )
+        return self
 
 
 class Privacy(Section):

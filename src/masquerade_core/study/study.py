@@ -21,6 +21,7 @@ from pydantic import (
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.dropouts import Dropouts, dropout_problems
 from masquerade_core.study.fields import first_repeated, flat, json_text
 from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
 from masquerade_core.study.sections import (
@@ -59,6 +60,7 @@ class Study(Section):
     crypto: Crypto = Crypto()
     protocol: dict[str, Any] = Field(default_factory=dict)
     evaluation: EvaluationSection | None = None
+    dropouts: Dropouts | None = None
     label: Label
     features: Annotated[tuple[Feature, ...], Field(alias="feature", strict=False, min_length=1)]
     curator: Curator
@@ -85,6 +87,8 @@ class Study(Section):
         yield from self._column_problems()
         if self.evaluation is not None:
             yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
+        if self.dropouts is not None:
+            yield from dropout_problems(self.dropouts, self.study, self.privacy, self.crypto, self.K)
 
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
@@ -207,8 +211,18 @@ class Study(Section):
 
     @property
     def honest(self) -> int:
-        """h, the number of parties that do not side with Charlie. Their noise alone counts in a proof."""
-        return self.K - self.privacy.colluders
+        """h, the fewest parties in a sum that do not side with Charlie. Their noise alone counts in a proof."""
+        return self.survivors - self.privacy.colluders
+
+    @property
+    def survivors(self) -> int:
+        """s, the fewest parties that a sum may have: K, unless the run may lose parties."""
+        return self.K if self.dropouts is None else self.dropouts.min_survivors
+
+    @property
+    def retries(self) -> int:
+        """R, how many sums a run may make again: 0, unless it may lose parties."""
+        return 0 if self.dropouts is None else self.dropouts.retries
 
     @property
     def lead(self) -> str:

@@ -16,7 +16,7 @@ import math
 from fractions import Fraction
 
 from masquerade_core.privacy._roots import root_up
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, rounds_sigma
 from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 
 __all__ = ["COUNT_UNITS", "LOCATE_UNITS", "SQUARE_UNITS", "count_sd", "counts_noise"]
@@ -33,7 +33,7 @@ SQUARE_UNITS = 96
 _ROOT_BITS = 32
 
 
-def counts_noise(epsilon: float, delta: float, honest: int, *, classes: bool = False) -> SharedNoise:
+def counts_noise(epsilon: float, delta: float, honest: int, *, classes: bool = False, retries: int = 0) -> SharedNoise:
     """Return the noise of an evaluation; parties draw it in shares.
 
     Parameters
@@ -45,18 +45,20 @@ def counts_noise(epsilon: float, delta: float, honest: int, *, classes: bool = F
     classes : bool
         Whether the label has named classes. Then there is one vector of counts, in units of ``COUNT_UNITS``: those of
         the confusion matrix.
+    retries : int
+        R, how often a vector may be released anew.
 
     Raises
     ------
     BadInput
         No noise meets the target.
     """
-    squared = 2 * COUNT_UNITS**2
-    if not classes:
-        squared += 2 * LOCATE_UNITS**2 + SQUARE_UNITS**2
-    Delta = root_up(Fraction(squared), _ROOT_BITS)
-    sigma = rounds_sigma(Delta, 1, epsilon, delta)
-    return SharedNoise(Delta, 1, sigma, gaussian_share_sigma(sigma, honest), epsilon, delta, honest)
+    first, last = (0, 0) if classes else (2 * LOCATE_UNITS**2, SQUARE_UNITS**2)
+    second = 2 * COUNT_UNITS**2 + last  # the dearest vector: it is what a dishonest Charlie would have made again
+    Delta, largest = root_up(Fraction(first + second), _ROOT_BITS), Fraction(second, first + second)
+    sigma = rounds_sigma(Delta, charge(retries, largest), epsilon, delta)
+    share = gaussian_share_sigma(sigma, honest)
+    return SharedNoise(Delta, 1, sigma, share, epsilon, delta, honest, retries, largest)
 
 
 def count_sd(noise: SharedNoise, parties: int) -> float:

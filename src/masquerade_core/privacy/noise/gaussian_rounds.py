@@ -28,7 +28,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 from masquerade_core.study import as_fraction
 
-__all__ = ["LOST_BITS", "SharedNoise", "lost_delta", "rounds_noise", "rounds_sigma", "sensitivity"]
+__all__ = ["LOST_BITS", "SharedNoise", "charge", "lost_delta", "rounds_noise", "rounds_sigma", "sensitivity"]
 
 LOST_BITS = 127
 """(1 + exp(epsilon)) 2^-LOST_BITS of delta is reserved.
@@ -61,7 +61,7 @@ def sensitivity(clip: Fraction, d: int, fraction_bits: int) -> Fraction:
 
 
 @cache
-def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> Fraction:
+def rounds_sigma(Delta: Fraction, rounds: int | Fraction, epsilon: float, delta: float) -> Fraction:
     """Return sigma = Delta sqrt(T)/mu, rounded up: the standard deviation of each coordinate of a round's noise.
 
     mu is the largest for which Gaussian noise provides (epsilon, delta'), where delta' is delta without the part that
@@ -71,8 +71,8 @@ def rounds_sigma(Delta: Fraction, rounds: int, epsilon: float, delta: float) -> 
     ----------
     Delta : Fraction
         As :func:`sensitivity` returns it.
-    rounds : int
-        T.
+    rounds : int or Fraction
+        T; or 1 times a :func:`charge`, for one release that may be made again.
     epsilon, delta : float
         The study's privacy target.
 
@@ -160,6 +160,10 @@ class SharedNoise:
         The study's privacy target.
     honest : int
         h, the number of shares that meet the target.
+    retries : int
+        R, how many sums a run may make again; see :func:`charge`.
+    largest : Fraction
+        The part of mu^2 that the dearest sum takes of a run without retries; 1/T where rounds are equal.
     """
 
     Delta: Fraction
@@ -169,12 +173,20 @@ class SharedNoise:
     epsilon: float
     delta: float
     honest: int
+    retries: int = 0
+    largest: Fraction = Fraction(1)
+
+    @property
+    def releases(self) -> int:
+        """T + R, how many sums parties draw noise for."""
+        return self.rounds + self.retries
 
     def mu(self, shares: int) -> float:
         """Return mu of the whole run against an adversary who does not know ``shares`` >= 1 of the shares of noise."""
         require(shares >= 1, "at least one share of noise must be unknown to the adversary")
         variance = shares * self.share**2 - LEAST_SHARE_SIGMA**2
-        return math.sqrt(self.Delta**2 * self.rounds / variance) * _ROUNDED_UP
+        spent = self.rounds * charge(self.retries, self.largest)
+        return math.sqrt(self.Delta**2 * spent / variance) * _ROUNDED_UP
 
     def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
         """Return (epsilon, delta) against an adversary who does not know ``shares`` of the shares.
@@ -196,8 +208,33 @@ class SharedNoise:
         return (found, delta) if delta < 1 else None
 
 
+def charge(retries: int, largest: Fraction) -> Fraction:
+    """Return 1 + R times the largest part: how many times mu^2 a run may take if Charlie spends every retry.
+
+    A sum that is made again is a release of its own, with fresh noise. Releases compose: their mu^2 add up. Charlie
+    chooses what is made again, and he would choose the dearest sum each time. Of T equal rounds each takes 1/T of mu^2,
+    so the whole is that of T + R rounds.
+
+    Parameters
+    ----------
+    retries : int
+        R.
+    largest : Fraction
+        The part of mu^2 that the dearest sum takes of a run without retries: 1/T to 1.
+    """
+    return 1 + retries * largest
+
+
 def rounds_noise(
-    *, clip: Fraction, d: int, rounds: int, epsilon: float, delta: float, honest: int, fraction_bits: int
+    *,
+    clip: Fraction,
+    d: int,
+    rounds: int,
+    epsilon: float,
+    delta: float,
+    honest: int,
+    fraction_bits: int,
+    retries: int = 0,
 ) -> SharedNoise:
     """Return the noise of a run.
 
@@ -213,6 +250,8 @@ def rounds_noise(
         h, how many parties do not collude; their noise alone must meet the target.
     fraction_bits : int
         F: the grid has steps of 2^-F.
+    retries : int
+        R, how many of the rounds may be made again.
 
     Raises
     ------
@@ -225,6 +264,6 @@ def rounds_noise(
             "set [privacy] colluders to less than the number of parties",
         )
     Delta = sensitivity(clip, d, fraction_bits)
-    sigma = rounds_sigma(Delta, rounds, epsilon, delta)
+    sigma = rounds_sigma(Delta, rounds + retries, epsilon, delta)
     share = gaussian_share_sigma(sigma, honest)
-    return SharedNoise(Delta, rounds, sigma, share, epsilon, delta, honest)
+    return SharedNoise(Delta, rounds, sigma, share, epsilon, delta, honest, retries, Fraction(1, rounds))

@@ -32,7 +32,7 @@ def histogram_sensitivity(histograms: int) -> Fraction:
     return root_up(Fraction(2 * histograms << (2 * COUNT_BITS)), _ROOT_BITS)
 
 
-def histogram_noise(*, histograms: int, epsilon: float, delta: float, honest: int) -> SharedNoise:
+def histogram_noise(*, histograms: int, epsilon: float, delta: float, honest: int, retries: int = 0) -> SharedNoise:
     """Return the noise on the counts, in units of 2^-G records; its ``rounds`` is 1.
 
     Parameters
@@ -43,6 +43,8 @@ def histogram_noise(*, histograms: int, epsilon: float, delta: float, honest: in
         The privacy target.
     honest : int
         h, the number of shares that meet the target: at least 1.
+    retries : int
+        R, how often the counts may be released anew.
 
     Raises
     ------
@@ -50,5 +52,5 @@ def histogram_noise(*, histograms: int, epsilon: float, delta: float, honest: in
         There is no such noise; the sentence says what would make it possible.
     """
     Delta = histogram_sensitivity(histograms)
-    sigma = rounds_sigma(Delta, 1, epsilon, delta)
-    return SharedNoise(Delta, 1, sigma, gaussian_share_sigma(sigma, honest), epsilon, delta, honest)
+    sigma = rounds_sigma(Delta, 1 + retries, epsilon, delta)
+    return SharedNoise(Delta, 1, sigma, gaussian_share_sigma(sigma, honest), epsilon, delta, honest, retries)

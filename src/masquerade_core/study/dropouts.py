@@ -1,0 +1,69 @@
+"""``[dropouts]``: how a run goes on without parties that no longer answer, and which of its numbers contradict others.
+
+A party that falls silent leaves a sum without its contribution. With ``[dropouts]``, Charlie then asks the others for
+new contributions, with fresh noise, to a sum that is theirs alone: a *retry*. He may also claim that a party is silent
+which is not, and so get one more noisy sum. Therefore the noise is sized as if he used every retry that the study
+allows, and as if every sum had only ``min_survivors`` parties.
+"""
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from masquerade_core.study.sections import Crypto, Privacy, Section, StudySection
+
+__all__ = ["Dropouts", "dropout_problems"]
+
+_FEWEST = 2
+
+
+class Dropouts(Section):
+    """``[dropouts]``: how many parties must remain, how often a sum may be made again, and how long Charlie waits."""
+
+    min_survivors: int = Field(description="the fewest parties with which a run goes on; the noise is sized for these")
+    retries: int = Field(ge=1, le=1000, description="how many sums a run may make again; the noise pays for all")
+    patience_seconds: float = Field(
+        gt=0, allow_inf_nan=False, description="how long Charlie waits for a contribution before he goes on without it"
+    )
+
+
+def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, crypto: Crypto, K: int) -> Iterator[str]:
+    """Yield what is wrong with a study's ``[dropouts]``, as sentences.
+
+    Parameters
+    ----------
+    section : Dropouts
+    rules, privacy, crypto : StudySection, Privacy, Crypto
+        The sections with which it may not agree.
+    K : int
+        Parties.
+    """
+    s, t = section.min_survivors, privacy.colluders
+    if s < _FEWEST:
+        yield (
+            f"[dropouts] min_survivors is {s}, but must be at least {_FEWEST}: the sum of a single party hides nothing "
+            "but what its own noise hides"
+        )
+    elif s > K:
+        yield f"[dropouts] min_survivors is {s}, but must be at most {K}, the number of parties"
+    elif s <= t:
+        yield (
+            f"[dropouts] min_survivors is {s}, but must be more than [privacy] colluders, which is {t}: at least one "
+            "of those who remain must be honest"
+        )
+    if section.patience_seconds > rules.deadline_seconds:
+        yield (
+            f"[dropouts] patience_seconds is {section.patience_seconds:g}, but must be at most [study] "
+            f"deadline_seconds, which is {rules.deadline_seconds:g}: after that the run ends anyway"
+        )
+    if privacy.calibration == "paper":
+        yield (
+            f'[dropouts] has retries = {section.retries}, but [privacy] calibration is "paper", where noise is drawn '
+            'once for a run, and the same noise on two sums hides neither; set calibration = "proven", or remove '
+            "[dropouts]"
+        )
+    if crypto.sum != "masks":
+        yield (
+            f'[dropouts] has retries = {section.retries}, but [crypto] sum is "{crypto.sum}", where the sum needs '
+            'every party to the end; set sum = "masks", or remove [dropouts]'
+        )

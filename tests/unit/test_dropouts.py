@@ -1,0 +1,80 @@
+"""[dropouts]: which studies may lose parties, and what the others are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+from masquerade_protocols import PROTOCOLS, protocol_of
+from tests.dropout_helpers import DROPOUTS, losing_study, masked_text
+from tests.face_helpers import Shell
+
+CAN_RETRY = {"dp-gd", "dp-whitened", "psgd", "summary"}
+
+
+def test_a_study_may_lose_parties_only_if_it_says_so() -> None:
+    study = losing_study(survivors=4, colluders=1)
+    assert (study.survivors, study.retries, study.honest) == (4, 2, 3)
+    without = Study.parse(masked_text("dp-gd", colluders=1), in_memory=True)
+    assert (without.survivors, without.retries, without.honest) == (5, 0, 4)
+    assert not any(name.startswith("dropouts") for name in without.canonical())
+    assert Study.parse(study.to_toml(), in_memory=True) == study
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("survivors = 3", "survivors = 1", ("min_survivors is 1", "at least 2")),
+        ("survivors = 3", "survivors = 6", ("min_survivors is 6", "at most 5")),
+        ("colluders = 0", "colluders = 3", ("min_survivors is 3", "more than [privacy] colluders, which is 3")),
+        ("patience_seconds = 5.0", "patience_seconds = 1e9", ("patience_seconds is 1e+09", "deadline_seconds")),
+        ("patience_seconds = 5.0", "patience_seconds = 0.0", ("patience_seconds", "greater than 0")),
+        ("retries = 2", "retries = 0", ("retries", "at least 1")),
+        ("retries = 2\n", "", ("retries", "missing")),
+        ('"proven"', '"paper"', ("retries = 2", 'calibration is "paper"', "drawn once")),
+    ],
+)
+def test_a_bad_section_is_refused_with_a_sentence(old: str, new: str, words: tuple[str, ...]) -> None:
+    text = masked_text("dp-gd") + DROPOUTS
+    assert text.count(old) == 1
+    Study.parse(text, in_memory=True)
+    with pytest.raises(BadInput) as caught:
+        Study.parse(text.replace(old, new), in_memory=True)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_paillier_cannot_lose_parties() -> None:
+    text = masked_text("dp-gd").replace('sum = "masks"', 'sum = "paillier"').replace("[study]", '[study]\nlead = "p1"')
+    name = Study.parse(masked_text("dp-gd"), in_memory=True).names[0]
+    text = text.replace('lead = "p1"', f'lead = "{name}"')
+    Study.parse(text, in_memory=True)
+    with pytest.raises(BadInput, match=r'sum is "paillier".*set sum = "masks"'):
+        Study.parse(text + DROPOUTS, in_memory=True)
+
+
+def test_a_bad_section_ends_a_command_with_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(masked_text("dp-gd") + DROPOUTS.replace("survivors = 3", "survivors = 1"))
+    answer = Shell(capsys)("study", "show", path)
+    assert answer.code == 4
+    assert "min_survivors is 1" in answer.err
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
+    entry = PROTOCOLS[name]
+    study = losing_study(name)
+    if entry.no_retries:
+        with pytest.raises(BadInput, match=rf"has \[dropouts\], but {name} cannot go on without a party: .*again"):
+            entry.check_dropouts(study)
+    else:
+        entry.check_dropouts(study)
+    assert bool(entry.no_retries) == (name not in CAN_RETRY)
+
+
+def test_the_check_of_a_study_asks_for_it() -> None:
+    with pytest.raises(BadInput, match="weighted-dp cannot go on without a party"):
+        protocol_of(losing_study("weighted-dp"))
