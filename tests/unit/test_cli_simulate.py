@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import masquerade
-from masquerade import report
+from masquerade import statement_view
 from masquerade.simulation import WATERMARK
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
@@ -125,6 +125,10 @@ def test_bad_records_end_with_their_exit_code_and_leave_nothing(
     shell: Shell, study: Path, real: Path, tmp_path: Path, case: str
 ) -> None:
     rows, code, words = BAD_DATA[case]
+    for file in (study, real):
+        text = file.read_text()
+        assert 'out_of_bounds = "clamp"' in text
+        file.write_text(text.replace('out_of_bounds = "clamp"', 'out_of_bounds = "refuse"'))
     good = [f"{name}={write_csv(tmp_path / f'{name}.csv', records(40))}" for name in PARTIES[1:]]
     bad = f"north={write_csv(tmp_path / 'north.csv', rows)}"
     named = [word for entry in (bad, *good) for word in ("--data", entry)]
@@ -618,7 +622,7 @@ def test_a_statement_says_where_the_pages_are_that_it_cites(
             headers["Project-URL"] = url
         return headers
 
-    monkeypatch.setattr(report, "metadata", metadata)
+    monkeypatch.setattr(statement_view, "metadata", metadata)
     monkeypatch.setenv("COLUMNS", "160")
     where = "https://example.org/d" if urls else "the docs folder of the project's sources"
     study = small_study(shell, tmp_path / "dp.toml", protocol="dp-gd")

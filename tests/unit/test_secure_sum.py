@@ -77,6 +77,20 @@ def test_a_vector_beyond_the_bound_is_sent_like_any_other(far: int) -> None:
     assert sorted(p.source for p in alone.table.passed if p.type == "Contribution") == ["p0", "p1"]
 
 
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [([0, 600], "one is missing or wrong"), ([600, 0], "does not fit its check value")],
+    ids=["beyond the last slot", "into the next slot"],
+)
+def test_a_vector_beyond_its_slots_is_sent_and_shows_on_the_total_alone(vector: list[int], said: str) -> None:
+    """A party does not refuse its own vector, which would tell something of it. Everybody refuses the total."""
+    layout = _layout(2, 2, 100)
+    run = sums_of(make_study(2, 1), [layout])
+    with pytest.raises(RunFailed, match=said):
+        run.run({"p0": [vector], "p1": [[0, 0]]})
+    assert "Contribution" in {p.type for p in run.table.passed if p.source == "p0"}
+
+
 def test_layouts_of_many_forms_add_up() -> None:
     study = make_study(3, 1)
     layouts = [_layout(3, *form) for form in ((1, 1), (9, 2**100), (1, 2**440), (200, 1), (5, 3 * 2**30))]

@@ -115,7 +115,7 @@ class Words:
         """How many bytes a contribution's words have."""
         return self.words * self.size
 
-    @property
+    @cached_property
     def prime(self) -> int:
         """The prime p of the check value: 2^127 - 1, or a longer one for words of more than 64 bits. It exceeds a word.
 
@@ -125,7 +125,7 @@ class Words:
             return _SHORT_PRIME
         return (1 << next(bits for bits in _LONG_PRIMES if self.bits < bits - 1)) - 1
 
-    @property
+    @cached_property
     def check_bytes(self) -> int:
         """Bytes of a check value."""
         return (self.prime.bit_length() + 7) // 8
@@ -264,10 +264,11 @@ class CheckKey(Secret):
     __slots__ = ("_layout", "_u", "_v", "constant")
 
     def __init__(self, layout: Words, key: bytes) -> None:
-        width, d, prime = 2 * layout.check_bytes, layout.length, layout.prime
+        width, d = layout.check_bytes + 8, layout.length
         rows = -(-d // _ROW)
         raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
-        drawn = [int.from_bytes(raw[i : i + width], "little") % prime for i in range(0, len(raw), width)]
+        # With 64 bits above those of p, numbers are uniform modulo p but for a part of 2^-64, without a reduction.
+        drawn = [int.from_bytes(raw[i : i + width], "little") for i in range(0, len(raw), width)]
         self._layout = layout
         self.constant, self._u, self._v = drawn[0], drawn[1 : 1 + rows], drawn[1 + rows :]
 
