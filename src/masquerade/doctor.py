@@ -28,6 +28,7 @@ from masquerade_protocols import Cost, Protocol, protocol_of
 __all__ = ["Check", "Verdict", "examine"]
 
 _SLOW = 0.1  # seconds for one modular exponentiation
+_USUAL_BITS = 2048  # of a key, where the study has none
 _TIMEOUT = 2.0  # seconds for Charlie's machine to answer
 
 
@@ -126,7 +127,7 @@ def _described(me: str, study: Study, cost: Cost) -> str:
 
 def _arithmetic(study: Study, cost: Cost) -> Check:
     """Time one modular exponentiation: they take most of the time of a run that encrypts."""
-    bits = study.key_bits
+    bits = study.key_bits or _USUAL_BITS
     n = gmpy2.mpz(secrets.randbits(bits) | 1 << (bits - 1) | 1)
     base = gmpy2.mpz(secrets.randbits(2 * bits)) % (n * n)
     began = time.perf_counter()
