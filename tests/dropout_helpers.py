@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from masquerade_core.study import Study
+from masquerade_core.crypto.masks import Words
+from masquerade_core.errors import MasqueradeError, RunFailed
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Silence, Table
+from masquerade_protocols.blocks import masked_sum as ms
+from masquerade_protocols.blocks.survivors import Outcome
+from tests.helpers import tell_each
 from tests.protocol_helpers import make_study
+from tests.sum_helpers import sent
 
 DROPOUTS = "[dropouts]\nmin_survivors = 3\nretries = 2\npatience_seconds = 5.0\n"
 
@@ -33,3 +45,105 @@ def losing_study(
     """A study that goes on without parties that fall silent."""
     section = DROPOUTS.replace("survivors = 3", f"survivors = {survivors}").replace("= 2\n", f"= {retries}\n")
     return Study.parse(masked_text(protocol, K, d, **kw) + section, in_memory=True)
+
+
+# --- Masked sums under a Charlie who cheats ----------------------------------------------------------
+
+
+Cheat = Callable[["RetriedSums", Seat], Coroutine[Any, Any, None]]
+
+
+@dataclass
+class RetriedSums:
+    """Some sums at the table, in a study that may lose parties.
+
+    ``vectors[name][n]`` is what a party contributes the n-th time: no vector serves twice.
+    """
+
+    study: Study
+    layout: Words
+    rounds: int
+    vectors: dict[str, list[list[int]]]
+    bound_to: Callable[[int], bytes] = lambda t: f"{t}".encode()
+    own: Callable[[int], int] = lambda _: 0  # added to every coordinate in sum t
+    table: Table = field(init=False)
+    sums: dict[str, ms.MaskedPartySums] = field(default_factory=dict)
+    accepted: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
+    errors: dict[str, MasqueradeError] = field(default_factory=dict)
+    heard: list[dict[str, ms.Masked]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, study: Study, rounds: int = 1, length: int = 4) -> RetriedSums:
+        """Small random vectors."""
+        rng = SystemRng()
+        vectors = {name: [[rng.below(2**20) for _ in range(length)] for _ in range(9)] for name in study.names}
+        return cls(study, Words(length, 2**30), rounds, vectors)
+
+    def run(self, charlie: Cheat | None = None, silent: dict[str, Silence] | None = None) -> RetriedSums:
+        """Run the sums, by default with an honest Charlie. A party's error ends that party alone."""
+        self.table = Table(self.study.names, silent=silent)
+        self.accepted = {name: [] for name in self.study.names}
+        roles: dict[str, Any] = {name: self.party(self.table.seat(name)) for name in self.study.names}
+        seat = self.table.seat(CHARLIE)
+        roles[CHARLIE] = self._honest(seat) if charlie is None else self._cheating(seat, charlie)
+        self.table.run(roles)
+        return self
+
+    async def party(self, seat: Seat) -> None:
+        """Contribute, and keep what was accepted and what went wrong."""
+        await seat.join()
+        sums = self.sums[seat.me] = await ms.MaskedPartySums.set_up(seat, self.study)
+        unused = iter(self.vectors[seat.me])
+
+        def made(t: int) -> list[int]:
+            return [v + self.own(t) for v in next(unused)]
+
+        try:
+            for t in range(self.rounds):
+                got = await sums.open_sum(self.layout, made(t), self.bound_to(t), partial(made, t))
+                self.accepted[seat.me].append(got)
+        except MasqueradeError as error:
+            self.errors[seat.me] = error
+
+    async def _honest(self, seat: Seat) -> None:
+        await seat.join()
+        sums = ms.MaskedCharlieSums(seat, self.study)
+        for _ in range(self.rounds):
+            await sums.open_sum(self.layout, again=True)
+
+    async def _cheating(self, seat: Seat, charlie: Cheat) -> None:
+        await seat.join()
+        await charlie(self, seat)
+
+    async def hear(self, seat: Seat) -> dict[str, ms.Masked]:
+        """Collect what parties contribute now."""
+        self.heard.append(await seat.gather_within(ms.Masked, self.study.names, 1.0))
+        return self.heard[-1]
+
+    async def ask_again(self, round_: int, sets: dict[str, tuple[str, ...]]) -> None:
+        """Tell each of these parties that the sum is made again, by the set that it is told."""
+        await tell_each(self.table, {name: self.asked(round_, members) for name, members in sets.items()})
+
+    def asked(self, round_: int, members: tuple[str, ...]) -> Outcome:
+        """What Charlie tells to have a sum made again by these parties."""
+        return Outcome(round=round_, words=b"", check=b"", receipt=b"", members=members)
+
+    def summed(self, round_: int, got: dict[str, ms.Masked]) -> Outcome:
+        """What an honest Charlie tells of these contributions."""
+        return Outcome(**ms._summed(round_, self.layout, got).model_dump(), members=tuple(got))
+
+    def times(self, name: str) -> int:
+        """How often a party contributed."""
+        return len(sent(self.table, name, ms.Masked))
+
+    def added(self, who: dict[str, int]) -> tuple[int, ...]:
+        """The sum of the parties' n-th vectors."""
+        return tuple(map(sum, zip(*(self.vectors[name][n] for name, n in who.items()), strict=True)))
+
+    def opened(self, contributions: Iterable[ms.Masked]) -> tuple[int, ...] | None:
+        """What Charlie reads from these contributions; None if it is no sum."""
+        held = list(contributions)
+        try:
+            return self.layout.decode(self.layout.add(self.layout.read(c.words) for c in held), len(held))
+        except RunFailed:
+            return None

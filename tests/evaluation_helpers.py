@@ -88,7 +88,7 @@ class _ClearSums:
     held_back: int
     seat: Any = _NoSeat()  # noqa: RUF009  it has no state
 
-    async def open_sum(self, layout: Any, vector: Sequence[int], bound_to: bytes) -> tuple[int, ...]:
+    async def open_sum(self, layout: Any, vector: Sequence[int], bound_to: bytes, _again: object) -> tuple[int, ...]:
         assert len(bound_to) == 32
         layout.pack(vector)
         return await _Offer(list(vector))

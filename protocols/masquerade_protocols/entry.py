@@ -4,8 +4,10 @@ A baseline is an entry as well. There somebody holds everybody's records and com
 anything.
 """
 
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, Never
 
 import numpy as np
@@ -186,6 +188,8 @@ class Protocol:
         Whether it learns something from a few hundred records. Otherwise a demonstration simulates thousands.
     no_retries : str
         Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
+    dearest : callable or None
+        (study) -> the part of mu^2 that the dearest of its sums takes; None where no sum is made again.
     """
 
     name: str
@@ -218,6 +222,7 @@ class Protocol:
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
+    dearest: Callable[[Study], Fraction] | None = None
 
     @property
     def baseline(self) -> bool:
@@ -248,6 +253,13 @@ class Protocol:
                 f"the study has [dropouts], but {self.name} cannot go on without a party: {self.no_retries}",
                 "remove [dropouts], or choose another protocol",
             )
+
+    def dropout_price(self, study: Study) -> float:
+        """Return how much more noise a study's ``[dropouts]`` cost, as a part of what there would be without them."""
+        if self.dearest is None:
+            return 0.0
+        everybody = study.K - study.privacy.colluders
+        return math.sqrt(everybody / study.honest * (1 + study.retries * self.dearest(study))) - 1
 
     def check_calibration(self, study: Study) -> None:
         """Refuse, with BadInput, a study whose calibration this protocol does not have."""

@@ -114,6 +114,8 @@ min_records = {min_records}
 # the column's public 'missing' value; only the party learns how many. "refuse": such a cell makes the party's process
 # refuse, and a refusal tells others something about its records.
 out_of_bounds = {out_of_bounds}
+# If one person may have several records, say how many: the privacy statement then says what holds for all of them.
+# records_per_person = 1
 # How many records all parties together are expected to have. The number is public, and binds nobody. From it,
 # 'masquerade study check FILE' says what can be expected of the model; without it, from the fewest that there may be.
 {expected}expected_records = {expected_records}
@@ -124,7 +126,8 @@ nonce = {nonce}
 
 # The privacy target.
 [privacy]
-# The privacy that a record may lose. The smaller, the more private the model, and the noisier.
+# The odds of any guess about one record change by at most a factor e^epsilon: with 1, a guess of 50 % becomes one of at
+# most 73 %. The smaller, the more private the model, and the noisier.
 epsilon = {epsilon}
 # The probability that epsilon does not hold.
 delta = {delta}

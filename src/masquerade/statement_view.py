@@ -12,10 +12,9 @@ from rich.text import Text
 
 from masquerade.layout import heading, paragraphs, short
 from masquerade_core.privacy.several_records import PARTY, PERSON
-from masquerade_core.privacy.statement import NONE
+from masquerade_core.privacy.statement import NONE, NOT_PROMISED
 from masquerade_core.privacy.statement_words import digits, gained
 from masquerade_core.study import Study
-from masquerade_core.words import listed
 
 __all__ = ["documentation", "flags", "statement"]
 
@@ -134,10 +133,12 @@ def _held(row: Row) -> bool:
 
 
 def _meaning(rows: Sequence[Row]) -> list[RenderableType]:
-    """Say what the first number of the statement allows."""
-    held = next((row for row in rows if _held(row)), None)
-    if held is None:
+    """Say what the largest epsilon allows that the study counts on."""
+    proved = [row for row in rows if _held(row)]
+    if not proved:
         return []
+    promised = [row for row in proved if not row["claimed"].startswith(NOT_PROMISED)] or proved
+    held = max(promised, key=lambda row: float(row["epsilon"]))
     whose = f"the records of one {held['unit']}" if held["unit"] in {PARTY, PERSON} else f"one {held['unit']}"
     said = gained(held["epsilon"], held["delta"], about=whose)
     return [Padding(Text(f"{_sentence(_view(held))}: {said}"), (1, 0, 0, 2))]
@@ -163,7 +164,7 @@ def _definition(row: Row) -> str:
     if not _held(row):
         return NONE
     words = str(row["definition"]).split(", ")
-    known = listed([_DEFINITIONS[word] for word in words if word in _DEFINITIONS])
+    known = ", and ".join(_DEFINITIONS[word] for word in words if word in _DEFINITIONS)
     return f"{row['definition']}: {known}" if known else str(row["definition"])
 
 

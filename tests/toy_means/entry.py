@@ -1,6 +1,7 @@
 """``toy-means``, for those who choose it."""
 
 from masquerade_core.privacy.expectation import expected_of_sums
+from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol
@@ -16,7 +17,7 @@ def _explain(study: Study) -> Explanation:
     return Explanation(
         leaves=("What leaves: the sum of your records with your share of the noise, encrypted and masked.",),
         collusion=("Parties that side with Charlie take their own noise off.",),
-        cost=(f"Each of your records loses at most epsilon = {privacy.epsilon:g}, but for delta = {privacy.delta:g}.",),
+        cost=(gained(privacy.epsilon, privacy.delta, about="one of your records"),),
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import masquerade
-from masquerade import report
+from masquerade import statement_view
 from masquerade.simulation import WATERMARK
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
@@ -618,7 +618,7 @@ def test_a_statement_says_where_the_pages_are_that_it_cites(
             headers["Project-URL"] = url
         return headers
 
-    monkeypatch.setattr(report, "metadata", metadata)
+    monkeypatch.setattr(statement_view, "metadata", metadata)
     monkeypatch.setenv("COLUMNS", "160")
     where = "https://example.org/d" if urls else "the docs folder of the project's sources"
     study = small_study(shell, tmp_path / "dp.toml", protocol="dp-gd")

@@ -169,7 +169,7 @@ def test_the_descent_without_noise_is_the_protocols_own(
     small = study.model_copy(update={"crypto": study.crypto.model_copy(update={"key_bits": 512})})
     data = {name: load_csv(tmp_path / protocol / name / "records.csv", study) for name in study.names}
     monkeypatch.setattr(psgd, "gaussian", lambda _rng, _sigma, d, _unit: [0] * d)
-    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit: [0] * d)
+    monkeypatch.setattr(psgd, "l2_laplace", lambda _rng, _beta, d, _unit, _tv_bits: [0] * d)
     run = simulate(small, data)
     variant = {"psgd": psgd_schedule.psgd, "noisy-gradient": psgd_schedule.noisy}.get(protocol, psgd_schedule.decaying)
     assert without_noise(study, pool(study, data), variant) == pytest.approx(np.array(run.model.weights), abs=1e-6)

@@ -232,9 +232,11 @@ def _contributed(study: Study, variant: psgd_schedule.Variant, monkeypatch: pyte
     seen: dict[str, list[Any]] = {name: [] for name in study.names}
     open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
+    async def watched(
+        self: ss.PaillierPartySums, layout: Any, vector: Sequence[int], bound_to: bytes, *again: Any
+    ) -> Any:
         seen[self.seat.me].append(tuple(vector))
-        return await open_sum(self, layout, vector, bound_to)
+        return await open_sum(self, layout, vector, bound_to, *again)
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.PaillierPartySums, "open_sum", watched)
@@ -317,9 +319,11 @@ def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.Monkey
     seen: dict[tuple[str, int], Any] = {}
     open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Sequence[int], bound_to: bytes) -> Any:
+    async def watched(
+        self: ss.PaillierPartySums, layout: Any, vector: Sequence[int], bound_to: bytes, *again: Any
+    ) -> Any:
         seen[self.seat.me, self._round] = tuple(vector)
-        return await open_sum(self, layout, vector, bound_to)
+        return await open_sum(self, layout, vector, bound_to, *again)
 
     def bare() -> list[bool]:
         r = descend(study, data)

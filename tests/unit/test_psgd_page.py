@@ -39,6 +39,7 @@ def test_the_diagrams_sizes_are_those_on_the_wire(table: MeteredTable) -> None:
         assert [first, *sorted(set(rounds))] == PAGE.sizes(kind)
         assert len(rounds) == ROUNDS
     assert list(dict.fromkeys(table.sent[CHARLIE, "Opened"])) == PAGE.sizes("Opened")
+    assert [table.sent[LEAD, "OpeningProof"][0], table.sent[CHARLIE, "OpeningProof"][0]] == PAGE.sizes("OpeningProof")
 
 
 def test_the_sums_of_sizes_are_right(table: MeteredTable) -> None:

@@ -52,9 +52,9 @@ def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) ->
     seen: dict[str, list[list[int]]] = {name: [] for name in study.names}
     open_sum = ss.PaillierPartySums.open_sum
 
-    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Any, bound_to: bytes) -> Any:
+    async def watched(self: ss.PaillierPartySums, layout: Any, vector: Any, bound_to: bytes, *again: Any) -> Any:
         seen[self.seat.me].append(list(vector))
-        return await open_sum(self, layout, vector, bound_to)
+        return await open_sum(self, layout, vector, bound_to, *again)
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.PaillierPartySums, "open_sum", watched)

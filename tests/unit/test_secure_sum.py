@@ -65,12 +65,30 @@ def test_signed_extremes_add_up_for_everybody(K: int) -> None:
     assert all(result == expected for result in run.results.values())
 
 
-def test_one_more_than_the_bound_is_refused_before_it_is_sent() -> None:
-    layout = _layout(2, 1, 100)
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [([0, 600], "one is missing or wrong"), ([600, 0], "does not fit its check value")],
+    ids=["beyond the last slot", "into the next slot"],
+)
+def test_a_vector_beyond_its_slots_is_sent_and_shows_on_the_total_alone(vector: list[int], said: str) -> None:
+    """A party does not refuse its own vector, which would tell something of it. Everybody refuses the total."""
+    layout = _layout(2, 2, 100)
     run = sums_of(make_study(2, 1), [layout])
-    with pytest.raises(LocalProtocolError, match="within the public bound"):
-        run.run({"p0": [[201]], "p1": [[0]]})
-    assert "Contribution" not in {p.type for p in run.table.passed if p.source == "p0"}
+    with pytest.raises(RunFailed, match=said):
+        run.run({"p0": [vector], "p1": [[0, 0]]})
+    assert "Contribution" in {p.type for p in run.table.passed if p.source == "p0"}
+
+
+@pytest.mark.parametrize("far", [201, 2**20, 2**300, -(2**700)])
+def test_a_vector_beyond_the_bound_is_sent_like_any_other(far: int) -> None:
+    """Whether its sender stops would tell of it; whether the total is within bounds tells of the total alone."""
+    layout = _layout(2, 1, 100)
+    run = sums_of(make_study(2, 1), [layout]).run({"p0": [[far]], "p1": [[150 - far]]})
+    assert all(result == [(150,)] for result in run.results.values())
+    alone = sums_of(make_study(2, 1), [layout])
+    with pytest.raises(RunFailed, match="is not the sum of everybody's shares"):
+        alone.run({"p0": [[2**300]], "p1": [[0]]})
+    assert sorted(p.source for p in alone.table.passed if p.type == "Contribution") == ["p0", "p1"]
 
 
 def test_layouts_of_many_forms_add_up() -> None:

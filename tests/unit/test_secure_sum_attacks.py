@@ -162,9 +162,10 @@ def _seat_that(changes: Callable[[str, Message], Message], table: Table) -> type
         async def broadcast(self, message: Message) -> None:
             told = {}
             for name in self.names:
+                alike = message
                 if isinstance(message, ss.Opened):
-                    message = message.model_copy(update={"total": Ciphertexts(message.total._raw, PARTIES, None)})
-                told[name] = changes(name, message)
+                    alike = message.model_copy(update={"total": Ciphertexts(message.total._raw, PARTIES, None)})
+                told[name] = changes(name, alike)
             await tell_each(table, told)
 
     return Changing
@@ -236,7 +237,9 @@ def test_charlie_cannot_hand_out_a_key_of_his_own(to: str) -> None:
     seen: list[int] = []
 
     def changes(name: str, message: Message) -> Message:
-        return ss.SumKey(modulus=own.public.to_bytes()) if isinstance(message, ss.SumKey) and name == to else message
+        if isinstance(message, ss.SumKey) and name == to:
+            return ss.SumKey(modulus=own.public.to_bytes(), roots=own.proof_of_form())
+        return message
 
     run = sums_of(STUDY, [LAYOUT])
     changing = _seat_that(changes, run.table)

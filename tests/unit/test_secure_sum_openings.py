@@ -21,12 +21,12 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFai
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message
 from masquerade_protocols.blocks import opening_proof
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.blame import blame_of_opening
 from masquerade_protocols.blocks.opening_proof import Openings, check_words
-from tests.helpers import primes
+from tests.helpers import primes, tell_each
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, cheating, multiplying, product, sent, sums_of
 
@@ -216,20 +216,26 @@ def test_no_role_returns_anything_before_the_proof(monkeypatch: pytest.MonkeyPat
 # --- Charlie tells other bytes than he sent to the lead ---------------------------------------------------
 
 
-def _telling(names: tuple[str, ...], change: Callable[[ss.Opened], dict[str, Any]]) -> Any:
-    """A Charlie who changes what he tells these parties."""
+def _telling(names: tuple[str, ...], change: Callable[[ss.Opened], dict[str, Any]], rounds: int = 1) -> Sums:
+    """Run with a Charlie who changes what he tells these parties in round 0."""
 
     class Telling(Seat):
         async def broadcast(self, message: Message) -> None:
+            if not isinstance(message, ss.Opened) or message.round:
+                await super().broadcast(message)
+                return
+            told: dict[str, Message] = {}
             for name in self.names:
-                told: Any = message
-                if isinstance(message, ss.Opened):
-                    if name in names and message.round == 0:
-                        told = message.model_copy(update=change(message))
-                    told = told.model_copy(update={"total": Ciphertexts(told.total._raw, name, None)})
-                await self.send(name, told)
+                one = message.model_copy(update=change(message) if name in names else {})
+                told[name] = one.model_copy(update={"total": Ciphertexts(one.total._raw, PARTIES, None)})
+            await tell_each(run.table, told)
 
-    return lambda seat, *args: multiplying(Telling(seat.me, seat.names, seat.run), *args)
+    run = sums_of(STUDY, [LAYOUT] * rounds)
+
+    def charlie(seat: Seat, *args: Any) -> Any:
+        return multiplying(Telling(seat.me, seat.names, seat.run), *args)
+
+    return run.run({n: v[:rounds] for n, v in VECTORS.items()}, charlie)
 
 
 def _other_total(message: ss.Opened) -> dict[str, Any]:
@@ -238,28 +244,28 @@ def _other_total(message: ss.Opened) -> dict[str, Any]:
 
 def test_the_lead_sees_that_another_total_was_told() -> None:
     with pytest.raises(ProtocolViolation, match="another sum, total or receipt") as caught:
-        _run(_telling(STUDY.names, _other_total))
+        _telling(STUDY.names, _other_total)
     assert caught.value.peer == CHARLIE
 
 
 def test_another_total_told_to_some_parties_does_not_fit_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunFailed, match="the lead's proof does not fit"):
-        _run(_telling(("p0",), _other_total))
+        _telling(("p0",), _other_total)
     monkeypatch.setattr(Openings, "proved_by", lambda *_: True)  # the test can fail
-    assert _run(_telling(("p0",), _other_total)).results["p0"] == [_added(0)]
+    assert _telling(("p0",), _other_total).results["p0"] == [_added(0)]
 
 
 @pytest.mark.parametrize("changes", [_other_total, lambda _: {"receipt": bytes(32)}], ids=["total", "receipt"])
 def test_two_stories_break_the_next_round(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever differs in what two parties were told: their masks of the next round do not cancel."""
     with pytest.raises(RunFailed, match="one is missing or wrong"):
-        _run(_telling(("p0",), changes), rounds=2)
+        _telling(("p0",), changes, rounds=2)
     hashed = tagged_hash  # the test can fail: a chain of nothing
     monkeypatch.setattr(
         ss, "tagged_hash", lambda tag, *parts, **kw: hashed(tag, *(() if tag == "chain" else parts), **kw)
     )
     monkeypatch.setattr(Openings, "proved_by", lambda *_: True)
-    assert _run(_telling(("p0",), changes), rounds=2).results["p0"] == [_added(0), _added(1)]
+    assert _telling(("p0",), changes, rounds=2).results["p0"] == [_added(0), _added(1)]
 
 
 # --- Receipts --------------------------------------------------------------------------------------
@@ -385,3 +391,37 @@ def test_only_a_product_of_ciphertexts_goes_to_a_second_recipient() -> None:
     received = Ciphertexts(bytes(127) + b"\1", None, None)
     with pytest.raises(LocalProtocolError, match="only a product"):
         received.also_for("p0")
+
+
+# --- The form of the key ------------------------------------------------------------------------------------
+
+
+def test_a_key_with_a_square_factor_opens_a_ciphertext_twice_and_has_no_proof() -> None:
+    """The malicious lead's key: N = f^2 g. A sum and the sum plus N/f have the same ciphertexts."""
+    f, g = mpz(65537), mpz(primes(SMALL_BITS)[0])
+    key = PublicKey(int(f * f * g))
+    N, N2 = key.mod_n, key.mod_n2
+    assert PublicKey.received(key.to_bytes(), key.bits, "p0") == key  # the cheap checks see nothing
+    r, z, m = mpz(12345), 1 + N // f, mpz(777)
+    one = (1 + N * m) * gmpy2.powmod(r, N, N2) % N2
+    other = (1 + N * (m + N // f)) * gmpy2.powmod(r * gmpy2.invert(z, N2) % N2, N, N2) % N2
+    assert one == other
+    # Its holder finds the roots of no more than a few challenges: an N-th power is 1 to the power of f - 1, modulo f^2.
+    with_roots = sum(gmpy2.powmod(c, f - 1, f * f) == 1 for c in key.challenges())
+    assert with_roots < 8
+    assert not key.has_form(bytes(8 * len(key.to_bytes())))
+
+
+def test_a_right_key_has_the_proof_and_no_other_bytes_are_one() -> None:
+    proof = SECRET.proof_of_form()
+    assert KEY.has_form(proof)
+    for other in (b"", proof[:-1], proof + b"\1", proof[:-1] + bytes((proof[-1] ^ 1,)), b"\1" * len(proof)):
+        assert not KEY.has_form(other)
+
+
+def test_a_key_without_its_proof_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SecretKey, "proof_of_form", lambda _: bytes(8 * SMALL_BITS // 8))
+    with pytest.raises(ProtocolViolation, match="not proved to give every ciphertext one plaintext"):
+        _run()
+    monkeypatch.setattr(PublicKey, "has_form", lambda *_: True)  # the test can fail
+    assert _run().results["p0"] == [_added(0)]

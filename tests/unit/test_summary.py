@@ -481,7 +481,7 @@ def test_more_bins_than_a_message_holds_are_refused_before_anybody_joins() -> No
     study = summary_study(features=features, cells=1000)
     bins, key = len(public.grid_of(study)), study.key_bits
     per_plaintext = as_packing(public.layout(study, public.noise_of(study))).per_plaintext
-    room = (MAX_BODY - 4096) // (key // 4) * per_plaintext
+    room = (MAX_BODY - 4096) // (key // 4 + key // 8) * per_plaintext  # a total and its sum, as everybody is told
     protocol_of(study)
     many = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(room // 1003 + 1)]
     with pytest.raises(BadInput, match=rf"but a message holds the counts of at most {room:,}"):

@@ -180,9 +180,9 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
     claimed = study.K - 1 if too == "few" else study.most_records + 1
     open_sum, ends = ss.PaillierPartySums.open_sum, dict[str, MasqueradeError]()
 
-    async def false(self: ss.PaillierPartySums, layout: Packing, vector: Any, bound_to: bytes) -> Any:
+    async def false(self: ss.PaillierPartySums, layout: Packing, vector: Any, bound_to: bytes, *again: Any) -> Any:
         lies = bound_to in {b"N", b"n"}
-        return await open_sum(self, layout, [claimed * (self.seat.me == "p0")] if lies else vector, bound_to)
+        return await open_sum(self, layout, [claimed * (self.seat.me == "p0")] if lies else vector, bound_to, *again)
 
     async def watched(seat: Seat, study: Study) -> Any:
         try:

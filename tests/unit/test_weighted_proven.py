@@ -15,7 +15,7 @@ from scipy import stats
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.noise.local_descent import MOST_ROUNDED_RECORDS, ROUNDING, local_descent_noise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng, SimulationRng
@@ -259,14 +259,15 @@ def test_every_view_is_promised_the_privacy_target() -> None:
             "released model",
             "Charlie",
             "one party",
-            "Charlie with the lead",
             f"Charlie with {t} {'party' if t == 1 else 'parties'}",
         ]
         for row in rows[:-1]:
             assert (row.epsilon, row.delta, row.provable) == (1.0, 1e-6, "epsilon = 1, delta = 1e-06")
             assert row.definition == "approximate"
             assert "docs/privacy/weighted-dp.md" in row.source
-        assert rows[-1].epsilon is None
+        assert rows[-1].unit == "party"
+        # The fewest records are ten, so mu is ten times that of the target.
+        assert rows[-1].epsilon == pytest.approx(epsilon_of(10 * mu_of(1.0, 1e-6), 1e-6), rel=1e-3)
         assert "Mind delta" not in rows[0].text
     warned = WEIGHTED_DP.statement(_study(K=5, delta=0.05))[0].text
     assert "not less than 1/50" in warned

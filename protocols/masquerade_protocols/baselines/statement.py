@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from masquerade_core.privacy.several_records import Bound, several_records
+from masquerade_core.privacy.several_records import Bound, proven_settings, several_records
 from masquerade_core.privacy.statement import ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 
@@ -60,8 +60,8 @@ def record_statement(
         holds_at=holds_at,
         definition="approximate",
     )
-    least = "" if study.proven else 'calibration = "proven" and '
-    return (released, WHOEVER_COMPUTES, *several_records(study, released, gaussian, least=least))
+    settings = None if study.proven else proven_settings
+    return (released, WHOEVER_COMPUTES, *several_records(study, released, gaussian, settings=settings))
 
 
 def target_claim(epsilon: float, delta: float) -> str:

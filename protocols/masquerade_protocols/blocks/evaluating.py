@@ -49,7 +49,7 @@ between two runs, their costs add up, as those of any two runs do.
 
 def evaluation_rows(study: Study) -> tuple[Claim, ...]:
     """Return the statement's rows for an evaluation."""
-    noise, K = noise_of(study), study.K
+    noise, K = noise_of(study), study.survivors
     rows = SharedNoiseRows(noise=noise, K=K, source=_SOURCE, assumptions=_ASSUMPTIONS)
     t = max(1, K - noise.honest)
     return (

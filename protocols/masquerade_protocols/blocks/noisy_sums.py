@@ -15,6 +15,7 @@ from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluation import noise_of as evaluation_noise
 from masquerade_protocols.blocks.sum_words import SumWords, sum_words
+from masquerade_protocols.blocks.survivors import whose_noise
 from masquerade_protocols.entry import Explanation, paragraphs
 
 __all__ = [
@@ -48,7 +49,7 @@ class Observed:
     released : str
         What is released, and what noise it carries.
     shifted : str
-        What Charlie reaches if he breaks the rules.
+        What would follow if Charlie could change a sum: the end of a sentence, and why the proof would hold.
     left : str
         What is left of a sum if all parties but one side with Charlie: one party's ...
     """
@@ -77,9 +78,9 @@ def noisy_sums_statement(
     public = public or f"{rounds} public, and so is the classifier of every round."
     seen = Observed(
         view="released model and all iterates",
-        released=f"{public} Each sum carries the noise of all {study.K} parties.",
-        shifted="he can shift a sum, and with it the point of the next gradients. The proof holds at any points.",
-        left="sum of gradients",
+        released=f"{public} Each sum carries the noise of {whose_noise(study)}.",
+        shifted="and with it the point of the next gradients, the proof would hold: it holds at any points.",
+        left="sums",
     )
     return noisy_views(study, noise, seen, source=source, assumptions=_ASSUMPTIONS)
 
@@ -97,21 +98,21 @@ def noisy_views(
     source, assumptions : str, tuple of str
         Of every row.
     """
-    K, honest, words = study.K, noise.honest, sum_words(study)
+    K, honest, words = study.survivors, noise.honest, sum_words(study)
     rows = SharedNoiseRows(noise=noise, K=K, source=source, assumptions=assumptions)
     t = max(1, K - honest)
     views = [
         rows.row(
             seen.view,
             K,
-            seen.released + large_delta(noise.delta, K * study.study.min_records),
+            seen.released + large_delta(noise.delta, study.K * study.study.min_records),
             "whoever sees what is released sees nothing that the participants alone see",
             definition="approximate",
         ),
         rows.row(
             "Charlie",
             K,
-            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. If he breaks the rules, "
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. Even if he shifted a sum, "
             f"{seen.shifted}",
             words.charlie,
         ),
@@ -180,7 +181,7 @@ def _of_several(study: Study, noise: SharedNoise) -> Callable[[int], Bound]:
     noises = [noise] if study.evaluation is None else [noise, evaluation_noise(study)]
 
     def bound(size: int) -> Bound:
-        found = [each.proved(study.K, size) for each in noises]
+        found = [each.proved(study.survivors, size) for each in noises]
         known = [pair for pair in found if pair is not None]
         if len(known) < len(found):
             return None
@@ -209,8 +210,8 @@ _COLLUSION = """
 
 Parties that side with Charlie take their own noise off. {beyond}
 
-Everybody is assumed to follow the protocol and to draw its share of the noise. A contribution that is dropped, doubled
-or from another run ends the run. Nobody notices a party that lies about its records or adds no noise.
+Everybody is assumed to follow the protocol and to draw its share of the noise. A contribution that is {ends} or
+from another run ends the run. Nobody notices a party that lies about its records or adds no noise.
 """
 _COST = """
 {gained} That holds for all rounds together. It is proved for the model, and for everything that is seen during the
@@ -260,6 +261,7 @@ def collusion_of_sums(study: Study, released: str) -> tuple[str, ...]:
             "be more noise."
         )
     words = {"promise": promise, "beyond": beyond, "collusion": sum_words(study).collusion}
+    words["ends"] = "dropped, doubled" if study.dropouts is None else "doubled"
     return paragraphs(_COLLUSION, words)
 
 

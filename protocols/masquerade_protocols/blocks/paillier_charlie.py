@@ -44,9 +44,9 @@ class PaillierCharlieSums:
     @classmethod
     async def set_up(cls, seat: Seat, study: Study) -> "PaillierCharlieSums":
         """Set up Charlie's sums: take the lead's key and pass it on."""
-        modulus = (await seat.receive(SumKey, study.lead)).modulus
-        key = PublicKey.received(modulus, study.key_bits, study.lead)
-        await seat.broadcast(SumKey(modulus=modulus))
+        sent = await seat.receive(SumKey, study.lead)
+        key = PublicKey.received(sent.modulus, study.key_bits, study.lead)
+        await seat.broadcast(sent)
         return cls(seat, study, key)
 
     async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:

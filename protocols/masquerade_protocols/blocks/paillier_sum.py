@@ -147,12 +147,17 @@ class PaillierPartySums:
         secret = None
         if seat.me == study.lead:
             secret = SecretKey(*await seat.once("key xi", lambda rng: draw_primes(rng, study.key_bits)))
-            await seat.send(CHARLIE, SumKey(modulus=secret.public.to_bytes()))
-        raw = (await seat.receive(SumKey, CHARLIE)).modulus
-        key = PublicKey.received(raw, study.key_bits, CHARLIE)
+            await seat.send(CHARLIE, SumKey(modulus=secret.public.to_bytes(), roots=secret.proof_of_form()))
+        told = await seat.receive(SumKey, CHARLIE)
+        key = PublicKey.received(told.modulus, study.key_bits, CHARLIE)
         if secret is not None and secret.public != key:
             raise ProtocolViolation(
                 "charlie passed on another key; allowed is the one that the lead sent", peer=CHARLIE
+            )
+        if secret is None and not key.has_form(told.roots):
+            raise ProtocolViolation(
+                f"the key that {study.lead} sent is not proved to give every ciphertext one plaintext alone; allowed "
+                "are the N-th roots that prove it. The lead or Charlie is at fault"
             )
         seed = await coin_toss(seat)
         group = hashlib.sha256(seed + key.to_bytes() + "\0".join(study.names).encode()).digest()

@@ -8,8 +8,11 @@ from masquerade_protocols.entry import Cost
 
 __all__ = ["price_of_sums"]
 
-_CONTRIBUTION, _OPENING = 1 / 6, 1 / 2
-"""What a party's contribution and the lead's opening cost for each plaintext, in exponentiations."""
+_CONTRIBUTION, _OPENING, _FOLDING = 1 / 6, 1 / 2, 1 / 50
+"""Exponentiations for each plaintext: a party's contribution, the lead's opening, and a party's part of its check."""
+
+_KEY, _PROOF = 2.5, 1.0
+"""Exponentiations of each party once a run: to check the key's form, and the proof of all openings."""
 
 _BLINDING = 1.0
 """What Charlie's blind costs for each plaintext, in exponentiations: one full obfuscator."""
@@ -41,12 +44,13 @@ def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = Fa
         half = 0.5 if blinded else 1  # a sum for Charlie alone is told to nobody
         trips = _SETTING_UP_MASKS * set_up + ceil(half * len(plaintexts))
         return Cost(sums=len(plaintexts), plaintexts=0, ciphertexts=0, round_trips=trips, exponentiations=0.0)
-    total = sum(plaintexts)
-    each = study.K * _CONTRIBUTION + _OPENING + _BLINDING * blinded
+    total, once = sum(plaintexts), study.K * (_KEY + _PROOF * (not blinded)) * set_up
+    each = study.K * _CONTRIBUTION + _OPENING + (_BLINDING if blinded else study.K * _FOLDING)
+    products = 1 if blinded else 1 + study.K  # Charlie's product for the lead, and for everybody
     return Cost(
         sums=len(plaintexts),
         plaintexts=total,
-        ciphertexts=total * (study.K + 1),  # the parties' contributions, and Charlie's product of them
-        round_trips=_SETTING_UP * set_up + _A_SUM * len(plaintexts),
-        exponentiations=total * each,
+        ciphertexts=total * (study.K + products),
+        round_trips=_SETTING_UP * set_up + _A_SUM * len(plaintexts) + (set_up and not blinded),  # and the proof
+        exponentiations=total * each + once,
     )

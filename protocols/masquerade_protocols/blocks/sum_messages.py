@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from masquerade_core.crypto.masks import tagged_hash
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message
 
@@ -32,9 +31,10 @@ _Receipt = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
 class SumKey(Broadcast):
-    """Lead to Charlie, Charlie to all: the modulus of xi."""
+    """Lead to Charlie, Charlie to all: the modulus of xi, and the roots that prove its form."""
 
     modulus: bytes
+    roots: bytes
 
 
 class Contribution(Message):
@@ -94,8 +94,8 @@ class BlindedSum(Message):
 
 
 def digest_of(message: Contribution) -> bytes:
-    """Return the hash of a contribution, for the receipt."""
-    return tagged_hash("contribution", message.terms.digest(), message.check)
+    """Return what the receipt has of a contribution: the hash of its ciphertexts, and its check value."""
+    return message.terms.digest() + message.check
 
 
 def receipt(round_: int, digests: Mapping[str, bytes]) -> bytes:

@@ -26,7 +26,14 @@ from masquerade_core.wire.messages import Broadcast, Name
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.sum_messages import Round
 
-__all__ = ["Outcome", "Survivors"]
+__all__ = ["Outcome", "Survivors", "whose_noise"]
+
+
+def whose_noise(study: Study) -> str:
+    """Return whose noise a sum carries: what follows "the noise of"."""
+    if study.dropouts is None:
+        return f"all {study.K} parties"
+    return f"{study.survivors} of the {study.K} parties at least"
 
 
 class Outcome(Broadcast):
@@ -96,29 +103,40 @@ class Survivors:
         RunFailed
             The others go on without this party.
         """
-        named = outcome.members
+        self._check_named(outcome.members)
+        self._check_enough(outcome.members)
+        self._check_retries(outcome)
+        self._check_own(outcome.members, me)
+        return replace(self, members=outcome.members, retries=self.retries - outcome.again)
+
+    def _check_named(self, named: tuple[str, ...]) -> None:
         if named != tuple(name for name in self.members if name in set(named)):
             raise ProtocolViolation(
                 "Charlie names parties for the next sum that are not a part of those before, each once and in the "
                 "roster's order",
                 peer=CHARLIE,
             )
+
+    def _check_enough(self, named: tuple[str, ...]) -> None:
         if len(named) < self.fewest:
             raise ProtocolViolation(
                 f"Charlie asks for a sum of {counted(len(named), 'party', 'parties')}; the study's min_survivors "
                 f"allows {self.fewest} or more",
                 peer=CHARLIE,
             )
+
+    def _check_retries(self, outcome: Outcome) -> None:
         if outcome.again and not self.retries:
             raise ProtocolViolation(
                 "Charlie asks for one sum more to be made again than the study's retries allow", peer=CHARLIE
             )
+
+    def _check_own(self, named: tuple[str, ...], me: str) -> None:
         if me not in named:
             raise RunFailed(
                 "the run goes on without this party: Charlie had no contribution of it in time",
                 "start a new run, or give the study a longer patience_seconds",
             )
-        return replace(self, members=named, retries=self.retries - outcome.again)
 
     def without(self, silent: Sequence[str]) -> "Survivors":
         """Return who is left for Charlie to ask again.

@@ -1,5 +1,7 @@
 """The entry of ``dp-gd``: what commands know of it."""
 
+from fractions import Fraction
+
 from masquerade_core.data.holdout import fewest_to_learn_from
 from masquerade_core.privacy.expectation import Expectation, expected_of_sums
 from masquerade_core.study import Study
@@ -7,6 +9,7 @@ from masquerade_core.words import listed
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless
 from masquerade_protocols.dp_gd.statement import statement
@@ -72,8 +75,7 @@ _ENTRY = Protocol(
     regularization=1e-4,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
     learns_from_hundreds=True,
-    no_retries="",
 )
 
-DP_GD = with_evaluation(_ENTRY)
+DP_GD = with_retries(with_evaluation(_ENTRY), lambda study: Fraction(1, schedule.rounds_of(study)))
 """The protocol. A run may hold records back and measure its model with them."""

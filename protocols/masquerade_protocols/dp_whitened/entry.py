@@ -1,11 +1,14 @@
 """``dp-whitened``, for those who choose it."""
 
+from fractions import Fraction
+
 from masquerade_core.data.holdout import fewest_to_learn_from
-from masquerade_core.privacy.expectation import expected_of_sums
+from masquerade_core.privacy.expectation import counted_records, expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_whitened import public, roles
 from masquerade_protocols.dp_whitened.noiseless import noiseless
 from masquerade_protocols.dp_whitened.statement import statement
@@ -57,7 +60,12 @@ _ENTRY = Protocol(
     regularization_note="not used: the noise decides how simple the model is",
     multiclass=True,
     learns_from_hundreds=True,
-    no_retries="",
 )
 
-DP_WHITENED = with_evaluation(_ENTRY)
+
+def _dearest(study: Study) -> Fraction:
+    """Return the part of the dearest sum, for as many records as are counted on."""
+    return public.Plan(study, counted_records(study)[0]).dearest
+
+
+DP_WHITENED = with_retries(with_evaluation(_ENTRY), _dearest)

@@ -11,6 +11,7 @@ from masquerade_protocols.blocks.evaluating import what_leaves
 from masquerade_protocols.blocks.evaluation import evaluation_layouts, noise_of
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.evaluation import roles
@@ -85,7 +86,7 @@ def _cost(study: Study) -> Cost:
     return price_of_sums(study, [1, *(layout.count for layout in layouts)])
 
 
-EVALUATION = Protocol(
+_ENTRY = Protocol(
     name="evaluation",
     paper="this program's own",
     party=roles.party,
@@ -103,5 +104,7 @@ EVALUATION = Protocol(
     sum="masks",
     multiclass=True,
     measures=True,
-    no_retries="",
 )
+
+EVALUATION = with_retries(_ENTRY, lambda study: noise_of(study).largest)
+"""The protocol. Its noisy sums may be made again."""

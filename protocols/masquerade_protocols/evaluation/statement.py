@@ -4,6 +4,7 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluation import noise_of
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
+from masquerade_protocols.blocks.survivors import whose_noise
 
 __all__ = ["statement"]
 
@@ -19,8 +20,8 @@ def statement(study: Study) -> tuple[Claim, ...]:
     sums = "One sum of counts is public." if study.multiclass else "Two sums of counts are public."
     seen = Observed(
         view="evaluation",
-        released=f"{sums} Each number carries the noise of all {study.K} parties.",
-        shifted="he can shift a sum, and with it the figures. The proof holds for any ranges of scores.",
+        released=f"{sums} Each number carries the noise of {whose_noise(study)}.",
+        shifted="and with it the figures, the proof would hold: it holds for any ranges of scores.",
         left="counts",
     )
     source = "docs/privacy/evaluation.md; Balle and Wang 2018, Theorem 8"

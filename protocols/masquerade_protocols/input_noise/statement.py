@@ -10,7 +10,7 @@ from functools import partial
 
 from masquerade_core.learning.input_noise import FRACTION_BITS
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, largest_alpha
-from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.several_records import Target, several_records
 from masquerade_core.privacy.statement import (
     ONE_RELEASE,
     PUBLIC_SETTINGS,
@@ -29,9 +29,6 @@ __all__ = ["input_noise_statement", "statement"]
 _CLAIMED = '"privacy-secure"; no epsilon, no definition, no theorem'
 _FEATURES = "replace one record's features; its label and all sizes fixed"
 _PRICE = {"l2": "m alpha", "gaussian": "Gaussian mechanism with mu = 2 alpha sqrt(m)"}
-_LABELS_PART = 0.3
-"""A label's part of epsilon in a new study with proven noise."""
-
 _ASSUMPTIONS = (
     "the party that holds the record follows the protocol and draws its noise",
     PUBLIC_SETTINGS,
@@ -56,15 +53,14 @@ def statement(study: Study) -> tuple[Claim, ...]:
         proven=study.proven,
         sees=sum_words(study).charlie_sees,
     )
-    return (*rows, *several_records(study, rows[0], least=_least(study)))
 
+    def settings(target: Target) -> str:
+        kept = f"epsilon = {target.epsilon:g}, delta = {target.delta:g} and epsilon_y = {_label(target.epsilon)}"
+        return (
+            kept if study.proven else f'calibration = "proven", labels = "randomised-response", {kept}, without alpha'
+        )
 
-def _least(study: Study) -> str:
-    """Say what else has to change where epsilon shrinks: a label's share of it stands in the study as well."""
-    label = parameters_of(study).epsilon_y if study.proven else study.privacy.epsilon * _LABELS_PART
-    most = max(study.study.min_records, study.study.records_per_person)
-    shrunk = "" if label is None else f"epsilon_y = {digits(label / most, math.floor)} and "
-    return shrunk if study.proven else f'calibration = "proven" and {shrunk}'
+    return (*rows, *several_records(study, rows[0], settings=settings))
 
 
 def input_noise_statement(
@@ -157,24 +153,32 @@ def input_noise_statement(
                 "protected by the noise on it, and needs no other.",
             ),
         ]
-    labels = [_labels_row(rows)] if unperturbed else []
+    labels = [_labels_row(rows, _holds_at(law, eps, eps, delta, copies, apart))] if unperturbed else []
     return (*labels, *views)
 
 
 def _holds_at(law: str, epsilon: float, epsilon_y: float, delta: float, copies: int, apart: float) -> str:
+    """Return the alpha with which the target holds, and an epsilon_y where the study's takes all of epsilon."""
+    enough, label = "", epsilon_y
     if epsilon <= epsilon_y:
-        return "no alpha: the labels alone cost the study's epsilon or more"
-    alpha = largest_alpha(law=law, epsilon=epsilon, delta=delta, copies=copies, sensitivity=apart, epsilon_y=epsilon_y)
-    return f"alpha = {digits(alpha, math.floor)} or less in the study"
+        label = float(_label(epsilon))
+        enough = f"epsilon_y = {label:g} and "
+    alpha = largest_alpha(law=law, epsilon=epsilon, delta=delta, copies=copies, sensitivity=apart, epsilon_y=label)
+    return f"{enough}alpha = {digits(alpha, math.floor)} in the study"
 
 
-def _labels_row(rows: Rows) -> Claim:
+def _label(epsilon: float) -> str:
+    """Return an epsilon_y that leaves most of epsilon to the features."""
+    return digits(epsilon * 0.3, math.floor)
+
+
+def _labels_row(rows: Rows, enough: str) -> Claim:
     return rows.none(
         "released model",
         "Labels are used as they are, without noise. Each training step goes in a direction that depends on the label. "
         "So it is not proved that the model hides a record's label.",
         claimed=_CLAIMED,
-        holds_at='labels = "randomised-response" in the study',
+        holds_at=f'labels = "randomised-response", {enough}',
         neighbours=REPLACE_RECORD,
         source="Bixler, equations (6) and (8), by inspection: N(z) perturbs x and leaves y",
     )

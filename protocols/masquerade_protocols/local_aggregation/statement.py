@@ -4,7 +4,7 @@ import math
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.output_perturbation import LARGEST_SMALLEST, provable_delta, provable_epsilon
-from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.several_records import proven_settings, several_records
 from masquerade_core.privacy.statement import ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -35,7 +35,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
         colluders=study.privacy.colluders,
         min_records=study.study.min_records,
     )
-    return (*found, *several_records(study, found[0], least='calibration = "proven" and '))
+    return (*found, *several_records(study, found[0], settings=proven_settings, settings_law="gaussian"))
 
 
 def paper_statement(
@@ -102,7 +102,7 @@ def paper_statement(
             provable=f"epsilon = {digits(epsilon)}, delta = {lost:.1e}",
             epsilon=epsilon,
             delta=lost,
-            holds_at=f"epsilon = {digits(enough, math.floor)} in the study; then {scale}",
+            holds_at=f"epsilon = {digits(enough, math.floor)} in the study",
         )
 
     def none(view: str, text: str, claimed: str, holds_at: str = _PROVEN) -> Claim:
@@ -125,7 +125,7 @@ def paper_statement(
             + ("The privacy target is met. " if met else "The privacy target is not proved. ")
             + f"A bound on how far a record moves any classifier gives {formula} = {digits(generic)}. With this "
             f"regularization, classifiers are short, and a record moves them less. That gives {digits(epsilon)}, with "
-            "rounding and inexact minimisers counted.",
+            f"rounding and inexact minimisers counted. Noise that meets the target has {scale}.",
             "the published shares are masked with keys that no outsider can compute",
         ),
         proved(

@@ -1,5 +1,6 @@
 """The entries of Rajkumar and Agarwal's three protocols, which differ in their noise alone."""
 
+from fractions import Fraction
 from functools import partial
 
 from masquerade_core.data.holdout import fewest_to_learn_from
@@ -9,6 +10,7 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.psgd import roles, schedule
@@ -79,7 +81,6 @@ def _entry(
     claim: str,
     calibrations: tuple[str, ...] = ("paper",),
     on_the_noise: str = "the noise does not depend on it",
-    no_retries: str = Protocol.no_retries,
 ) -> Protocol:
     return Protocol(
         name=name,
@@ -97,20 +98,19 @@ def _entry(
         expectation=partial(expectation, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",
-        no_retries=no_retries,
     )
 
 
-PSGD = with_evaluation(
+_PSGD = with_evaluation(
     _entry(
         "psgd",
         schedule.psgd,
         "The paper claims epsilon = {epsilon:g} for each of your records, in all rounds together.",
         ("paper", "proven"),
         'a very small one makes "paper" noise larger',
-        no_retries="",
     )
 )
+PSGD = with_retries(_PSGD, lambda study: Fraction(1, schedule.parameters_of(study).rounds))
 
 NOISY_GRADIENT = _entry(
     "noisy-gradient",

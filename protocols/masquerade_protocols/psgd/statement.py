@@ -9,7 +9,7 @@ from functools import partial
 
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.accounting.l2_rounds import composed_epsilon
-from masquerade_core.privacy.several_records import several_records
+from masquerade_core.privacy.several_records import Bound, Target, proven_settings, several_records
 from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, Rows, digits, honest_noise
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -68,18 +68,28 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
     rounded = 1 + math.sqrt(d) * 2.0**-fraction_bits / (2 * L)
     total, lost, source = _cheapest(eps * rounded, rounds, d, delta, decaying=decaying)
 
-    words, enough = sum_words(study), eps / rounded / (1 if decaying else rounds)
+    words, t = sum_words(study), max(1, study.privacy.colluders)
+    often = 1 if decaying else rounds
+
+    def settings(target: Target) -> str:
+        if name == "psgd":
+            return proven_settings(target)
+        return f"epsilon = {digits(target.epsilon / rounded / often, math.floor)}"
+
+    def of_several(size: int) -> Bound:
+        several, spent, _ = _cheapest(size * eps * rounded, rounds, d, delta, decaying=decaying)
+        return (several, spent) if spent < 1 else None
+
     row = partial(
         Rows(source=source, assumptions=_ASSUMPTIONS).proved,
         provable=f"epsilon = {digits(total)}, delta = {lost:.1e}",
         epsilon=total,
         delta=lost,
-        holds_at='calibration = "proven" in the study'
+        holds_at=f'calibration = "proven" and colluders = {t} in the study'
         if name == "psgd"
-        else f"epsilon = {digits(enough, math.floor)} in the study",
+        else f"epsilon = {digits(eps / rounded / often, math.floor)} in the study",
     )
     claimed = _claimed(name, eps, delta, rounds)
-    t = max(1, study.privacy.colluders)
     eta = (
         " One part of each party's noise is the same in all rounds. It does not help here: the difference of two "
         "rounds is free of it."
@@ -99,8 +109,8 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
         ),
         row(
             "Charlie",
-            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. If he breaks the rules, he can "
-            "shift a sum, and with it the point of the next gradients. The bound holds at any points.",
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. Even if he shifted a sum, and "
+            "with it the point of the next gradients, the bound would hold: it holds at any points.",
             words.charlie,
             claimed=claimed,
         ),
@@ -118,9 +128,17 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
             claimed=_NO_COLLUSION,
         ),
     )
-    if name == "psgd":
-        return (*found, *several_records(study, found[0], least='calibration = "proven" and '))
-    return (*found, *several_records(study, found[0], enough=enough))
+    return (
+        *found,
+        *several_records(
+            study,
+            found[0],
+            of_several,
+            law="pure",
+            settings=settings,
+            settings_law="gaussian" if name == "psgd" else None,
+        ),
+    )
 
 
 def _claimed(name: str, eps: float, delta: float, rounds: int) -> str:

@@ -1,6 +1,7 @@
 """``summary``, for those who choose it."""
 
 import math
+from fractions import Fraction
 
 from masquerade_core.data.cells import cells_loader
 from masquerade_core.privacy.expectation import Expectation, expected_of_counts
@@ -9,6 +10,7 @@ from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.summary import public, roles
@@ -78,7 +80,7 @@ def _cost(study: Study) -> Cost:
     return price_of_sums(study, [public.layout(study, public.noise_of(study)).count])
 
 
-SUMMARY = Protocol(
+_ENTRY = Protocol(
     name="summary",
     paper="this program's own",
     party=roles.party,
@@ -98,5 +100,7 @@ SUMMARY = Protocol(
     multiclass=True,
     regularization_note="statistics need no model, so nothing depends on it",
     learns_from_hundreds=True,
-    no_retries="",
 )
+
+SUMMARY = with_retries(_ENTRY, lambda _: Fraction(1))
+"""The protocol. Its one sum may be made again."""

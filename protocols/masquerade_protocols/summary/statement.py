@@ -4,6 +4,7 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
+from masquerade_protocols.blocks.survivors import whose_noise
 from masquerade_protocols.summary.public import grid_of, noise_of
 
 __all__ = ["statement"]
@@ -21,8 +22,8 @@ def statement(study: Study) -> tuple[Claim, ...]:
     seen = Observed(
         view="released statistics",
         released=f"The noisy counts of {histograms} are public, and all that follows from them. They carry the noise "
-        f"of all {study.K} parties. No number of records is published without noise.",
-        shifted="he can shift the sum, and with it the statistics. Nothing that a party sends depends on it.",
+        f"of {whose_noise(study)}. No number of records is published without noise.",
+        shifted="and with it the statistics, the proof would hold: nothing that a party sends depends on the sum.",
         left="counts",
     )
     source = "docs/privacy/summary.md: one Gaussian release of all counts; Balle and Wang 2018, Theorem 8"

@@ -64,8 +64,9 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         "every vote of the one party that is left" if left == 1 else f"the exact votes of the other {left} together"
     )
     words = sum_words(study)
-    holds_at = 'calibration = "proven" in the study, which puts noise on the counts'
-    with_parties = f'calibration = "proven" and colluders = {t} in the study, which puts noise on the counts'
+    without = " without private_auxiliary" if chosen.private_auxiliary else ""
+    holds_at = f'calibration = "proven"{without} in the study, which puts noise on the counts'
+    with_parties = f'calibration = "proven" and colluders = {t}{without} in the study, which puts noise on the counts'
     found = (
         rows.proved(
             "released model",

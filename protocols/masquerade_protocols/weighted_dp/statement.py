@@ -21,7 +21,7 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, MOST_ROUNDED_RECORDS, exact_mu, rounding_part
 from masquerade_core.privacy.samplers.bits import TAIL_BITS
-from masquerade_core.privacy.several_records import Bound, several_records
+from masquerade_core.privacy.several_records import Bound, Target, several_records
 from masquerade_core.privacy.statement import COMPUTATIONAL, ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -88,8 +88,12 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         source="our derivation: exact composition of T Gaussian rounds at one party",
         assumptions=_assumptions(study, by_size=by_size),
     )
-    least = 'calibration = "proven" and weights = "sizes", without c and smallest_part'
-    holds_at = f"{least}, in the study"
+    least = 'calibration = "proven" and weights = "sizes", without c and smallest_part,'
+    holds_at = f"{least} in the study"
+
+    def settings(target: Target) -> str:
+        return f"epsilon = {target.epsilon:g}, {least}"
+
     if by_size:
         reach = (
             f" The epsilon holds for every party. It is that of a party with {shown(part)} of all records: a party "
@@ -116,7 +120,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
             definition=definition,
         )
         found.append(row)
-    return (*found, *several_records(study, found[0], of_several, least=f"{least}, and "))
+    return (*found, *several_records(study, found[0], of_several, settings=settings))
 
 
 def _assumptions(study: Study, *, by_size: bool) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ def evaluate(
     model: Annotated[Path, typer.Option(help="The model.json of a run.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write. It must not exist.")],
     epsilon: Annotated[
-        float | None, typer.Option(help="The privacy that a record may lose. The study's if not given.")
+        float | None,
+        typer.Option(help="The odds of a guess about a record change by at most e^EPSILON. The study's if not given."),
     ] = None,
     delta: Annotated[
         float | None, typer.Option(help="The probability that epsilon does not hold. The study's if not given.")

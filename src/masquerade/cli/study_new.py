@@ -118,7 +118,8 @@ def new(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="The privacy target: the privacy that a record may lose. 1 if not given.", show_default=False
+            help="The privacy target: the odds of a guess about a record change by at most e^EPSILON. 1 if not given.",
+            show_default=False,
         ),
     ] = None,
     delta: Annotated[

@@ -36,7 +36,7 @@ def product_of_powers(bases: Sequence[Any], exponents: Sequence[int], bits: int,
     This is Pippenger's way: all bases share their squarings, and within a window of bits, bases with the same digit
     share their power. Of a thousand bases, each takes some 25 multiplications for an exponent of 128 bits.
     """
-    window = max(1, len(bases).bit_length() - 2)
+    window = max(1, len(bases).bit_length() - 3)
     total = mpz(1)
     for shift in reversed(range(0, bits, window)):
         total = _square(total, window, modulus)

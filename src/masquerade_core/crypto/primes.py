@@ -8,7 +8,7 @@ from masquerade_core.rng import Rng
 
 __all__ = ["SMALL_PRIMES", "draw_primes"]
 
-SMALL_PRIMES = math.prod(p for p in range(3, 1 << 12) if gmpy2.is_prime(p))
+SMALL_PRIMES = math.prod(p for p in range(3, 1 << 16) if gmpy2.is_prime(p))
 
 
 def draw_primes(rng: Rng, bits: int) -> tuple[int, int]:

@@ -17,6 +17,8 @@ from masquerade_core.rng import Rng
 
 __all__ = ["Ciphertext", "PublicKey"]
 
+_CHALLENGES = 8
+
 
 class PublicKey:
     """A Paillier public key N.
@@ -50,7 +52,8 @@ class PublicKey:
     def received(cls, raw: bytes, bits: int, peer: str) -> "PublicKey":
         """Take a key from a peer, after the checks that cost nothing: size, small factors, primality, powers.
 
-        These checks catch accidents. They do not catch a malicious key holder: only a proof of the key's form would.
+        These checks catch accidents. They do not catch a malicious key holder; :meth:`has_form` catches one whose
+        ciphertexts would have two plaintexts.
 
         Raises
         ------
@@ -69,6 +72,30 @@ class PublicKey:
             msg = f"{peer} sent a Paillier key that is not of {bits} bits, or is not the product of two large primes"
             raise ProtocolViolation(msg, peer=peer)
         return cls(n)
+
+    def challenges(self) -> tuple[Any, ...]:
+        """Return numbers modulo N that follow from N alone, for the proof of the key's form."""
+        length = len(self.to_bytes()) + 16
+        raw = hashlib.shake_256(b"masquerade N-th roots\0" + self.to_bytes()).digest(_CHALLENGES * length)
+        return tuple(mpz.from_bytes(raw[i : i + length], "big") % self.mod_n for i in range(0, len(raw), length))
+
+    def has_form(self, roots: bytes) -> bool:
+        """Say whether these are N-th roots of all :meth:`challenges`: then a ciphertext has one plaintext alone.
+
+        A ciphertext could have two if a prime l divided both N and the number of units modulo N; a square factor l^2 of
+        N is the case that matters. Then at most one of l numbers has an N-th root. No prime below 2^16 divides N
+        (:meth:`received`), so all eight challenges have roots with a chance of 2^-128 at most.
+
+        References
+        ----------
+        Gennaro, Micciancio and Rabin, "An efficient non-interactive statistical zero-knowledge proof system for
+        quasi-safe prime products", CCS 1998.
+        """
+        width, challenges = len(self.to_bytes()), self.challenges()
+        if len(roots) != width * len(challenges):
+            return False
+        given = [mpz.from_bytes(roots[i : i + width], "big") for i in range(0, len(roots), width)]
+        return all(gmpy2.powmod(r, self.mod_n, self.mod_n) == c for r, c in zip(given, challenges, strict=True))
 
     def read(self, value: int, peer: str) -> "Ciphertext":
         """Take a ciphertext from a peer: a value in Z*_{N^2}.

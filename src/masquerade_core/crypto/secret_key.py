@@ -77,6 +77,11 @@ class SecretKey(Secret):
         at_p, at_q = (gmpy2.powmod(value % r, gmpy2.invert(n, r - 1), r) for r in (p, q))
         return int(at_p + p * ((at_q - at_p) * gmpy2.invert(p, q) % q))
 
+    def proof_of_form(self) -> bytes:
+        """Return what :meth:`PublicKey.has_form` asks for: the N-th roots of the key's challenges."""
+        width = len(self.public.to_bytes())
+        return b"".join(self.root(value).to_bytes(width, "big") for value in self.public.challenges())
+
     def short_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
         """Draw what the public key's ``short_obfuscators`` would from the same bits, at two thirds of the price."""
         half = self.public.bits // 2

@@ -9,13 +9,25 @@ delta (exp(m epsilon) - 1)/(exp(epsilon) - 1).
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.statement import NONE, Claim, not_promised, shown
 from masquerade_core.privacy.statement_words import digits, gained
 from masquerade_core.study import Study
 
-__all__ = ["ABSURD", "PARTY", "PERSON", "group_bound", "several_records"]
+__all__ = [
+    "ABSURD",
+    "PARTY",
+    "PERSON",
+    "Bound",
+    "Law",
+    "Target",
+    "group_bound",
+    "proven_settings",
+    "several_records",
+    "target_of_one",
+]
 
 ABSURD = 20.0
 """An epsilon from which on a statement says "none": a guess could become all but certain."""
@@ -27,6 +39,25 @@ _MOST = 700.0  # the exponential of more is no float
 
 Bound = tuple[float, float] | None
 """(epsilon, delta), or None where nothing is proved."""
+
+
+Law = Literal["gaussian", "pure", "any"]
+"""How the cost of several records follows from that of one."""
+
+_RULES: dict[Law, str] = {
+    "gaussian": "Gaussian noise hides {size} records together as it hides one record with noise that is {size} times "
+    "smaller.",
+    "pure": "{size} records together move a sum {size} times as far as one, and cost as much as one record with noise "
+    "that is {size} times smaller.",
+    "any": "{size} records together cost at most {size} times the epsilon of one, and delta grows as well.",
+}
+
+
+class Target(NamedTuple):
+    """A privacy target for one record with which several records keep the study's."""
+
+    epsilon: float
+    delta: float
 
 
 def group_bound(epsilon: float, delta: float, size: int) -> Bound:
@@ -41,10 +72,11 @@ def group_bound(epsilon: float, delta: float, size: int) -> Bound:
 def several_records(
     study: Study,
     row: Claim,
-    gaussian: Callable[[int], Bound] | None = None,
+    bound: Callable[[int], Bound] | None = None,
     *,
-    least: str = "",
-    enough: float | None = None,
+    law: Law = "gaussian",
+    settings: Callable[[Target], str] | None = None,
+    settings_law: Law | None = None,
 ) -> tuple[Claim, ...]:
     """Return the rows about the records of one person, where the study counts on several, and of a whole party.
 
@@ -54,85 +86,51 @@ def several_records(
         Says how many records a person may have, and how many a party has at least.
     row : Claim
         What is proved of one record, in the same view.
-    gaussian : callable, optional
+    bound : callable, optional
         size -> (epsilon, delta), or None, for so many records. By default it follows from ``row`` alone.
-    least : str
-        What else a study needs for the privacy target to hold for the row, such as ``calibration = "proven"``.
-    enough : float, optional
-        The study's epsilon with which the privacy target holds for one record; its own by default.
+    law : str
+        Of the noise, where ``bound`` is given: "gaussian", or "pure" for noise whose epsilon grows with the shift.
+    settings : callable, optional
+        A :class:`Target` for one record -> the settings with which a study keeps it. By default epsilon and delta.
+    settings_law : str, optional
+        Of the noise that those settings ask for, where it is another.
     """
+    known = law if bound else "any"
 
-    def bound(size: int) -> Bound:
+    def found(size: int) -> Bound:
         if row.epsilon is None or row.delta is None:
             return None
-        return gaussian(size) if gaussian else group_bound(row.epsilon, row.delta, size)
+        return bound(size) if bound else group_bound(row.epsilon, row.delta, size)
 
-    exact = gaussian is not None
+    def about(size: int, unit: str, neighbours: str, whose: str) -> Claim:
+        target = target_of_one(study, size, settings_law or known)
+        text = f"The noise is sized for one record. {whose} {_RULES[known].format(size=f'{size:,}')}"
+        holds_at = f"{(settings or _target)(target)} in the study"
+        view = f"{row.view}, {'all' if unit == PARTY else f'{size:,}'} records of one {unit}"
+        named = replace(row, view=view, unit=unit, neighbours=neighbours, holds_at=holds_at, text=text)
+        return _with_numbers(named, found(size), f"the {size:,} records of one {unit}")
+
     people, fewest = study.study.records_per_person, study.study.min_records
-    rows = (
-        [
-            _about(
-                study,
-                row,
-                bound(people),
-                size=people,
-                unit=PERSON,
-                neighbours=f"replace all {people:,} records of one person, all sizes fixed",
-                whose=f"A person may have {people:,} records in this study, with one party or several.",
-                exact=exact,
-                least=least,
-                enough=enough,
-            )
-        ]
-        if people > 1
-        else []
+    party = about(
+        fewest,
+        PARTY,
+        "replace all records of one party, all sizes fixed",
+        f"A party has {fewest:,} records or more. This row is about a party with exactly so many; a party with more is "
+        "hidden less.",
     )
-    party = _about(
-        study,
-        row,
-        bound(fewest),
-        size=fewest,
-        unit=PARTY,
-        neighbours="replace all records of one party, all sizes fixed",
-        whose=f"A party has {fewest:,} records or more. This row is about a party with exactly so many; a party with "
-        "more is hidden less.",
-        exact=exact,
-        least=least,
-        enough=enough,
+    if people == 1:
+        return (party,)
+    person = about(
+        people,
+        PERSON,
+        f"replace all {people:,} records of one person, all sizes fixed",
+        f"A person may have {people:,} records in this study, with one party or several.",
     )
-    return (*rows, party)
+    return (person, party)
 
 
-def _about(
-    study: Study,
-    row: Claim,
-    found: Bound,
-    *,
-    size: int,
-    unit: str,
-    neighbours: str,
-    whose: str,
-    exact: bool,
-    least: str,
-    enough: float | None,
-) -> Claim:
-    """Return the row about ``size`` records together; "none" where the bound allows a guess to become certain."""
-    rule = (
-        f"Gaussian noise hides {size:,} records together as it hides one record with noise that is {size:,} times "
-        "smaller."
-        if exact
-        else f"{size:,} records together cost at most {size:,} times the epsilon of one, and delta grows as well."
-    )
-    text = f"The noise is sized for one record. {whose} {rule}"
-    about = f"the {size:,} records of one {unit}"
-    common = replace(
-        row,
-        view=f"{row.view}, {'all' if unit == PARTY else f'{size:,}'} records of one {unit}",
-        unit=unit,
-        neighbours=neighbours,
-        claimed=not_promised(None),
-        holds_at=_holds_at(study, size, exact=exact, least=least, enough=enough),
-    )
+def _with_numbers(row: Claim, found: Bound, about: str) -> Claim:
+    """Return a row with what is proved; "none" where that allows a guess to become certain."""
     if found is None or found[0] > ABSURD:
         why = (
             f"What follows is epsilon = {digits(found[0])}, with which a guess may become all but certain."
@@ -141,31 +139,52 @@ def _about(
             if row.epsilon is not None
             else "Nothing is proved of one record, so nothing is proved of several."
         )
-        text = f"{text} {why} So the statement promises nothing about {about}: none."
-        return replace(common, definition=NONE, provable=NONE, epsilon=None, delta=None, text=text)
+        return replace(
+            row,
+            definition=NONE,
+            claimed=not_promised(None),
+            provable=NONE,
+            epsilon=None,
+            delta=None,
+            assumptions=(),
+            text=f"{row.text} {why} So the statement promises nothing about {about}: none.",
+        )
     epsilon, delta = found
     return replace(
-        common,
+        row,
         claimed=not_promised(found),
         provable=shown(epsilon, delta),
         epsilon=epsilon,
         delta=delta,
-        text=f"{text} {gained(epsilon, delta, about=about)}",
+        text=f"{row.text} {gained(epsilon, delta, about=about)}",
     )
 
 
-def _holds_at(study: Study, size: int, *, exact: bool, least: str, enough: float | None) -> str:
-    """Return an epsilon, and a delta, with which the study's noise would hide ``size`` records as it now hides one."""
+def target_of_one(study: Study, size: int, law: Law) -> Target:
+    """Return a target for one record with which ``size`` records together keep the study's; rounded down.
+
+    Parameters
+    ----------
+    study : Study
+    size : int
+        How many records.
+    law : str
+        How the cost of several records follows from that of one: "gaussian", "pure", or "any".
+    """
     epsilon, delta = study.privacy.epsilon, study.privacy.delta
-    if exact and delta > 0:
-        smaller = epsilon_of(mu_of(epsilon, delta) / size, delta) if size > 1 else epsilon
-        setting = f"epsilon = {digits(smaller * (1 - 1e-6), math.floor)}"
-    else:
-        smaller, also = (epsilon if enough is None else enough) / size, ""
-        if delta > 0:
-            spent = delta / (size * math.exp(min(epsilon, _MOST)))
-            also = f" and delta = {digits(spent, math.floor)}"
-            if "calibration" in least:  # proven noise may be Gaussian, which hides several records in its own way
-                smaller = min(smaller, epsilon_of(mu_of(epsilon, spent) / size, spent) * (1 - 1e-6))
-        setting = f"epsilon = {digits(smaller, math.floor)}{also}"
-    return f"{least}{setting} in the study"
+    if law == "gaussian" and delta > 0:
+        enough = epsilon_of(mu_of(epsilon, delta) / size, delta)
+        return Target(float(digits(enough * (1 - 1e-6), math.floor)), delta)
+    if law != "pure":  # size times epsilon/size is epsilon, and delta grows by less than size exp(epsilon)
+        delta = float(digits(delta / (size * math.exp(min(epsilon, _MOST))), math.floor))
+    return Target(float(digits(epsilon / size, math.floor)), delta)
+
+
+def proven_settings(target: Target) -> str:
+    """Return the settings of a study that keeps this target with proven noise."""
+    return f'calibration = "proven", {_target(target)}'
+
+
+def _target(target: Target) -> str:
+    """Return the settings of a study that keeps this target."""
+    return f"epsilon = {target.epsilon:g}" + (f" and delta = {target.delta:g}" if target.delta > 0 else "")

@@ -26,6 +26,7 @@ from masquerade_core.words import counted
 __all__ = [
     "COMPUTATIONAL",
     "NONE",
+    "NOT_PROMISED",
     "NO_BOUND",
     "NO_SETTING",
     "ONE_RELEASE",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 NONE = "none"
+NOT_PROMISED = "not promised"
 
 COMPUTATIONAL = "approximate, computational"
 """Approximate differential privacy against an adversary who cannot break the encryption."""
@@ -318,4 +320,4 @@ def shown(epsilon: float, delta: float) -> str:
 
 def not_promised(found: tuple[float, float] | None) -> str:
     """Return what a study claims of a view that it does not count on: nothing, whatever ``found`` is proved."""
-    return "not promised; nothing is proved" if found is None else f"not promised; proved anyway: {shown(*found)}"
+    return f"{NOT_PROMISED}; nothing is proved" if found is None else f"{NOT_PROMISED}; proved anyway: {shown(*found)}"
