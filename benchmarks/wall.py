@@ -72,8 +72,10 @@ def _free_port() -> int:
         return port
 
 
-def processes_seconds(K: int, rounds: int, *, d: int, bits: int) -> list[float]:
+def processes_seconds(K: int, rounds: int, *, d: int, bits: int, slot: float | None = None) -> list[float]:
     """Return the wall seconds of each round of a secure sum between 1 + K processes, at the lead.
+
+    With ``slot``, in seconds, what parties send leaves on the public schedule.
 
     Raises
     ------
@@ -89,7 +91,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int) -> list[float]:
             return keys[who].public
 
         address = f"tcp://127.0.0.1:{_free_port()}"
-        study = gradient_study(K, d, rounds, bits=bits, address=address, key_of=key_of)
+        study = gradient_study(K, d, rounds, bits=bits, address=address, key_of=key_of, slot=slot)
         (directory / "study.toml").write_text(study.to_toml())
         (directory / "rounds.json").write_text(json.dumps(rounds))
         everybody = (CHARLIE, *study.names)
