@@ -50,9 +50,8 @@ class CharlieSession(AdmittingSession):
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
         for to, body in zip(effect.to, effect.bodies, strict=True):
-            if self._lost(to):
-                continue
-            self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
+            if self._hops[to].lost is None:
+                self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
 
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
@@ -64,12 +63,10 @@ class CharlieSession(AdmittingSession):
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
-            if self._lost(arrival.name):
-                continue
             try:
                 self._accept(arrival, now)
-            except MasqueradeError as error:
-                self._lose(error, arrival.name)
+            except (ProtocolViolation, RunFailed) as error:
+                self._lose(self._hops[arrival.name], error)
             if self.closed:
                 return  # a beat may have been under way
 
@@ -95,7 +92,7 @@ class CharlieSession(AdmittingSession):
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
-            if self._lost(to):
+            if self._hops[to].lost is not None:
                 continue
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
@@ -107,95 +104,69 @@ class CharlieSession(AdmittingSession):
             self._put(to, self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
-        if self.closed or not self._finished or any(hop.state is not JoinState.DONE for hop in self._there):
-            return
-        if self._check_digests():
-            return
-        if len(self._there) < self.study.survivors:
-            raise RunFailed(
-                f"{listed([name for name in self.names if self._lost(name)])} left the run before its end; the study "
-                f"allows no fewer than {self.study.survivors} parties to close it",
-                "start the run again, with everybody",
-            )
-        closed = tuple(hop.closed for hop in self._hops.values())
-        self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
-        self.closed = True
+        if self._finished and all(hop.state is JoinState.DONE for hop in self._there):
+            self._check_digests()
+            closed = tuple(hop.closed for hop in self._hops.values())
+            self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
+            self.closed = True
 
-    def _check_digests(self) -> bool:
-        """Check that every party closes with the hash of what Charlie broadcast. Return whether one was lost by that.
+    def _check_digests(self) -> None:
+        """Check that every party closes with the hash of what Charlie broadcast.
 
         He alone could tell two parties two things, so for him this shows no lie of his own. But a party's wrong hash
-        makes all other parties refuse the result, and he knows whose hash is wrong.
+        makes all other parties refuse the result. So he must end the run as well, and he knows whose hash is wrong.
         """
         for hop in self._there:
             if hop.digest != self._told.digest():
-                error = ProtocolViolation(
+                raise ProtocolViolation(
                     f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
                     "what every party was sent",
                     peer=hop.name,
                 )
-                self._lose(error, hop.name)  # which ends the run, or closes it without this party
-                return True
-        return False
 
-    # --- Parties that are lost ----------------------------------------------------
+    # --- Parties that the run goes on without --------------------------------------
 
-    def _lost(self, sender: str) -> bool:
-        return self._hops[sender].lost is not None
+    @property
+    def _there(self) -> tuple[Hop, ...]:
+        """The hops of the parties that still take part."""
+        return tuple(hop for hop in self._hops.values() if hop.lost is None)
 
-    def _lose(self, error: MasqueradeError, name: str) -> None:
-        """Go on without a party, if the study says how many may be lost and the roles talk; else end the run.
+    def _may_lose(self, hop: Hop) -> bool:
+        """Say whether the study allows that a party is lost, and this one is in the middle of the run."""
+        return self.study.dropouts is not None and hop.state is JoinState.SEATED
 
-        Parameters
-        ----------
-        error : MasqueradeError
-            What happened.
-        name : str
-            The party that it happened with, where the error accuses no other.
+    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+        """Go on without a party that is silent or broken; where the study has no ``[dropouts]``, raise ``error``.
+
+        The role learns it when it next waits for the party: with patience it goes on, and otherwise the run ends.
         """
-        if isinstance(error, ProtocolViolation) and error.peer in self.names and self._verdict is None:
-            name = error.peer
-        if self.study.dropouts is None or not self._seated:
+        if not self._may_lose(hop):
             raise error
-        hop = self._hops[name]
-        hop.note(HopEvent.LOSS)
-        hop.lost, hop.closed, self._verdict = error, b"", None
-        for kind in ("message", "sealed"):
-            self._inbox[name, kind].clear()
-        self._out.forget(name)
-        self._observe("left", party=name)
-        # It may be alive, and learns that nobody waits for it; what its connection does not take at once is dropped.
-        abort = pack_abort(Abort(reason="left", blamed=(name,), by=CHARLIE), self.everybody)
-        self._out.send(name, hop.seal(Turn.ABORT, abort))
-        self._out.forget(name)
+        hop.lost, self._verdict = error, None
+        hop.note(HopEvent.DROPPED)
+        self._observe("lost", party=hop.name)
+        body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
+        self._put(hop.name, hop.seal(Turn.ABORT, body))
         self._close_if_done()
 
-    def _look(self) -> None:
+    def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         try:
-            super()._look()
+            super()._check_due(sender, wanted, frame)
         except ProtocolViolation as error:
-            if not error.peer:
-                raise
-            self._lose(error, error.peer)
-            self._look()
+            self._lose(self._hops[sender], error)
+            self._inbox[sender, wanted.kind].clear()
 
-    def _went_on_without(self, silent: tuple[str, ...]) -> None:
-        """Lose whoever did not answer in time: a party that is out of one sum stays out, also if it is alive."""
-        for name in silent:
-            if not self._lost(name):
-                error = DeadlinePassed(
-                    f"{name} did not answer within the patience_seconds of the study's [dropouts]",
-                    "see whether it still runs, or give the next study a longer patience_seconds",
-                    waited_for=(name,),
-                )
-                self._lose(error, name)
-
-    def _look_who_is_needed(self) -> None:
-        """End the run if the role needs what a lost party would have said."""
-        if isinstance(self._pending, Receive) and self._pending.within is None:
-            for name in self.missing():
-                if (error := self._hops[name].lost) is not None:
-                    raise error
+    def _gives_up(self, wanted: Receive) -> bool:
+        missing = [self._hops[name] for name in self.missing()]
+        lost = [hop.lost for hop in missing if hop.lost is not None]
+        if wanted.within is None and lost:
+            raise lost[0]
+        if not super()._gives_up(wanted):
+            return wanted.within is not None and len(lost) == len(missing)
+        for hop in missing:
+            if hop.lost is None:
+                self._lose(hop, self._late((hop.name,)))
+        return True
 
     # --- Clocks and bad ends ----------------------------------------------------
 
@@ -204,26 +175,28 @@ class CharlieSession(AdmittingSession):
             self._observe("stranger", count=strangers)
         if self._seated:
             self._look_who_is_silent(now)
-            self._look_who_is_needed()
             return
         self._look_who_is_absent(now)
 
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline / 2
-        silent = tuple(
-            name for name, hop in self._hops.items() if hop.state is JoinState.SEATED and now - hop.heard > limit
-        )
-        if silent:
-            error = DeadlinePassed(
-                f"nothing was heard of {listed(silent)} for {limit:g} seconds",
-                "see whether they still run, and start the run again",
-                waited_for=silent,
+        silent = [hop for hop in self._there if hop.state is JoinState.SEATED and now - hop.heard > limit]
+        names = tuple(hop.name for hop in silent)
+        for hop in silent:
+            self._lose(
+                hop,
+                DeadlinePassed(
+                    f"nothing was heard of {listed(names)} for {limit:g} seconds",
+                    "see whether they still run, and start the run again",
+                    waited_for=names,
+                ),
             )
-            for name in silent:
-                self._lose(error, name)
 
     def _hear_abort(self, hop: Hop, abort: Abort) -> None:
         name = hop.name
+        if abort.reason == "left" and self._may_lose(hop):
+            self._lose(hop, error_of(Abort(reason="left", blamed=(name,), by=name)))
+            return
         hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
         check_abort(abort, name)
         if hop.state is JoinState.IDLE:
@@ -250,7 +223,6 @@ class CharlieSession(AdmittingSession):
         """Tell every party that has joined; what a party found out bears that party's name."""
         body = pack_abort(self._verdict or abort, self.everybody)
         for hop in self._joined:
-            if (
-                self._link is not None and hop.lost is None and hop.may_send(Turn.ABORT)
-            ):  # else it was told that every role has returned
+            # A party that is done may know that every role has returned, and a lost one knows that it is out.
+            if self._link is not None and hop.lost is None and hop.may_send(Turn.ABORT):
                 self._link.send(hop.name, hop.seal(Turn.ABORT, body))

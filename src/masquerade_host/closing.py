@@ -58,8 +58,8 @@ def check_all_closed(
     Raises
     ------
     ProtocolViolation
-        A frame is not one that its party signed for this run, or more are missing than the study allows: Charlie's
-        fault. Or a hash differs: then Charlie or that party may be at fault.
+        A frame is missing, or is not one that its party signed for this run: Charlie's fault. Or a hash differs: then
+        Charlie or that party may be at fault.
     """
     me, frame, digest = own
     closed = _signed(answer, study, run, signing)
@@ -76,23 +76,19 @@ def check_all_closed(
 
 
 def _signed(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) -> Mapping[str, bytes]:
-    if len(answer.closed) != study.K:
+    there = sum(map(bool, answer.closed))
+    if len(answer.closed) != study.K or there < study.survivors:
         raise ProtocolViolation(
-            f"{CHARLIE} closed the run with the words of {counted(len(answer.closed), 'party', 'parties')}; the study "
-            f"has {study.K}",
+            f"{CHARLIE} closed the run with the words of {counted(there, 'party', 'parties')}; the study "
+            f"{'has' if study.dropouts is None else 'goes on with'} {study.survivors}"
+            f"{'' if study.dropouts is None else ' or more'}",
             peer=CHARLIE,
         )
     reader = Endpoint(CHARLIE, run, signing, {party.name: party.key.sign for party in study.parties})
     digests = {}
-    if sum(map(bool, answer.closed)) < study.survivors:
-        raise ProtocolViolation(
-            f"{CHARLIE} closed the run without the words of {listed(_absent(answer, study))}; the study allows no "
-            f"fewer than {counted(study.survivors, 'party', 'parties')}",
-            peer=CHARLIE,
-        )
     for name, signed in zip(study.names, answer.closed, strict=True):
         if not signed:
-            continue  # lost on the way, and the study allows that
+            continue  # the run went on without this party
         try:
             frame = reader.open(name, signed, numbered=False)
             digests[name] = decode(Closed, frame.body, name).digest
@@ -101,10 +97,6 @@ def _signed(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) ->
         if frame.kind != "closed":
             raise _bad_frame(name)
     return digests
-
-
-def _absent(answer: AllClosed, study: Study) -> tuple[str, ...]:
-    return tuple(name for name, signed in zip(study.names, answer.closed, strict=True) if not signed)
 
 
 def _bad_frame(name: str) -> ProtocolViolation:

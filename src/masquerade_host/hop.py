@@ -45,7 +45,7 @@ class Hop:
     closed, digest : bytes
         The frame with which the party closed the run, and the hash in it.
     lost : MasqueradeError or None
-        Why the run goes on without this party, where the study allows that.
+        Why the run goes on without this party; None while it takes part.
     replaced : deque of bytes
         Connections of the party before this one: what still comes from there is ignored.
     """

@@ -266,10 +266,10 @@ class PartySession(Session):
                 f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
                 peer=CHARLIE,
             )
-        if abort.reason == "left" and abort.blamed == (self.me,):
+        if self.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (self.me,), CHARLIE):
             return RunFailed(
-                f"{CHARLIE} goes on without this party, of which he heard too little or what is not allowed",
-                "see why this machine or its connection was slow, and take part in the next run",
+                "the run goes on without this party: Charlie had nothing of it in time, or something broken",
+                "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
             )
         return error_of(abort)
 

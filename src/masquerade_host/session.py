@@ -77,9 +77,9 @@ class Session(ABC):
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
-        self._asked = clock()  # when the role asked for what it waits for
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
+        self._asked = 0.0
         self._stepped = clock()
         self._next_beat = 0.0
         self._next_news = 0.0
@@ -223,7 +223,7 @@ class Session(ABC):
             self._progress = self._clock()
 
     def _look(self) -> None:
-        """Answer a pending Receive if everything is there; check at once that each message is the one that is due."""
+        """Answer a pending Receive if everything is there, or its time is over; check that each message is due."""
         wanted = self._pending
         if not isinstance(wanted, Receive):
             return
@@ -231,26 +231,14 @@ class Session(ABC):
         for sender, queue in zip(wanted.senders, queues, strict=True):
             if queue:
                 self._check_due(sender, wanted, queue[0][1])
-        if all(queues) or self._patience_ended(wanted):
+        if all(queues) or self._gives_up(wanted):
             taken = [queue.popleft() if queue else None for queue in queues]
-            self._last_came = max((self._last_came, *(each[0] for each in taken if each)))
-            self._reply(tuple(each[1].body if each else None for each in taken))
-            self._went_on_without(tuple(s for s, each in zip(wanted.senders, taken, strict=True) if each is None))
+            self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
+            self._reply(tuple(came[1].body if came else None for came in taken))
 
-    def _went_on_without(self, silent: tuple[str, ...]) -> None:
-        """Note whom the role no longer waits for, because its patience ended."""
-        if silent:
-            raise LocalProtocolError(f"the role of {self.me} goes on without {listed(silent)}; only Charlie's may")
-
-    def _patience_ended(self, wanted: Receive) -> bool:
-        """Whether the role goes on without what is missing: it asked for that, and waited long enough."""
-        if wanted.within is None:
-            return False
-        return self._clock() - self._asked >= wanted.within or all(map(self._lost, self.missing()))
-
-    def _lost(self, _sender: str) -> bool:
-        """Whether nothing more will come from a sender, though the run goes on."""
-        return False
+    def _gives_up(self, wanted: Receive) -> bool:
+        """Say whether the role goes on with what is there."""
+        return wanted.within is not None and self._clock() - self._asked > wanted.within
 
     def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:

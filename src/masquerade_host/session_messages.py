@@ -141,7 +141,7 @@ class AllClosed(Message):
     Attributes
     ----------
     closed : tuple of bytes
-        Each party's frame with its ``Closed``, as it signed it, in roster order; empty for a party that was lost.
+        Each party's frame with its ``Closed``, as it signed it, in roster order.
     """
 
     closed: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]

@@ -89,7 +89,7 @@ class HopEvent(Enum):
     LOST = "connection lost"
     SILENCE = "silent too long"
     NEW_CONNECTION = "hello on another connection"
-    LOSS = "goes on without this party"
+    DROPPED = "the run goes on without it"  # only where the study has [dropouts]
 
 
 _S, _T, _E = JoinState, Turn, HopEvent
@@ -179,8 +179,8 @@ EVENTS: _Events = {
     },
     End.CHARLIE: {
         _S.HEARD: {_E.SILENCE: _S.AWAY},
-        _S.SEATED: {_E.NEW_CONNECTION: _S.ENDED, _E.LOSS: _S.ENDED},
-        _S.DONE: {_E.NEW_CONNECTION: _S.ENDED, _E.LOSS: _S.ENDED},
+        _S.SEATED: {_E.NEW_CONNECTION: _S.ENDED, _E.DROPPED: _S.ENDED},
+        _S.DONE: {_E.NEW_CONNECTION: _S.ENDED},
     },
 }
 """What happens without a frame in a state, and the state after it; an event that is not listed changes nothing."""

@@ -222,10 +222,10 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
         ({"regularization": 1e-60}, "beyond all use"),
         ({"regularization": 5e-324}, "beyond all use"),
         ({"regularization": 0.0}, "regularization"),
-        ({"regularization": 9e-13}, "whether a party can train its classifier may depend on its records"),
+        ({"regularization": 9e-13}, "for some records and not for others"),
         (
             {"regularization": 9e-13, "calibration": "paper", "section": "", "epsilon": 1e9},
-            "whether a party can train its classifier may depend on its records",
+            "for some records and not for others",
         ),
         ({"section": 'noise = "laplace"'}, 'noise is "laplace", but with calibration = "proven"'),
         ({"section": 'scale = "largest"'}, "scale"),
@@ -288,7 +288,7 @@ def test_a_party_with_more_records_than_are_counted_does_not_take_part() -> None
     jn.check_size(MOST_COUNTED_RECORDS + 1, public.joint_noise_of(proven_study(3)))
 
 
-def test_a_number_of_records_below_one_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_records_that_cannot_be_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     give = additive_shares.give_share
 
     async def lying(*args: Any) -> Any:

@@ -21,6 +21,7 @@ from pydantic import (
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.columns import Feature, Label, Section
 from masquerade_core.study.dropouts import Dropouts, dropout_problems
 from masquerade_core.study.fields import first_repeated, flat, json_text
 from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
@@ -29,12 +30,9 @@ from masquerade_core.study.sections import (
     Crypto,
     Curator,
     EvaluationSection,
-    Feature,
-    Label,
     Model,
     Party,
     Privacy,
-    Section,
     StudySection,
 )
 from masquerade_core.study.text import explain, to_toml
@@ -88,12 +86,6 @@ class Study(Section):
         if self.evaluation is not None:
             yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
         if self.dropouts is not None:
-            slot, patience = self.study.slot_seconds, self.dropouts.patience_seconds
-            if slot is not None and patience <= slot:
-                yield (
-                    f"[dropouts] patience_seconds is {patience:g}, but must be more than [study] slot_seconds, which is "
-                    f"{slot:g}: no party sends anything before its slot"
-                )
             yield from dropout_problems(self.dropouts, self.study, self.privacy, self.crypto, self.K)
 
     def _roster_problems(self) -> Iterator[str]:
