@@ -23,7 +23,7 @@ from masquerade.audit.less_noise import less_noise
 from masquerade.audit.power import enough_runs, fraction, least_separation, needed_separation, noticed
 from masquerade.audit.proofs import joint_scores
 from masquerade.audit.source import Source
-from masquerade.audit.study import ERROR, audit_study, check_runs, runs_enough
+from masquerade.audit.study import ERROR, RUNGS, audit_study, check_runs, runs_enough
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum
@@ -298,6 +298,8 @@ def test_an_own_study_s_verdict_follows_from_its_control_and_it_says_what_would_
     assert (found.control is None) == found.exceeded
     assert all(done < of for done, of, _ in told)
     assert told[0][2] == "all of the noise"
+    if not apart:  # nothing was measured that runs could confirm
+        assert len({what for _, _, what in told}) == 2 + len(RUNGS)
     assert ("noise x 0.5" in {what for _, _, what in told}) == (verdict != "exceeded")
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from masquerade_core.study.sections import Crypto, Privacy, Section, StudySection
+from masquerade_core.study.columns import Section
+from masquerade_core.study.sections import Crypto, Privacy, StudySection
 
 __all__ = ["Dropouts", "dropout_problems"]
 
