@@ -31,6 +31,12 @@ def test_a_study_may_lose_parties_only_if_it_says_so() -> None:
         ("survivors = 3", "survivors = 6", ("min_survivors is 6", "at most 5")),
         ("colluders = 0", "colluders = 3", ("min_survivors is 3", "more than [privacy] colluders, which is 3")),
         ("patience_seconds = 5.0", "patience_seconds = 1e9", ("patience_seconds is 1e+09", "deadline_seconds")),
+        ("patience_seconds = 5.0", "patience_seconds = 31.0", ("is 31, but must be at most half", "which is 60")),
+        (
+            "deadline_seconds = 60.0",
+            "deadline_seconds = 60.0\nslot_seconds = 5.0",
+            ("more than [study] slot_seconds",),
+        ),
         ("patience_seconds = 5.0", "patience_seconds = 0.0", ("patience_seconds", "greater than 0")),
         ("retries = 2", "retries = 0", ("retries", "at least 1")),
         ("retries = 2\n", "", ("retries", "missing")),
