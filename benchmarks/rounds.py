@@ -18,6 +18,7 @@ from benchmarks.sums import (
     some_vector,
 )
 from masquerade_core.study import CHARLIE, Study
+from masquerade_protocols.blocks.layouts import as_packing
 
 __all__ = ["GROWTH_D", "GROWTH_K", "ROUNDS", "Point", "measure_growth", "measure_rounds", "measure_wall"]
 
@@ -50,7 +51,7 @@ class Point:
 def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
     """Run gradient descent with everything that belongs to it, and phe's version of one sum beside it."""
     study, keys = gradient_study(K, COORDINATES, ROUNDS), naive.Keys.draw(KEY_BITS)
-    layout = gradient_layout(study)
+    layout = as_packing(gradient_layout(study))
     for number in range(1, samples + 1):
         progress(f"sample {number} of {samples}: {ROUNDS} rounds of gradient descent")
         table, e = bench.yardstick.around(lambda: run_descent(study))

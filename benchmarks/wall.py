@@ -72,7 +72,9 @@ def _free_port() -> int:
         return port
 
 
-def processes_seconds(K: int, rounds: int, *, d: int, bits: int, slot: float | None = None) -> list[float]:
+def processes_seconds(
+    K: int, rounds: int, *, d: int, bits: int, masks: bool = False, slot: float | None = None
+) -> list[float]:
     """Return the wall seconds of each round of a secure sum between 1 + K processes, at the lead.
 
     With ``slot``, in seconds, what parties send leaves on the public schedule.
@@ -91,7 +93,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int, slot: float | N
             return keys[who].public
 
         address = f"tcp://127.0.0.1:{_free_port()}"
-        study = gradient_study(K, d, rounds, bits=bits, address=address, key_of=key_of, slot=slot)
+        study = gradient_study(K, d, rounds, bits=bits, masks=masks, slot=slot, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
         (directory / "rounds.json").write_text(json.dumps(rounds))
         everybody = (CHARLIE, *study.names)
@@ -107,7 +109,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int, slot: float | N
         layout = gradient_layout(study)
         clear = [sum(c) for c in zip(*(some_vector(layout, who) for who in study.names), strict=True)]
         assert all(one["total"] == clear for one in said.values()), "a total differs from the sum without encryption"
-        return [after - before for before, after in pairwise(said[study.lead]["times"])]
+        return [after - before for before, after in pairwise(said[study.names[0]]["times"])]
 
 
 # --- What it is compared with -----------------------------------------------------------------------------------------

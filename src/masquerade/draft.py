@@ -211,11 +211,24 @@ class Draft:
         BadInput
             What was given makes no valid study.
         """
-        text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
+        self._checked()
+        return self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
+
+    def _checked(self) -> Study:
+        """Return the study, with something in every place that is to be filled in; BadInput where it is not valid."""
         whole = [stand_in(feature) for feature in self.features]
-        checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()), whole)
-        entry_of(Study.parse(checked, "the new study", in_memory=True))
-        return text
+        study = Study.parse(self._text(lambda key: str(key or throwaway_key()), whole), "the new study", in_memory=True)
+        entry_of(study)
+        return study
+
+    @property
+    def foreseen(self) -> str:
+        """What can be expected of the release, where that is not much and follows from what was given; else nothing."""
+        tell = entry_named(self.protocol).expectation
+        if tell is None or self.examples or self.unranged:
+            return ""
+        expected = tell(self._checked())
+        return expected.text.removesuffix(".") if expected.poor else ""
 
     def write(self, path: Path) -> str:
         """Write the file, which must not exist, and return its text.

@@ -141,7 +141,11 @@ def explained(
         paragraphs(explanation.collusion),
         heading("What it costs"),
         paragraphs(explanation.cost),
-        *((heading("What to expect of the model"), paragraphs((expectation.text,))) if expectation else ()),
+        *(
+            (heading(f"What to expect of the {expectation.about}"), paragraphs((expectation.text,)))
+            if expectation
+            else ()
+        ),
         heading("What my data must have"),
         paragraphs(explanation.needs or needs),
         heading("Who takes part"),
