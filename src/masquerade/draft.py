@@ -12,14 +12,15 @@ from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
 from masquerade.draft_text import (
     AUXILIARY,
-    CRYPTO,
     CURATOR,
     EXAMPLE_NOTES,
     HEAD,
     LABEL_WORDS,
-    LEAD,
+    PRICE,
+    dropouts_words,
     privacy_words,
     screen_note,
+    sum_words,
 )
 from masquerade.held_back import Proposal, propose
 from masquerade_core.data.loading import load_records
@@ -110,6 +111,10 @@ class Draft:
         The length of the encryption key, where there is one; 2048 if None.
     out_of_bounds : str
         "clamp" or "refuse".
+    min_survivors : int or None
+        The fewest parties with which a run goes on when others fall silent; None if it needs all of them.
+    retries : int or None
+        How many sums a run may make again; as many as parties may fall silent if None.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     measured : bool
@@ -144,6 +149,8 @@ class Draft:
     sum: str | None = None
     key_bits: int | None = None
     out_of_bounds: str = "clamp"
+    min_survivors: int | None = None
+    retries: int | None = None
     loss: str = "logistic"
     nonce: str = field(default_factory=new_nonce)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -189,9 +196,22 @@ class Draft:
         return "paillier" if self.lead is not None or self.key_bits is not None else entry_named(self.protocol).sum
 
     @property
+    def counted_retries(self) -> int:
+        """How many sums a run may make again: 0 where it needs all parties."""
+        if self.min_survivors is None:
+            return 0
+        return max(1, len(self.parties) - self.min_survivors) if self.retries is None else self.retries
+
+    @property
     def note(self) -> str:
         """What the coordinator has to know of the study's privacy: a sentence without a full stop, or nothing."""
-        return screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
+        note = screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
+        if self.min_survivors is None:
+            return note
+        price = (
+            f"since parties may fall silent, the noise is {self.price:.0f} % larger than if the run needed everybody"
+        )
+        return f"{note}; {price}" if note else price
 
     @property
     def proposal(self) -> Proposal:
@@ -201,7 +221,8 @@ class Draft:
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records
-        return propose(records, K, self.counted_colluders, self.epsilon, self.delta)
+        fewest = K if self.min_survivors is None else self.min_survivors
+        return propose(records, K, fewest - self.counted_colluders, self.epsilon, self.delta, self.counted_retries)
 
     def to_toml(self) -> str:
         """Return the file's text.
@@ -212,7 +233,13 @@ class Draft:
             What was given makes no valid study.
         """
         self._checked()
-        return self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
+        text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
+        return text.replace(PRICE, f"{self.price:.0f}")
+
+    @property
+    def price(self) -> float:
+        """How much larger the noise is, in percent, because parties may fall silent."""
+        return 100 * entry_named(self.protocol).dropout_price(self._checked())
 
     def _checked(self) -> Study:
         """Return the study, with something in every place that is to be filled in; BadInput where it is not valid."""
@@ -259,17 +286,11 @@ class Draft:
         own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
         return float(own if self.regularization is None else self.regularization)
 
-    def _sum_lines(self, first: str) -> dict[str, str]:
-        """Return the lines on the lead and ``[crypto]``; what does not fit stands there too, for the check to name."""
-        how = self.counted_sum
-        lead = self.lead if self.lead is not None else first if how == "paillier" else None
-        lines = CRYPTO.get(how, f"[crypto]\nsum = {json.dumps(how)}")
-        if how != "paillier" and self.key_bits is not None:
-            lines += "\nkey_bits = {key_bits}"
-        return {
-            "lead_lines": "" if lead is None else LEAD.format(lead=json.dumps(lead)),
-            "crypto_lines": lines.format(key_bits=2048 if self.key_bits is None else self.key_bits),
-        }
+    @property
+    def _dropouts(self) -> str:
+        if self.min_survivors is None and self.retries is not None:
+            raise BadInput("--retries was given, but no --min-survivors", "say with how few parties a run goes on")
+        return dropouts_words(self.min_survivors, self.counted_retries, self.deadline_seconds)
 
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
@@ -309,10 +330,10 @@ class Draft:
         words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}
         words |= privacy_words(entry, len(names), self.counted_colluders, proven=self.proven)
-        words |= self._sum_lines(names[0])
+        words |= sum_words(self.counted_sum, self.lead, self.key_bits, names[0])
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]
+        blocks = [HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section + self._dropouts})]
         blocks += [_feature(feature) for feature in features]
         blocks.append(CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [

@@ -31,21 +31,24 @@ class Proposal:
     note: str = ""
 
 
-def propose(records: int, parties: int, colluders: int, epsilon: float, delta: float) -> Proposal:
+def propose(records: int, parties: int, honest: int, epsilon: float, delta: float, retries: int = 0) -> Proposal:
     """Propose ``[evaluation]`` where its intervals would reach less than 5 points to each side.
 
     Parameters
     ----------
     records : int
         How many records all parties have together, as far as it is public.
-    parties, colluders : int
+    parties, honest : int
+        All parties, and those whose noise is enough.
     epsilon, delta : float
         The privacy target.
+    retries : int
+        How many sums a run may make again.
     """
-    if colluders >= parties:
+    if honest < 1:
         return Proposal()
     try:
-        sd = count_sd(counts_noise(epsilon, delta, parties - colluders), parties)
+        sd = count_sd(counts_noise(epsilon, delta, honest, retries=retries), parties)
     except BadInput:
         return Proposal()  # the study's own check says what is wrong
     held = int(SHARE * records)

@@ -174,12 +174,12 @@ def test_the_line_lies_at_five_points() -> None:
     needed = records_needed(sd, 0.05)
     assert needed is not None
     assert expected_reach(needed, sd) <= 0.05 < expected_reach(int(0.95 * needed), sd)
-    assert propose(int(needed / 0.2) + 10, 3, 0, 1.0, 1e-6).section.endswith("[evaluation]\nshare = 0.2\n")
-    few = propose(int(0.9 * needed / 0.2), 3, 0, 1.0, 1e-6)
+    assert propose(int(needed / 0.2) + 10, 3, 3, 1.0, 1e-6).section.endswith("[evaluation]\nshare = 0.2\n")
+    few = propose(int(0.9 * needed / 0.2), 3, 3, 1.0, 1e-6)
     assert "\n[evaluation]" not in few.section
     assert few.note.startswith("there is no [evaluation]")
-    assert propose(1000, 3, 0, 1.0, 0.0).section == propose(1000, 3, 3, 1.0, 1e-6).section == ""
-    assert propose(4, 3, 0, 1.0, 1e-6).note.startswith("there is no [evaluation]")
+    assert propose(1000, 3, 3, 1.0, 0.0).section == propose(1000, 3, 0, 1.0, 1e-6).section == ""
+    assert propose(4, 3, 3, 1.0, 1e-6).note.startswith("there is no [evaluation]")
 
 
 @pytest.mark.parametrize("held", [1000, 10_000])

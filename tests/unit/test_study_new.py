@@ -447,3 +447,60 @@ def test_a_new_study_moves_cells_to_their_bounds_unless_it_is_told_to_refuse_the
     assert "a refusal tells others something about its records" in (tmp_path / "a.toml").read_text().replace(
         "\n# ", " "
     )
+
+
+# --- Parties that may fall silent ------------------------------------------------------
+
+
+def _parties(K: int) -> list[str]:
+    return [word for k in range(K) for word in ("--party", f"p{k}")]
+
+
+@pytest.mark.parametrize(("protocol", "survivors", "retries"), [("dp-whitened", 4, None), ("dp-gd", 3, 5)])
+def test_the_price_of_parties_that_may_fall_silent_is_that_of_the_noise(
+    shell: Shell, tmp_path: Path, protocol: str, survivors: int, retries: int | None
+) -> None:
+    words = ["--protocol", protocol, *_parties(5), "--deadline", 45]
+    more = ["--min-survivors", survivors, *([] if retries is None else ["--retries", retries])]
+    file = tmp_path / "s.toml"
+    answer = new(shell, file, *words, *more)
+    study, alone = load_study(file)[0], made(shell, tmp_path / "alone.toml", *words)
+    assert study.dropouts is not None
+    counted = 5 - survivors if retries is None else retries
+    assert (study.dropouts.min_survivors, study.dropouts.retries) == (survivors, counted)
+    assert study.dropouts.patience_seconds == 45.0
+    price = PROTOCOLS[protocol].dropout_price(study)
+    assert price > 0.1
+    said = f"{100 * price:.0f} % larger than if the run needed everybody"
+    assert said in file.read_text().replace("\n# ", " ")
+    assert said in answer.json["message"]
+    if protocol == "dp-gd":
+        noise = [float(dp_gd.noise_of(s).share) for s in (study, alone)]
+        assert noise[0] / noise[1] - 1 == pytest.approx(price, rel=1e-3)
+
+
+def test_a_new_study_needs_all_parties_and_says_why_some_cannot_go_on_without(shell: Shell, tmp_path: Path) -> None:
+    assert made(shell, tmp_path / "a.toml", *_parties(5)).dropouts is None
+    for words, said in (
+        (["--protocol", "weighted-dp", "--sum", "masks", "--min-survivors", 3], "cannot go on without a party"),
+        (["--protocol", "psgd", "--min-survivors", 3], 'set sum = "masks"'),
+        (["--min-survivors", 1], "must be at least 2"),
+        (["--retries", 2], "--retries was given, but no --min-survivors"),
+    ):
+        answer = new(shell, tmp_path / "no.toml", *_parties(5), *words)
+        assert answer.code == 4
+        assert said in answer.json["message"]
+
+
+def test_a_study_like_another_goes_on_with_as_few_parties_unless_it_is_told_otherwise(
+    shell: Shell, tmp_path: Path
+) -> None:
+    old = tmp_path / "old.toml"
+    made(shell, old, *_parties(5), "--min-survivors", 4)
+    same, other = (
+        made(shell, tmp_path / f"{len(more)}.toml", "--like", old, *more) for more in ([], ["--min-survivors", 3])
+    )
+    assert same.dropouts is not None
+    assert other.dropouts is not None
+    assert (same.dropouts.min_survivors, other.dropouts.min_survivors, other.dropouts.retries) == (4, 3, 2)
+    assert (tmp_path / "2.toml").read_text().count("[dropouts]") == 1

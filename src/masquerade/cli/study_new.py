@@ -194,6 +194,22 @@ def new(
             show_default=False,
         ),
     ] = None,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(
+            help="The fewest parties with which a run goes on when others fall silent. That takes more noise; the file "
+            "says how much. If not given, a run needs all parties.",
+            show_default=False,
+        ),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            help="With --min-survivors: how many sums a run may make again. As many as parties may fall silent, if not "
+            "given.",
+            show_default=False,
+        ),
+    ] = None,
     throwaway_keys: Annotated[
         bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
     ] = False,
@@ -225,6 +241,8 @@ def new(
             "sum": sums,
             "key_bits": key_bits,
             "out_of_bounds": out_of_bounds,
+            "min_survivors": min_survivors,
+            "retries": retries,
             "measured": True,
         },
         ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
