@@ -12,17 +12,17 @@ from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
 from masquerade.draft_text import (
     AUXILIARY,
+    CRYPTO,
     CURATOR,
     EXAMPLE_NOTES,
     HEAD,
     LABEL_WORDS,
-    PRICE,
-    dropouts_words,
+    LEAD,
     privacy_words,
     screen_note,
-    sum_words,
 )
 from masquerade.held_back import Proposal, propose
+from masquerade.losing import PRICE, dropout_section, price_of
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
@@ -111,16 +111,14 @@ class Draft:
         The length of the encryption key, where there is one; 2048 if None.
     out_of_bounds : str
         "clamp" or "refuse".
-    min_survivors : int or None
-        The fewest parties with which a run goes on when others fall silent; None if it needs all of them.
-    retries : int or None
-        How many sums a run may make again; as many as parties may fall silent if None.
     auxiliary : AuxiliaryFile or None
         The public records that the protocol learns from, where it does; the file has a placeholder if None.
     measured : bool
         Whether the run may measure its model: the file then has ``[evaluation]``, or a comment on why it has none.
     features, label
         Examples, marked as such in the file, if they are not given. A feature without a range gets a placeholder.
+    dropouts : mapping of str to value
+        The keys and values of ``[dropouts]``; none where the run needs every party to the end.
     more : mapping of str to mapping
         Further keys and values, or other values, by the names of sections; another study may have them.
     """
@@ -149,12 +147,11 @@ class Draft:
     sum: str | None = None
     key_bits: int | None = None
     out_of_bounds: str = "clamp"
-    min_survivors: int | None = None
-    retries: int | None = None
     loss: str = "logistic"
     nonce: str = field(default_factory=new_nonce)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     measured: bool = False
+    dropouts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -196,22 +193,9 @@ class Draft:
         return "paillier" if self.lead is not None or self.key_bits is not None else entry_named(self.protocol).sum
 
     @property
-    def counted_retries(self) -> int:
-        """How many sums a run may make again: 0 where it needs all parties."""
-        if self.min_survivors is None:
-            return 0
-        return max(1, len(self.parties) - self.min_survivors) if self.retries is None else self.retries
-
-    @property
     def note(self) -> str:
         """What the coordinator has to know of the study's privacy: a sentence without a full stop, or nothing."""
-        note = screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
-        if self.min_survivors is None:
-            return note
-        price = (
-            f"since parties may fall silent, the noise is {self.price:.0f} % larger than if the run needed everybody"
-        )
-        return f"{note}; {price}" if note else price
+        return screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
 
     @property
     def proposal(self) -> Proposal:
@@ -221,8 +205,7 @@ class Draft:
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records
-        fewest = K if self.min_survivors is None else self.min_survivors
-        return propose(records, K, fewest - self.counted_colluders, self.epsilon, self.delta, self.counted_retries)
+        return propose(records, K, self.counted_colluders, self.epsilon, self.delta)
 
     def to_toml(self) -> str:
         """Return the file's text.
@@ -232,14 +215,9 @@ class Draft:
         BadInput
             What was given makes no valid study.
         """
-        self._checked()
-        text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
-        return text.replace(PRICE, f"{self.price:.0f}")
-
-    @property
-    def price(self) -> float:
-        """How much larger the noise is, in percent, because parties may fall silent."""
-        return 100 * entry_named(self.protocol).dropout_price(self._checked())
+        study = self._checked()
+        price = price_of(study) if self.dropouts else ""
+        return self._text(lambda key: str(key) if key else PLACEHOLDER, self.features).replace(PRICE, price)
 
     def _checked(self) -> Study:
         """Return the study, with something in every place that is to be filled in; BadInput where it is not valid."""
@@ -247,6 +225,16 @@ class Draft:
         study = Study.parse(self._text(lambda key: str(key or throwaway_key()), whole), "the new study", in_memory=True)
         entry_of(study)
         return study
+
+    @property
+    def price(self) -> str:
+        """What it costs that the run may lose parties: a sentence without a full stop, or nothing."""
+        if not self.dropouts:
+            return ""
+        return (
+            f"the run goes on with {self.dropouts['min_survivors']} of {len(self.parties)} parties, which costs "
+            f"{price_of(self._checked())} more noise than a run that needs all of them"
+        )
 
     @property
     def foreseen(self) -> str:
@@ -286,11 +274,17 @@ class Draft:
         own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
         return float(own if self.regularization is None else self.regularization)
 
-    @property
-    def _dropouts(self) -> str:
-        if self.min_survivors is None and self.retries is not None:
-            raise BadInput("--retries was given, but no --min-survivors", "say with how few parties a run goes on")
-        return dropouts_words(self.min_survivors, self.counted_retries, self.deadline_seconds)
+    def _sum_lines(self, first: str) -> dict[str, str]:
+        """Return the lines on the lead and ``[crypto]``; what does not fit stands there too, for the check to name."""
+        how = self.counted_sum
+        lead = self.lead if self.lead is not None else first if how == "paillier" else None
+        lines = CRYPTO.get(how, f"[crypto]\nsum = {json.dumps(how)}")
+        if how != "paillier" and self.key_bits is not None:
+            lines += "\nkey_bits = {key_bits}"
+        return {
+            "lead_lines": "" if lead is None else LEAD.format(lead=json.dumps(lead)),
+            "crypto_lines": lines.format(key_bits=2048 if self.key_bits is None else self.key_bits),
+        }
 
     def _auxiliary_section(self, entry: Protocol) -> str:
         if not entry.auxiliary:
@@ -330,16 +324,18 @@ class Draft:
         words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}
         words |= privacy_words(entry, len(names), self.counted_colluders, proven=self.proven)
-        words |= sum_words(self.counted_sum, self.lead, self.key_bits, names[0])
+        words |= self._sum_lines(names[0])
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section + self._dropouts})]
+        section = self._section(entry) + self.proposal.section + dropout_section(self.dropouts)
+        blocks = [HEAD.format_map({**words, "section": section})]
         blocks += [_feature(feature) for feature in features]
         blocks.append(CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [
             f"[[party]]\nname = {json.dumps(name)}\nkey = {json.dumps(shown(key))}\n" for name, key in self.parties
         ]
-        return with_more("\n".join(blocks), self.more)
+        own = {"dropouts"} if self.dropouts else set()
+        return with_more("\n".join(blocks), {key: self.more[key] for key in self.more if key not in own})
 
 
 def _feature(feature: Feature | Unranged) -> str:

@@ -1,6 +1,5 @@
 """The words of a study's draft: its comments, and what it says about its privacy in the file and on the screen."""
 
-import json
 import math
 import textwrap
 from collections.abc import Mapping
@@ -9,16 +8,15 @@ from masquerade_protocols import Protocol
 
 __all__ = [
     "AUXILIARY",
+    "CRYPTO",
     "CURATOR",
     "EXAMPLE_NOTES",
     "HEAD",
     "LABEL_WORDS",
-    "PRICE",
+    "LEAD",
     "commented",
-    "dropouts_words",
     "privacy_words",
     "screen_note",
-    "sum_words",
 ]
 
 
@@ -99,29 +97,6 @@ def screen_note(entry: Protocol, parties: int, colluders: int, *, proven: bool) 
     return ""
 
 
-def sum_words(how: str, lead: str | None, key_bits: int | None, first: str) -> Mapping[str, str]:
-    """Return the lines on the lead and ``[crypto]``; what does not fit stands there too, for the check to name."""
-    encrypts = how == "paillier"
-    lead = first if encrypts and lead is None else lead
-    lines = _CRYPTO.get(how, f"[crypto]\nsum = {json.dumps(how)}")
-    if not encrypts and key_bits is not None:
-        lines += "\nkey_bits = {key_bits}"
-    return {
-        "lead_lines": "" if lead is None else _LEAD.format(lead=json.dumps(lead)),
-        "crypto_lines": lines.format(key_bits=2048 if key_bits is None else key_bits),
-    }
-
-
-def dropouts_words(min_survivors: int | None, retries: int, deadline: float) -> str:
-    """Return ``[dropouts]``, or nothing where a run needs all parties; the price has still to be put in."""
-    if min_survivors is None:
-        return ""
-    patience = min(_PATIENCE, float(deadline))
-    return _DROPOUTS.format(min_survivors=min_survivors, retries=retries, patience_seconds=patience)
-
-
-_PATIENCE = 60.0  # seconds; the deadline where that is shorter
-
 HEAD = """\
 # A masquerade study. It holds everything that changes the result or its privacy; all participants agree to it.
 # All of them need exactly this file. 'masquerade study show FILE' explains what it means for them.
@@ -185,12 +160,12 @@ EXAMPLE_NOTES = {
     "feature": "# THESE COLUMNS ARE EXAMPLES, for none were given. Replace them by yours.\n",
 }
 
-_LEAD = """\
+LEAD = """\
 # The lead: the party that holds the secret half of the parties' encryption key.
 lead = {lead}
 """
 
-_CRYPTO = {
+CRYPTO = {
     "masks": """\
 [crypto]
 # How sums over all parties are made. "masks": each party hides its numbers under random masks that cancel in the sum.
@@ -203,20 +178,6 @@ sum = "paillier"
 key_bits = {key_bits}""",
 }
 """The section of each way to make sums."""
-
-PRICE = "@PRICE@"
-"""Stands for the price of the retries until the study that they are priced for is known."""
-
-_DROPOUTS = f"""
-# A party may fall silent: the run goes on as long as so many remain. Charlie then asks those for new sums, and each is
-# a retry. He could also claim that a party is silent which is not. So the noise is sized for all retries, and for the
-# fewest parties, from the start: it is {PRICE} % larger than if the run needed everybody to the end.
-[dropouts]
-min_survivors = {{min_survivors}}
-retries = {{retries}}
-# How long Charlie waits for a party before he goes on without it.
-patience_seconds = {{patience_seconds}}
-"""
 
 LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
 

@@ -143,8 +143,6 @@ def draft_of(
         values |= {"min_parties": None, "lead": given["lead"]}
     elif not known:
         values["parties"] = [(name, None) for name in _EXAMPLE_PARTIES]
-    if "min_survivors" in values:
-        values["more"] = {key: more for key, more in known.get("more", {}).items() if key != "dropouts"}
     missing = throwaway_key if throwaway_keys else lambda: None
     values["parties"] = [(name, key or missing()) for name, key in values["parties"]]
     values.setdefault("curator_key", missing())

@@ -31,24 +31,21 @@ class Proposal:
     note: str = ""
 
 
-def propose(records: int, parties: int, honest: int, epsilon: float, delta: float, retries: int = 0) -> Proposal:
+def propose(records: int, parties: int, colluders: int, epsilon: float, delta: float) -> Proposal:
     """Propose ``[evaluation]`` where its intervals would reach less than 5 points to each side.
 
     Parameters
     ----------
     records : int
         How many records all parties have together, as far as it is public.
-    parties, honest : int
-        All parties, and those whose noise is enough.
+    parties, colluders : int
     epsilon, delta : float
         The privacy target.
-    retries : int
-        How many sums a run may make again.
     """
-    if honest < 1:
+    if colluders >= parties:
         return Proposal()
     try:
-        sd = count_sd(counts_noise(epsilon, delta, honest, retries=retries), parties)
+        sd = count_sd(counts_noise(epsilon, delta, parties - colluders), parties)
     except BadInput:
         return Proposal()  # the study's own check says what is wrong
     held = int(SHARE * records)

@@ -83,6 +83,27 @@ def test_the_noise_that_would_have_been_noticed_is_that_at_which_the_separation_
     assert found == pytest.approx(scale, rel=0.07)
 
 
+def _noisy_bits(generator: np.random.Generator, runs: int, side: float, factor: float) -> _Array:
+    """Return scores with atoms: how likely a Laplace copy of a number and its randomised sign make each data set."""
+    rate = 0.7 / factor
+    copy = side + np.rint(generator.laplace(scale=2 / rate, size=runs) * 2**28) / 2**28
+    sign = np.where(generator.random(runs) < math.exp(0.3) / (1 + math.exp(0.3)), side, -side)
+    return np.asarray(rate / 2 * (abs(copy + 1) - abs(copy - 1)) + 0.3 * sign)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_what_would_have_been_noticed_is_found_for_scores_with_atoms_too(seed: int) -> None:
+    generator, runs, target, error = np.random.default_rng(seed), 10_000, (1.0, 1e-6), 6e-5
+
+    def pair(factor: float) -> tuple[_Array, _Array]:
+        zeros, ones = (_noisy_bits(generator, runs, side, factor) for side in (1.0, -1.0))
+        return zeros, ones
+
+    found = noticed(pair(1.0), pair(0.5), *target, error)
+    assert 0.5 < found < 0.75
+    assert sum(epsilon_bound(*pair(found), target[1], error) > target[0] for _ in range(20)) >= 18
+
+
 def test_data_sets_that_nothing_tells_apart_are_noticed_at_no_noise_and_those_far_apart_at_all_of_it() -> None:
     assert noticed(_normals(1, 4000, 0.0), _normals(2, 4000, 0.0), *TARGET, 1e-3) < 0.1
     assert noticed(_normals(1, 4000, 4.0), _normals(2, 4000, 8.0), *TARGET, 1e-3) == 1.0

@@ -314,17 +314,16 @@ def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_
     shell: Shell, tmp_path: Path
 ) -> None:
     columns = ["--feature", "age:0:120", "--label", "ill:yes", "--party", "a", "--party", "b", "--throwaway-keys"]
-    for number, (words, said) in enumerate(
+    asked: tuple[tuple[list[str | int], str], ...] = (
+        (["--expected-records", 300], "expect a model that ranks records"),
+        (["--min-records", 20, "--protocol", "dp-gd"], "expect nothing: the noise drowns what so few records tell"),
         (
-            (["--expected-records", 300], "expect a model that ranks records"),
-            (["--min-records", 20, "--protocol", "dp-gd"], "expect nothing: the noise drowns what so few records tell"),
-            (
-                ["--protocol", "summary"],
-                "expect nothing of the single counts: most of them are noise. Every count carries",
-            ),
-            (["--protocol", "weighted-dp", "--min-records", 20], "expect nothing: this setting cannot learn"),
-        )
-    ):
+            ["--protocol", "summary"],
+            "expect nothing of the single counts: most of them are noise. Every count carries",
+        ),
+        (["--protocol", "weighted-dp", "--min-records", 20], "expect nothing: this setting cannot learn"),
+    )
+    for number, (words, said) in enumerate(asked):
         answer = shell.json("study", "new", "--output", tmp_path / f"{number}.toml", *columns, *words)
         poor = number > 0
         assert (said in answer.json["message"]) is poor

@@ -107,11 +107,11 @@ class Feature(Section):
             return
         if self.levels is not None:
             if self.missing not in self.levels:
-                yield f"missing = {_shown(self.missing)}, but it must be one of the levels: {self.range}"
+                yield f"missing = {self.missing!r}, but it must be one of the levels: {self.range}"
         elif isinstance(self.missing, str):
-            yield f"missing = {_shown(self.missing)}, but it must be a number, since the column holds numbers"
+            yield f"missing = {self.missing!r}, but it must be a number, since the column holds numbers"
         elif self.min is not None and self.max is not None and not self.min <= self.missing <= self.max:
-            yield f"missing = {_number(self.missing)}, but it must lie between min {self.min} and max {self.max}"
+            yield f"missing = {self.missing!r}, but it must lie between min {self.min} and max {self.max}"
 
     @property
     def filler(self) -> float | str:
@@ -152,7 +152,3 @@ class Feature(Section):
 def _number(x: float) -> str:
     """Return the shortest text that reads back as x, so that two edges never look the same."""
     return repr(x).removesuffix(".0")
-
-
-def _shown(value: float | str) -> str:
-    return f'"{value}"' if isinstance(value, str) else _number(value)
