@@ -106,6 +106,7 @@ class AdmittingSession(Session):
         for hop in self._hops.values():
             hop.say(Turn(kind))
         data = self._endpoint.broadcast(kind, body, type=type)
+        self.kept.add(CHARLIE, type, data)
         if kind != "closed":
             self._told.add(kind, type, body)
         for name in self.names:

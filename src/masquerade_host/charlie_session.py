@@ -50,7 +50,9 @@ class CharlieSession(AdmittingSession):
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
         for to, body in zip(effect.to, effect.bodies, strict=True):
-            self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
+            data = self._hops[to].seal(Turn.MESSAGE, body, type=effect.type)
+            self.kept.add(CHARLIE, effect.type, data)
+            self._put(to, data)
 
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
@@ -79,6 +81,7 @@ class CharlieSession(AdmittingSession):
             case Turn.ABORT:
                 self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name))
             case Turn.MESSAGE:
+                self.kept.add(hop.name, frame.type, data)
                 self._deliver(frame)
             case Turn.SEALED:
                 self._relay(frame)
