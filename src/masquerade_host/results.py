@@ -164,9 +164,9 @@ class RunDirectory:
 
 
 def _somebody_cheated(error: BaseException) -> bool:
-    """Whether a sum was refused, here or elsewhere, and nobody could tell at once whose fault it is."""
-    nobody = isinstance(error, ProtocolViolation) and not (error.peer or error.suspects)
-    return nobody or isinstance(error, SumRefused)
+    """Whether a sum was refused, here or elsewhere: nobody could tell at once whose fault it is, or it is Charlie's."""
+    open_ = isinstance(error, ProtocolViolation) and error.peer in ("", CHARLIE) and not error.suspects
+    return open_ or isinstance(error, SumRefused)
 
 
 def _sync_directory(path: Path) -> None:
