@@ -63,11 +63,13 @@ def gradient_study(
     masks: bool = False,
     address: str = "tcp://127.0.0.1:5555",
     key_of: Roster = _any_key,
+    slot: float | None = None,
 ) -> Study:
     """Return a study of gradient descent: epsilon = 1, delta = 1e-5, logistic loss, d numeric features."""
     lines = [
         '[study]\nname = "bench"\nprotocol = "psgd"\nmin_parties = 2' + ("" if masks else '\nlead = "hospital-0"'),
         f'min_records = {RECORDS // K}\ndeadline_seconds = 600.0\nnonce = "0123456789abcdef"',
+        *([] if slot is None else [f"slot_seconds = {slot}"]),
         '[privacy]\nepsilon = 1.0\ndelta = 1e-5\ncalibration = "paper"',
         f"[protocol]\nrounds = {rounds}",
         "[model]\nregularization = 0.01\nintercept = false",

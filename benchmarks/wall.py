@@ -74,10 +74,14 @@ def _free_port() -> int:
         return port
 
 
-def processes_seconds(K: int, rounds: int, *, d: int, bits: int, masks: bool = False, trip: float = 0.0) -> list[float]:
+def processes_seconds(
+    K: int, rounds: int, *, d: int, bits: int, masks: bool = False, slot: float | None = None, trip: float = 0.0
+) -> list[float]:
     """Return the wall seconds of each round of a secure sum between 1 + K processes, at the roster's first party.
 
     ``trip`` is the round-trip time in seconds between a party and Charlie, which a relay adds to this machine's own.
+
+    With ``slot``, in seconds, what parties send leaves on the public schedule.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def processes_seconds(K: int, rounds: int, *, d: int, bits: int, masks: bool = F
 
         port = _free_port()
         address = f"tcp://127.0.0.1:{port}"
-        study = gradient_study(K, d, rounds, bits=bits, masks=masks, address=address, key_of=key_of)
+        study = gradient_study(K, d, rounds, bits=bits, masks=masks, slot=slot, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
         (directory / "rounds.json").write_text(json.dumps(rounds))
         everybody = (CHARLIE, *study.names)

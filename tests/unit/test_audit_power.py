@@ -23,7 +23,7 @@ from masquerade.audit.less_noise import less_noise
 from masquerade.audit.power import enough_runs, fraction, least_separation, needed_separation, noticed
 from masquerade.audit.proofs import joint_scores
 from masquerade.audit.source import Source
-from masquerade.audit.study import ERROR, audit_study, check_runs, runs_enough
+from masquerade.audit.study import ERROR, RUNGS, audit_study, check_runs, runs_enough
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum
@@ -81,6 +81,27 @@ def test_the_noise_that_would_have_been_noticed_is_that_at_which_the_separation_
     apart = scale * least_separation(runs, *TARGET, error)  # with all of the noise; 1/f times that with f of it
     found = noticed(_normals(1, runs, apart), _normals(2, runs, 2 * apart), *TARGET, error)
     assert found == pytest.approx(scale, rel=0.07)
+
+
+def _noisy_bits(generator: np.random.Generator, runs: int, side: float, factor: float) -> _Array:
+    """Return scores with atoms: how likely a Laplace copy of a number and its randomised sign make each data set."""
+    rate = 0.7 / factor
+    copy = side + np.rint(generator.laplace(scale=2 / rate, size=runs) * 2**28) / 2**28
+    sign = np.where(generator.random(runs) < math.exp(0.3) / (1 + math.exp(0.3)), side, -side)
+    return np.asarray(rate / 2 * (abs(copy + 1) - abs(copy - 1)) + 0.3 * sign)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_what_would_have_been_noticed_is_found_for_scores_with_atoms_too(seed: int) -> None:
+    generator, runs, target, error = np.random.default_rng(seed), 10_000, (1.0, 1e-6), 6e-5
+
+    def pair(factor: float) -> tuple[_Array, _Array]:
+        zeros, ones = (_noisy_bits(generator, runs, side, factor) for side in (1.0, -1.0))
+        return zeros, ones
+
+    found = noticed(pair(1.0), pair(0.5), *target, error)
+    assert 0.5 < found < 0.75
+    assert sum(epsilon_bound(*pair(found), target[1], error) > target[0] for _ in range(20)) >= 18
 
 
 def test_data_sets_that_nothing_tells_apart_are_noticed_at_no_noise_and_those_far_apart_at_all_of_it() -> None:
@@ -298,6 +319,8 @@ def test_an_own_study_s_verdict_follows_from_its_control_and_it_says_what_would_
     assert (found.control is None) == found.exceeded
     assert all(done < of for done, of, _ in told)
     assert told[0][2] == "all of the noise"
+    if not apart:  # nothing was measured that runs could confirm
+        assert len({what for _, _, what in told}) == 2 + len(RUNGS)
     assert ("noise x 0.5" in {what for _, _, what in told}) == (verdict != "exceeded")
 
 

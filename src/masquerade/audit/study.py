@@ -31,14 +31,16 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_protocols import BASELINES, entry_of, protocol_of
 
-__all__ = ["ERROR", "StudyFinding", "audit_study", "check_runs", "runs_enough"]
+__all__ = ["ERROR", "RUNGS", "StudyFinding", "audit_study", "check_runs", "runs_enough"]
 
 ERROR = 0.01
 """The bound holds at 99 %: a study that just meets its privacy target is blamed once in a hundred times at most."""
 
+RUNGS = tuple(Fraction(1, 2**k) for k in range(2, 8))
+"""Fractions of the noise that are tried in turn where half of it shows nothing."""
+
 _KEY_BITS = (512, 768, 1024)  # keys hide nothing here, where one process runs all roles
 _RIDGE = 0.1
-_RUNGS = tuple(Fraction(1, 2**k) for k in range(2, 8))  # fractions of the noise, where half of it shows nothing
 _FEWER, _FEWEST = 4, 60  # a rung has a quarter of the runs, and at least 60
 _TRIES, _LOWER = 4, Fraction(3, 4)  # how often an estimate is lowered until runs confirm it, and to what
 _PARTS = 1000
@@ -278,7 +280,7 @@ def _with_less(table: _Runs, runs: int, whole: _Pair, bound: Callable[[_Pair], f
     half = table.scores(runs, CONTROL)
     control, needed = bound(half), least_separation(runs, privacy.epsilon, privacy.delta, ERROR)
     (more, far), (less, near) = (Fraction(1), _apart(whole)), (CONTROL, _apart(half))
-    for rung in _RUNGS:
+    for rung in RUNGS:
         if near >= needed or math.isinf(needed):
             break
         more, far = less, near

@@ -188,13 +188,11 @@ def _table(findings: "Sequence[Finding]") -> "RenderableType":
 
     gate = findings[0].audit.gate
     said = {Gate.REFUTED: ["claimed", "proved"], Gate.CAUGHT: ["target", "proved"], Gate.HOLDS: ["proved"]}[gate]
-    headings = ["runs", "delta", *said, "at least"] + ["half noise", "noticed below", "and there"] * (
-        gate is Gate.HOLDS
-    )
+    control = ["half noise", "noticed below", "and there"] if gate is Gate.HOLDS else []
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=18)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ["runs", "delta", *said, "at least", *control]:
+        table.add_column(heading, justify="right", no_wrap=heading != "noticed below")
     table.add_column("", no_wrap=True)
     for finding in findings:
         table.add_row(*cells(finding), Text(finding.verdict, style="green" if finding.holds else "bold red"))
