@@ -18,8 +18,8 @@ _CHANGES = {
     '"paper"': '"proven"',
     'protocol = "local-aggregation"': 'protocol = "dp-gd"',
     "delta = 0.0": "delta = 1e-05",
-    "[label]": "[protocol]\nrounds = 600\nclip = 0.5\nlearning_rate = 1.0\n\n"
-    "[dropouts]\nmin_survivors = 2\nretries = 2\npatience_seconds = 3.0\n\n[label]",
+    "[protocol]\n": "[protocol]\nrounds = 600\nclip = 0.5\nlearning_rate = 1.0\n\n",
+    "[label]": "[dropouts]\nmin_survivors = 2\nretries = 2\npatience_seconds = 3.0\n\n[label]",
 }
 
 
@@ -34,7 +34,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 def test_a_run_goes_on_without_a_party_that_is_killed(machines: Machines) -> None:
     processes = machines.start_all()
-    processes[CHARLIE].wait_for("stage", stage="rounds")
+    processes[CHARLIE].wait_for("progress", total=600)
     processes.pop("p3").kill()
     ended = {name: process.end() for name, process in processes.items()}
     assert {name: end.code for name, end in ended.items()} == {"p1": 0, "p2": 0, CHARLIE: 0}, ended
