@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.masked import measure_masks, measure_masks_wall
 from benchmarks.measure import Bench
 from benchmarks.plot import GROWTH, plot_growth
 from benchmarks.report import print_report, write_json
@@ -19,6 +20,8 @@ PARTS: dict[str, Callable[[Bench, Callable[[str], None]], None]] = {
     "local-aggregation": lambda bench, tell: bench.run(tell),
     "rounds": lambda bench, tell: measure_rounds(bench, tell, bench.rounds),
     "wall": lambda bench, tell: measure_wall(bench, tell, bench.rounds),
+    "masks": lambda bench, tell: measure_masks(bench, tell, bench.rounds),
+    "masks-wall": lambda bench, tell: measure_masks_wall(bench, tell, bench.rounds),
     "growth": measure_growth,
 }
 

@@ -84,6 +84,7 @@ _BY_FIRST_WORD = {
     "nonces": BOXES,
     "obfuscators": "obfuscators h^s",  # of round so-and-so; the others' labels are listed above
     "sum": "decryptions",
+    "proof": "decryptions",  # of all openings: the lead's root
     "gradient": GRADIENTS,
 }
 

@@ -18,6 +18,7 @@ from benchmarks.sums import (
     some_vector,
 )
 from masquerade_core.study import CHARLIE, Study
+from masquerade_protocols.blocks.layouts import as_packing
 
 __all__ = ["GROWTH_D", "GROWTH_K", "ROUNDS", "Point", "measure_growth", "measure_rounds", "measure_wall"]
 
@@ -27,6 +28,7 @@ GROWTH_K = (5, 10, 30, 100, 300, 1000)  # at d = 50
 GROWTH_D = (10, 30, 100, 300, 1000, 3000, 10_000)  # at K = 5
 _D_FOR_K = 50
 _WALL_ROUNDS = 40  # of a sample
+_SLOT = 0.05  # seconds, of the rounds on a public schedule
 _FEW, _MANY = 10, 1000
 _PROCESSES = 5  # in which Charlie is alone, by turns
 
@@ -49,7 +51,7 @@ class Point:
 def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
     """Run gradient descent with everything that belongs to it, and phe's version of one sum beside it."""
     study, keys = gradient_study(K, COORDINATES, ROUNDS), naive.Keys.draw(KEY_BITS)
-    layout = gradient_layout(study)
+    layout = as_packing(gradient_layout(study))
     for number in range(1, samples + 1):
         progress(f"sample {number} of {samples}: {ROUNDS} rounds of gradient descent")
         table, e = bench.yardstick.around(lambda: run_descent(study))
@@ -127,6 +129,8 @@ def measure_wall(bench: Bench, progress: Progress, samples: int, *, d: int = COO
         decryptions = wall.decryption_seconds(secret, layout.count, 20)
         trips = wall.round_trip_seconds(sent, sent, 50)
         ours = milliseconds("wall ours, ms", wall.processes_seconds(K, _WALL_ROUNDS, d=d, bits=bits))
+        held = wall.processes_seconds(K, _WALL_ROUNDS, d=d, bits=bits, slot=_SLOT)
+        milliseconds(f"wall ours on a schedule of {1000 * _SLOT:g} ms, ms", held)
         mpyc = milliseconds("wall MPyC, ms", wall.mpyc_seconds(K, _WALL_ROUNDS, d))
         decryptions += wall.decryption_seconds(secret, layout.count, 20)
         trips += wall.round_trip_seconds(sent, sent, 50)

@@ -15,16 +15,17 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # i
 from benchmarks.measure import COORDINATES, KEY_BITS
 from benchmarks.meter import MeteredSeat, MeteredTable, ordinary
 from masquerade_core.crypto.boxes import BoxKey
-from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey, draw_primes
 from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.layouts import Layout
+from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
 from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums, PaillierPartySums
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
+from masquerade_protocols.blocks.survivors import Survivors
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -38,6 +39,7 @@ __all__ = [
     "multiplying",
     "new_key",
     "run_descent",
+    "run_masked_ring",
     "run_ring",
     "some_vector",
 ]
@@ -58,17 +60,21 @@ def gradient_study(
     rounds: int = 100,
     *,
     bits: int = KEY_BITS,
+    masks: bool = False,
     address: str = "tcp://127.0.0.1:5555",
     key_of: Roster = _any_key,
+    slot: float | None = None,
 ) -> Study:
     """Return a study of gradient descent: epsilon = 1, delta = 1e-5, logistic loss, d numeric features."""
     lines = [
-        '[study]\nname = "bench"\nprotocol = "psgd"\nmin_parties = 2\nlead = "hospital-0"',
+        '[study]\nname = "bench"\nprotocol = "psgd"\nmin_parties = 2' + ("" if masks else '\nlead = "hospital-0"'),
         f'min_records = {RECORDS // K}\ndeadline_seconds = 600.0\nnonce = "0123456789abcdef"',
+        *([] if slot is None else [f"slot_seconds = {slot}"]),
         '[privacy]\nepsilon = 1.0\ndelta = 1e-5\ncalibration = "paper"',
         f"[protocol]\nrounds = {rounds}",
         "[model]\nregularization = 0.01\nintercept = false",
-        f'[crypto]\nkey_bits = {bits}\n[label]\nname = "y"\npositive = "1"',
+        "[crypto]\n" + ('sum = "masks"' if masks else f"key_bits = {bits}"),
+        '[label]\nname = "y"\npositive = "1"',
         f'[curator]\naddress = "{address}"\nkey = "{key_of(CHARLIE)}"',
         *(f'[[feature]]\nname = "x{i}"\nmin = -1.0\nmax = 1.0' for i in range(d)),
         *(f'[[party]]\nname = "hospital-{j}"\nkey = "{key_of(f"hospital-{j}")}"' for j in range(K)),
@@ -76,12 +82,12 @@ def gradient_study(
     return Study.parse("\n".join(lines), in_memory=True)
 
 
-def gradient_layout(study: Study) -> Packing:
-    """Return how the study's gradients and their noise lie in plaintexts, at N = 20,000."""
-    return as_packing(psgd_schedule.layout(study, psgd_schedule.psgd(study, RECORDS), RECORDS, 0))
+def gradient_layout(study: Study) -> Layout:
+    """Return how the study's gradients and their noise lie in plaintexts or words, at N = 20,000."""
+    return psgd_schedule.layout(study, psgd_schedule.psgd(study, RECORDS), RECORDS, 0)
 
 
-def some_vector(layout: Packing, name: str) -> tuple[int, ...]:
+def some_vector(layout: Layout, name: str) -> tuple[int, ...]:
     """Return a vector as gradients are: some 30 bits a coordinate, and different at each party."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     largest = min(1 << 30, layout.bound // 10_000)
@@ -222,6 +228,39 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
         charlie=total([CHARLIE]) / rounds,
         sent=sum(table.bytes_sent(name) for name in others) / len(others) / rounds,
     )
+
+
+def run_masked_ring(study: Study, rounds: int) -> tuple[Ring, MeteredTable]:
+    """Run masked sums at a metered table, with invented pairwise keys; the lead is the roster's first party."""
+    layout, table = gradient_layout(study), MeteredTable(study.names, seats=_Joined)
+    keys = _pair_keys(study.names)
+
+    async def party(seat: Seat) -> tuple[int, ...]:
+        await seat.join()
+        sums = MaskedPartySums(seat, study, keys[seat.me], _KAPPA, bytes(32), Survivors.of(study))
+        vector = some_vector(layout, seat.me)
+        total: tuple[int, ...] = ()
+        for t in range(rounds):
+            total = await sums.open_sum(layout, vector, t.to_bytes(4, "big"))
+        return total
+
+    async def charlie(seat: Seat) -> tuple[int, ...]:
+        await seat.join()
+        sums = MaskedCharlieSums(seat, study)
+        return [await sums.open_sum(layout) for _ in range(rounds)][-1]
+
+    roles: dict[str, Any] = {name: party(table.seat(name)) for name in study.names}
+    results = table.run({**roles, CHARLIE: charlie(table.seat(CHARLIE))})
+    columns = zip(*(some_vector(layout, name) for name in study.names), strict=True)
+    assert set(results.values()) == {tuple(sum(c) for c in columns)}, "a total differs from the sum without masks"
+    first, *others = study.names
+    total = table.meter.total
+    return Ring(
+        party=total(others) / len(others) / rounds,
+        lead=total([first]) / rounds,
+        charlie=total([CHARLIE]) / rounds,
+        sent=sum(table.bytes_sent(name) for name in others) / len(others) / rounds,
+    ), table
 
 
 def _pair_keys(names: tuple[str, ...]) -> dict[str, dict[str, tuple[bool, bytes]]]:

@@ -17,6 +17,7 @@ from masquerade_core.table import Silence, Table
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.survivors import Outcome
 from tests.helpers import tell_each
+from tests.masked_helpers import under_masks
 from tests.protocol_helpers import make_study
 from tests.sum_helpers import sent
 
@@ -43,8 +44,17 @@ def losing_study(
     protocol: str = "dp-gd", K: int = 5, d: int = 3, *, survivors: int = 3, retries: int = 2, **kw: Any
 ) -> Study:
     """A study that goes on without parties that fall silent."""
-    section = DROPOUTS.replace("survivors = 3", f"survivors = {survivors}").replace("= 2\n", f"= {retries}\n")
-    return Study.parse(masked_text(protocol, K, d, **kw) + section, in_memory=True)
+    return Study.parse(masked_text(protocol, K, d, **kw) + _section(survivors, retries), in_memory=True)
+
+
+def _section(survivors: int, retries: int) -> str:
+    return DROPOUTS.replace("survivors = 3", f"survivors = {survivors}").replace("= 2\n", f"= {retries}\n")
+
+
+def losing(study: Study, survivors: int = 3, retries: int = 2) -> Study:
+    """The same study with masked sums, which goes on without parties that fall silent."""
+    text = under_masks(study, calibration='"proven"').to_toml()
+    return Study.parse(f"{text}\n{_section(survivors, retries)}", in_memory=True)
 
 
 # --- Masked sums under a Charlie who cheats ----------------------------------------------------------

@@ -69,7 +69,9 @@ def judged_by_distance(clean: Weights, what: str, released: Released, epsilon: f
     return Noiseless(model_of(clean), what, ratio, enough, f"{moved} {remedy}")
 
 
-def expected_by_ratio(study: Study, ratio: float, *, noise: str, beside: str, cure: str) -> Expectation:
+def expected_by_ratio(
+    study: Study, ratio: float, *, noise: str, beside: str, cure: str, measured: str = ""
+) -> Expectation:
     """Say what to expect where the noise has another law than noisy sums over all records.
 
     Parameters
@@ -81,6 +83,8 @@ def expected_by_ratio(study: Study, ratio: float, *, noise: str, beside: str, cu
         What was compared with what, in words: "the noise on the model", "the longest classifier that ... allows".
     cure : str
         What would make the ratio smaller: the end of a sentence that begins with "It takes".
+    measured : str
+        The noise and what it is on, as numbers: a sentence.
     """
     N, words = counted_records(study)
     if ratio >= _DROWNED:
@@ -94,7 +98,8 @@ def expected_by_ratio(study: Study, ratio: float, *, noise: str, beside: str, cu
         verdict, head = Verdict.UNSURE, "a model whose quality depends on the records."
         told = f"may be as little as {ratio:.1%} of {beside}"
     remedy = f" It takes {cure}." if verdict is not Verdict.UNSURE else ""
-    text = f"With {words}, expect {head} {noise[0].upper()}{noise[1:]} {told}.{remedy}"
+    also = f" {measured}" if measured else ""
+    text = f"With {words}, expect {head} {noise[0].upper()}{noise[1:]} {told}.{also}{remedy}"
     return Expectation(verdict, text, N, ratio=ratio)
 
 

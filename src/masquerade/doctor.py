@@ -94,7 +94,8 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
     yield _arithmetic(study, cost)
     yield _conversation(cost)
     if protocol.expectation is not None:
-        yield Check("model", Verdict.NOTE, protocol.expectation(study).text)
+        expected = protocol.expectation(study)
+        yield Check(expected.about, Verdict.NOTE, expected.text)
     me: str | None = None
     if key is not None:
         try:
@@ -126,16 +127,15 @@ def _described(me: str, study: Study, cost: Cost) -> str:
 
 def _arithmetic(study: Study, cost: Cost) -> Check:
     """Time one modular exponentiation: they take most of the time of a run that encrypts."""
-    bits = study.key_bits
+    bits, found = study.key_bits, f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
+    if not bits:
+        return Check("arithmetic", Verdict.OK, f"{found}; this run encrypts nothing and needs none")
     n = gmpy2.mpz(secrets.randbits(bits) | 1 << (bits - 1) | 1)
     base = gmpy2.mpz(secrets.randbits(2 * bits)) % (n * n)
     began = time.perf_counter()
     gmpy2.powmod(base, n, n * n)
     seconds = time.perf_counter() - began
-    words = (
-        f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}: {seconds * 1000:.0f} ms for an exponentiation with "
-        f"{bits}-bit keys"
-    )
+    words = f"{found}: {seconds * 1000:.0f} ms for an exponentiation with {bits}-bit keys"
     if not cost.exponentiations:
         return Check("arithmetic", Verdict.OK, f"{words}; this run encrypts nothing and needs none")
     words += f", about {seconds * cost.exponentiations:.1f} s for those of all participants"

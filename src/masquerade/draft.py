@@ -22,6 +22,7 @@ from masquerade.draft_text import (
     screen_note,
 )
 from masquerade.held_back import Proposal, propose
+from masquerade.losing import PRICE, dropout_section, price_of
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
@@ -116,6 +117,8 @@ class Draft:
         Whether the run may measure its model: the file then has ``[evaluation]``, or a comment on why it has none.
     features, label
         Examples, marked as such in the file, if they are not given. A feature without a range gets a placeholder.
+    dropouts : mapping of str to value
+        The keys and values of ``[dropouts]``; none where the run needs every party to the end.
     more : mapping of str to mapping
         Further keys and values, or other values, by the names of sections; another study may have them.
     """
@@ -148,6 +151,7 @@ class Draft:
     nonce: str = field(default_factory=new_nonce)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     measured: bool = False
+    dropouts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -211,11 +215,35 @@ class Draft:
         BadInput
             What was given makes no valid study.
         """
-        text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features)
+        study = self._checked()
+        price = price_of(study) if self.dropouts else ""
+        return self._text(lambda key: str(key) if key else PLACEHOLDER, self.features).replace(PRICE, price)
+
+    def _checked(self) -> Study:
+        """Return the study, with something in every place that is to be filled in; BadInput where it is not valid."""
         whole = [stand_in(feature) for feature in self.features]
-        checked = text if self.complete else self._text(lambda key: str(key or throwaway_key()), whole)
-        entry_of(Study.parse(checked, "the new study", in_memory=True))
-        return text
+        study = Study.parse(self._text(lambda key: str(key or throwaway_key()), whole), "the new study", in_memory=True)
+        entry_of(study)
+        return study
+
+    @property
+    def price(self) -> str:
+        """What it costs that the run may lose parties: a sentence without a full stop, or nothing."""
+        if not self.dropouts:
+            return ""
+        return (
+            f"the run goes on with {self.dropouts['min_survivors']} of {len(self.parties)} parties, which costs "
+            f"{price_of(self._checked())} more noise than a run that needs all of them"
+        )
+
+    @property
+    def foreseen(self) -> str:
+        """What can be expected of the release, where that is not much and follows from what was given; else nothing."""
+        tell = entry_named(self.protocol).expectation
+        if tell is None or self.examples or self.unranged:
+            return ""
+        expected = tell(self._checked())
+        return expected.text.removesuffix(".") if expected.poor else ""
 
     def write(self, path: Path) -> str:
         """Write the file, which must not exist, and return its text.
@@ -299,13 +327,15 @@ class Draft:
         words |= self._sum_lines(names[0])
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        blocks = [HEAD.format_map({**words, "section": self._section(entry) + self.proposal.section})]
+        section = self._section(entry) + self.proposal.section + dropout_section(self.dropouts)
+        blocks = [HEAD.format_map({**words, "section": section})]
         blocks += [_feature(feature) for feature in features]
         blocks.append(CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))
         blocks += [
             f"[[party]]\nname = {json.dumps(name)}\nkey = {json.dumps(shown(key))}\n" for name, key in self.parties
         ]
-        return with_more("\n".join(blocks), self.more)
+        own = {"dropouts"} if self.dropouts else set()
+        return with_more("\n".join(blocks), {key: self.more[key] for key in self.more if key not in own})
 
 
 def _feature(feature: Feature | Unranged) -> str:

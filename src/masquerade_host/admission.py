@@ -8,7 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 
-from masquerade_core.errors import DeadlinePassed, LocalProtocolError, ProtocolViolation, RunFailed
+from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Join
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
@@ -102,19 +102,20 @@ class AdmittingSession(Session):
         self._out.send(name, data)
 
     def _broadcast(self, kind: Kind, body: bytes, *, type: str = "") -> None:  # noqa: A002
-        """Send every party the same bytes, signed once."""
-        for hop in self._hops.values():
+        """Send every party the same bytes, signed once; those that the run goes on without get nothing any more."""
+        there = [hop for hop in self._hops.values() if hop.lost is None]
+        for hop in there:
             hop.say(Turn(kind))
         data = self._endpoint.broadcast(kind, body, type=type)
         if kind != "closed":
             self._told.add(kind, type, body)
-        for name in self.names:
-            self._put(name, data)
+        for hop in there:
+            self._put(hop.name, data)
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         name, hop = arrival.name, self._hops[arrival.name]
-        if arrival.route in hop.replaced:
-            return  # an older process of this party, which does not know yet that a newer one has replaced it
+        if hop.lost is not None or arrival.route in hop.replaced:
+            return  # a party without which the run goes on, or an older process that was replaced by a newer one
         if arrival.data is None:
             raise ProtocolViolation(
                 f"{name} sent a message of several parts; allowed is one frame a message", peer=name
@@ -143,11 +144,23 @@ class AdmittingSession(Session):
         self._handle(hop, frame, arrival.data)
 
     @abstractmethod
+    def _may_lose(self, hop: Hop) -> bool:
+        """Say whether the run can go on without a party."""
+
+    @abstractmethod
+    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+        """Go on without a party, or raise ``error`` where the run cannot."""
+
+    @abstractmethod
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
         """Take a frame that is in order and no hello; ``data`` are its bytes."""
 
     def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, *, moved: bool) -> None:
         """Take a hello: a new one, the same one again, or one of a party that has another study or version."""
+        if moved and self._may_lose(hop):
+            self._start_anew(hop, arrival.route)
+            self._lose(hop, self._broke(hop.name))
+            return
         if moved and hop.note(HopEvent.NEW_CONNECTION) is JoinState.ENDED:
             # The process that is there now is told as well, on a hop that starts anew.
             self._start_anew(hop, arrival.route)

@@ -8,7 +8,7 @@ before is in :mod:`masquerade_host.admission`. Each party's hop has a state of i
 from collections.abc import Collection
 from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Receive, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
@@ -20,7 +20,7 @@ from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.session_messages import AllClosed, Closed
-from masquerade_host.session_states import JoinState, Turn
+from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Relayed
 from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
 
@@ -50,7 +50,8 @@ class CharlieSession(AdmittingSession):
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
         for to, body in zip(effect.to, effect.bodies, strict=True):
-            self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
+            if self._hops[to].lost is None:
+                self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
 
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
@@ -62,7 +63,10 @@ class CharlieSession(AdmittingSession):
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
-            self._accept(arrival, now)
+            try:
+                self._accept(arrival, now)
+            except (ProtocolViolation, RunFailed) as error:
+                self._lose(self._hops[arrival.name], error)
             if self.closed:
                 return  # a beat may have been under way
 
@@ -88,6 +92,8 @@ class CharlieSession(AdmittingSession):
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
+            if self._hops[to].lost is not None:
+                continue
             if self._out.waiting(to) > _MAX_WAITING:
                 raise ProtocolViolation(
                     f"{frame.source} sent sealed messages faster than {to} takes them; at most "
@@ -98,7 +104,7 @@ class CharlieSession(AdmittingSession):
             self._put(to, self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source))
 
     def _close_if_done(self) -> None:
-        if self._finished and all(hop.state is JoinState.DONE for hop in self._hops.values()):
+        if self._finished and all(hop.state is JoinState.DONE for hop in self._there):
             self._check_digests()
             closed = tuple(hop.closed for hop in self._hops.values())
             self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
@@ -110,13 +116,57 @@ class CharlieSession(AdmittingSession):
         He alone could tell two parties two things, so for him this shows no lie of his own. But a party's wrong hash
         makes all other parties refuse the result. So he must end the run as well, and he knows whose hash is wrong.
         """
-        for name, hop in self._hops.items():
+        for hop in self._there:
             if hop.digest != self._told.digest():
                 raise ProtocolViolation(
-                    f"{name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
+                    f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
                     "what every party was sent",
-                    peer=name,
+                    peer=hop.name,
                 )
+
+    # --- Parties that the run goes on without --------------------------------------
+
+    @property
+    def _there(self) -> tuple[Hop, ...]:
+        """The hops of the parties that still take part."""
+        return tuple(hop for hop in self._hops.values() if hop.lost is None)
+
+    def _may_lose(self, hop: Hop) -> bool:
+        """Say whether the study allows that a party is lost, and this one is in the middle of the run."""
+        return self.study.dropouts is not None and hop.state is JoinState.SEATED
+
+    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+        """Go on without a party that is silent or broken; where the study has no ``[dropouts]``, raise ``error``.
+
+        The role learns it when it next waits for the party: with patience it goes on, and otherwise the run ends.
+        """
+        if not self._may_lose(hop):
+            raise error
+        hop.lost, self._verdict = error, None
+        hop.note(HopEvent.DROPPED)
+        self._observe("lost", party=hop.name)
+        body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
+        self._put(hop.name, hop.seal(Turn.ABORT, body))
+        self._close_if_done()
+
+    def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
+        try:
+            super()._check_due(sender, wanted, frame)
+        except ProtocolViolation as error:
+            self._lose(self._hops[sender], error)
+            self._inbox[sender, wanted.kind].clear()
+
+    def _gives_up(self, wanted: Receive) -> bool:
+        missing = [self._hops[name] for name in self.missing()]
+        lost = [hop.lost for hop in missing if hop.lost is not None]
+        if wanted.within is None and lost:
+            raise lost[0]
+        if not super()._gives_up(wanted):
+            return wanted.within is not None and len(lost) == len(missing)
+        for hop in missing:
+            if hop.lost is None:
+                self._lose(hop, self._late((hop.name,)))
+        return True
 
     # --- Clocks and bad ends ----------------------------------------------------
 
@@ -130,18 +180,23 @@ class CharlieSession(AdmittingSession):
 
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline / 2
-        silent = tuple(
-            name for name, hop in self._hops.items() if hop.state is JoinState.SEATED and now - hop.heard > limit
-        )
-        if silent:
-            raise DeadlinePassed(
-                f"nothing was heard of {listed(silent)} for {limit:g} seconds",
-                "see whether they still run, and start the run again",
-                waited_for=silent,
+        silent = [hop for hop in self._there if hop.state is JoinState.SEATED and now - hop.heard > limit]
+        names = tuple(hop.name for hop in silent)
+        for hop in silent:
+            self._lose(
+                hop,
+                DeadlinePassed(
+                    f"nothing was heard of {listed(names)} for {limit:g} seconds",
+                    "see whether they still run, and start the run again",
+                    waited_for=names,
+                ),
             )
 
     def _hear_abort(self, hop: Hop, abort: Abort) -> None:
         name = hop.name
+        if abort.reason == "left" and self._may_lose(hop):
+            self._lose(hop, error_of(Abort(reason="left", blamed=(name,), by=name)))
+            return
         hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
         check_abort(abort, name)
         if hop.state is JoinState.IDLE:
@@ -168,5 +223,6 @@ class CharlieSession(AdmittingSession):
         """Tell every party that has joined; what a party found out bears that party's name."""
         body = pack_abort(self._verdict or abort, self.everybody)
         for hop in self._joined:
-            if self._link is not None and hop.may_send(Turn.ABORT):  # else it was told that every role has returned
+            # A party that is done may know that every role has returned, and a lost one knows that it is out.
+            if self._link is not None and hop.lost is None and hop.may_send(Turn.ABORT):
                 self._link.send(hop.name, hop.seal(Turn.ABORT, body))

@@ -76,15 +76,19 @@ def check_all_closed(
 
 
 def _signed(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) -> Mapping[str, bytes]:
-    if len(answer.closed) != study.K:
+    there = sum(map(bool, answer.closed))
+    if len(answer.closed) != study.K or there < study.survivors:
         raise ProtocolViolation(
-            f"{CHARLIE} closed the run with the words of {counted(len(answer.closed), 'party', 'parties')}; the study "
-            f"has {study.K}",
+            f"{CHARLIE} closed the run with the words of {counted(there, 'party', 'parties')}; the study "
+            f"{'has' if study.dropouts is None else 'goes on with'} {study.survivors}"
+            f"{'' if study.dropouts is None else ' or more'}",
             peer=CHARLIE,
         )
     reader = Endpoint(CHARLIE, run, signing, {party.name: party.key.sign for party in study.parties})
     digests = {}
     for name, signed in zip(study.names, answer.closed, strict=True):
+        if not signed:
+            continue  # the run went on without this party
         try:
             frame = reader.open(name, signed, numbered=False)
             digests[name] = decode(Closed, frame.body, name).digest

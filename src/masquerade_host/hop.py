@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from masquerade_core.errors import ProtocolViolation
+from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.transport import Arrival
@@ -44,6 +44,8 @@ class Hop:
         Whom the party's role waits for, by its last beat.
     closed, digest : bytes
         The frame with which the party closed the run, and the hash in it.
+    lost : MasqueradeError or None
+        Why the run goes on without this party; None while it takes part.
     replaced : deque of bytes
         Connections of the party before this one: what still comes from there is ignored.
     """
@@ -59,6 +61,7 @@ class Hop:
     waits_for: tuple[str, ...] = ()
     closed: bytes = b""
     digest: bytes = b""
+    lost: MasqueradeError | None = None
     replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
 
     @property

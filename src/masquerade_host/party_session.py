@@ -266,6 +266,11 @@ class PartySession(Session):
                 f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
                 peer=CHARLIE,
             )
+        if self.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (self.me,), CHARLIE):
+            return RunFailed(
+                "the run goes on without this party: Charlie had nothing of it in time, or something broken",
+                "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
+            )
         return error_of(abort)
 
     def _take_seat(self, roster: Roster) -> None:

@@ -38,6 +38,7 @@ _SENTENCES = {
     "came": "{party} is here: {joined} of {parties}.",
     "joined": "All {parties} parties are here.",
     "left": "{party} went away; Charlie waits for it.",
+    "lost": "{party} no longer takes part; the run goes on without it.",
     "stranger": "Connections turned away because their key is not in the study: {count}.",
     "refused": "{party} was turned away: its study differs in {fields}.",
     "other_version": "{party} was turned away: it runs version {version}.",

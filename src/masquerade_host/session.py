@@ -79,6 +79,7 @@ class Session(ABC):
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
+        self._asked = 0.0
         self._stepped = clock()
         self._next_beat = 0.0
         self._next_news = 0.0
@@ -108,7 +109,7 @@ class Session(ABC):
                 self._next_beat = self._clock()
                 self._join(box_key)
             case Receive():
-                self._progress = self._clock()
+                self._progress = self._asked = self._clock()
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
@@ -191,6 +192,7 @@ class Session(ABC):
         now = self._clock()
         if (pause := now - self._stepped) > self.beat_every:
             self._progress += pause
+            self._asked += pause
             self._shift(pause)
         self._take(now)
         if self.closed:
@@ -221,7 +223,7 @@ class Session(ABC):
             self._progress = self._clock()
 
     def _look(self) -> None:
-        """Answer a pending Receive if everything is there; check at once that each message is the one that is due."""
+        """Answer a pending Receive if everything is there, or its time is over; check that each message is due."""
         wanted = self._pending
         if not isinstance(wanted, Receive):
             return
@@ -229,10 +231,14 @@ class Session(ABC):
         for sender, queue in zip(wanted.senders, queues, strict=True):
             if queue:
                 self._check_due(sender, wanted, queue[0][1])
-        if all(queues):
-            taken = [queue.popleft() for queue in queues]
-            self._last_came = max((self._last_came, *(at for at, _ in taken)))
-            self._reply(tuple(frame.body for _, frame in taken))
+        if all(queues) or self._gives_up(wanted):
+            taken = [queue.popleft() if queue else None for queue in queues]
+            self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
+            self._reply(tuple(came[1].body if came else None for came in taken))
+
+    def _gives_up(self, wanted: Receive) -> bool:
+        """Say whether the role goes on with what is there."""
+        return wanted.within is not None and self._clock() - self._asked > wanted.within
 
     def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:

@@ -89,6 +89,7 @@ class HopEvent(Enum):
     LOST = "connection lost"
     SILENCE = "silent too long"
     NEW_CONNECTION = "hello on another connection"
+    DROPPED = "the run goes on without it"  # only where the study has [dropouts]
 
 
 _S, _T, _E = JoinState, Turn, HopEvent
@@ -178,7 +179,7 @@ EVENTS: _Events = {
     },
     End.CHARLIE: {
         _S.HEARD: {_E.SILENCE: _S.AWAY},
-        _S.SEATED: {_E.NEW_CONNECTION: _S.ENDED},
+        _S.SEATED: {_E.NEW_CONNECTION: _S.ENDED, _E.DROPPED: _S.ENDED},
         _S.DONE: {_E.NEW_CONNECTION: _S.ENDED},
     },
 }

@@ -225,6 +225,13 @@ def test_rounds_between_processes_are_timed_and_their_sum_is_checked() -> None:
     assert len(wall.processes_seconds(2, 3, d=2, bits=2048)) == 3
 
 
+def test_rounds_on_a_public_schedule_take_whole_slots() -> None:
+    """Of each round one for the contributions, and one for the lead's opening; an overrun waits for the next."""
+    seconds = wall.processes_seconds(2, 3, d=2, bits=2048, slot=0.2)
+    assert len(seconds) == 3
+    assert all(one > 0.37 for one in seconds)
+
+
 def test_a_plain_round_trip_brings_back_what_was_asked_for() -> None:
     assert all(seconds > 0 for seconds in wall.round_trip_seconds(100, 200, 2))
 

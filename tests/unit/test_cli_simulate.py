@@ -125,6 +125,10 @@ def test_bad_records_end_with_their_exit_code_and_leave_nothing(
     shell: Shell, study: Path, real: Path, tmp_path: Path, case: str
 ) -> None:
     rows, code, words = BAD_DATA[case]
+    for file in (study, real):
+        text = file.read_text()
+        assert 'out_of_bounds = "clamp"' in text
+        file.write_text(text.replace('out_of_bounds = "clamp"', 'out_of_bounds = "refuse"'))
     good = [f"{name}={write_csv(tmp_path / f'{name}.csv', records(40))}" for name in PARTIES[1:]]
     bad = f"north={write_csv(tmp_path / 'north.csv', rows)}"
     named = [word for entry in (bad, *good) for word in ("--data", entry)]

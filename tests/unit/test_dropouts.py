@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def test_a_study_may_lose_parties_only_if_it_says_so() -> None:
         ("survivors = 3", "survivors = 6", ("min_survivors is 6", "at most 5")),
         ("colluders = 0", "colluders = 3", ("min_survivors is 3", "more than [privacy] colluders, which is 3")),
         ("patience_seconds = 5.0", "patience_seconds = 1e9", ("patience_seconds is 1e+09", "deadline_seconds")),
+        ("patience_seconds = 5.0", "patience_seconds = 31.0", ("is 31, but must be at most half", "which is 60")),
+        (
+            "deadline_seconds = 60.0",
+            "deadline_seconds = 60.0\nslot_seconds = 5.0",
+            ("more than [study] slot_seconds",),
+        ),
         ("patience_seconds = 5.0", "patience_seconds = 0.0", ("patience_seconds", "greater than 0")),
         ("retries = 2", "retries = 0", ("retries", "at least 1")),
         ("retries = 2\n", "", ("retries", "missing")),
@@ -78,3 +85,71 @@ def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
 def test_the_check_of_a_study_asks_for_it() -> None:
     with pytest.raises(BadInput, match="weighted-dp cannot go on without a party"):
         protocol_of(losing_study("weighted-dp"))
+
+
+# --- study new -----------------------------------------------------------------------------------------------------
+
+
+def _new(tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
+    path = tmp_path / f"study-{len(list(tmp_path.iterdir()))}.toml"
+    parties = [word for name in "abcde" for word in ("--party", name)]
+    answer = Shell(capsys)("study", "new", "-o", path, *parties, "--throwaway-keys", *more)
+    return answer.code, path.read_text() if path.exists() else "", answer.out + answer.err
+
+
+def test_a_new_study_may_lose_parties_and_says_what_that_costs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    wanted = ("--protocol", "dp-gd", "--rounds", "30", "--min-survivors", "4")
+    code, text, said = _new(tmp_path, capsys, *wanted)
+    assert code == 0, said
+    study = Study.parse(text)
+    assert study.dropouts is not None
+    assert (study.survivors, study.retries, study.dropouts.patience_seconds, study.honest) == (4, 3, 30.0, 3)
+    price = 100 * (math.sqrt(4 / 3 * 33 / 30) - 1)  # 4 honest parties of 5, and 3 of 4; T + R of T
+    assert round(price) == 21
+    assert "# This costs 21 % more noise than a run that needs every party to the end." in text
+    assert "goes on with 4 of 5 parties, which costs 21 % more noise" in said
+    code, text, said = _new(tmp_path, capsys, *wanted, "--retries", "9", "--patience", "2.5")
+    assert "# This costs 32 % more noise" in text
+    assert Study.parse(text).retries == 9
+    like = tmp_path / "like.toml"
+    like.write_text(text)
+    code, text, said = _new(tmp_path, capsys, "--like", str(like), "--min-survivors", "3")
+    again = Study.parse(text)
+    assert (again.survivors, again.retries) == (3, 3)
+    code, text, said = _new(tmp_path, capsys, "--like", str(like))
+    assert Study.parse(text).dropouts == Study.parse(like.read_text()).dropouts
+
+
+def test_a_new_study_needs_every_party_unless_somebody_says_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, _ = _new(tmp_path, capsys)
+    assert (code, Study.parse(text).dropouts) == (0, None)
+    assert "dropouts" not in text
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--retries", "2"), "no --min-survivors"),
+        (("--min-survivors", "1"), "at least 2"),
+        (("--min-survivors", "4", "--patience", "400"), "at most half of [study] deadline_seconds"),
+        (("--min-survivors", "4", "--sum", "paillier"), 'set sum = "masks"'),
+        (("--min-survivors", "4", "--protocol", "psgd", "--sum", "masks", "--calibration", "paper"), "drawn once"),
+        (("--min-survivors", "4", "--protocol", "weighted-dp", "--sum", "masks"), "cannot go on without a party"),
+    ],
+)
+def test_a_new_study_that_cannot_lose_parties_is_refused(
+    more: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    code, text, said = _new(tmp_path, capsys, *more)
+    assert (code, text) == (4, "")
+    assert words in said

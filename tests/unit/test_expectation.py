@@ -11,11 +11,18 @@ import pytest
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.errors import BadInput
+from masquerade_core.learning.expected_intervals import expected_reach
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.expectation import Expectation, Verdict, expected_of_sums, rounded_up, strength
-from masquerade_core.study import AuxiliaryFile, Feature, Study
-from masquerade_protocols import PROTOCOLS, protocol_of
+from masquerade_core.privacy.noise.evaluation_counts import count_sd, counts_noise
+from masquerade_core.privacy.noise.vote_counts import COUNT_BITS as VOTE_BITS
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.rng import SimulationRng
+from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
+from masquerade_protocols import PROTOCOLS, entry_of
 from masquerade_protocols.comparing import expected_by_ratio, least_noise_left, longest_classifier
+from masquerade_protocols.summary import public
+from masquerade_protocols.voting.public import noise_of as votes_noise_of
 from tests.face_helpers import Shell, small_study
 from tests.pages import Page
 
@@ -25,15 +32,21 @@ def _study(protocol: str = "dp-gd", *, columns: int = 10, K: int = 5, **options:
         parties=[(f"site-{i}", throwaway_key()) for i in range(K)],
         curator_key=throwaway_key(),
         protocol=protocol,
-        features=[Feature(name=f"c{i}", min=0.0, max=1.0) for i in range(columns)],
         intercept=False,
-        **{"min_records": 2, "epsilon": 1.0, "delta": 1e-5, "colluders": 0, **options},
+        **{
+            "features": [Feature(name=f"c{i}", min=0.0, max=1.0) for i in range(columns)],
+            "min_records": 2,
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "colluders": 0,
+            **options,
+        },
     )
     return Study.parse(draft.to_toml(), in_memory=True)
 
 
 def _of(study: Study) -> Expectation:
-    tell = protocol_of(study).expectation
+    tell = entry_of(study).expectation
     assert tell is not None
     return tell(study)
 
@@ -168,6 +181,94 @@ def test_more_privacy_is_never_said_to_learn_more(name: str) -> None:
             assert found[-1] < found[0]
 
 
+# --- Counts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colluders", [0, 1, 4])
+def test_the_noise_on_a_count_that_is_told_is_that_of_the_draws(colluders: int) -> None:
+    """Statistics of 10 columns with 32 cells each and of a label: one record moves 11 histograms."""
+    study = _study("summary", expected_records=3000, colluders=colluders)
+    told = _of(study)
+    share, rng = public.noise_of(study).share, SimulationRng(7)
+    draws = sum(np.array(discrete_gaussian(rng, share, 4000), dtype=float) for _ in range(study.K))
+    sd = float(np.std(draws)) / (1 << public.COUNT_BITS)
+    assert told.ratio == pytest.approx(sd / (3000 / 32), rel=0.05)
+    exact = math.sqrt(2 * 11) / mu_of(1.0, 1e-5) * math.sqrt(5 / (5 - colluders))
+    assert f"carries noise of standard deviation {exact:.0f}, and the 32 bins of the column 'c0' hold 94 " in told.text
+
+
+@pytest.mark.parametrize(
+    ("records", "verdict", "words"),
+    [
+        (200, Verdict.NOTHING, "nothing of the single counts: most of them are noise"),
+        (1000, Verdict.COARSE, "coarse counts: the noise is a good part of most of them"),
+        (9000, Verdict.COUNTS, "counts that show where the records lie"),
+    ],
+)
+def test_statistics_are_told_what_to_expect_and_what_would_do(records: int, verdict: Verdict, words: str) -> None:
+    told = _of(_study("summary", expected_records=records))
+    assert (told.verdict, told.about) == (verdict, "statistics")
+    assert told.poor is (verdict is not Verdict.COUNTS)
+    assert words in told.text
+    assert told.enough_records is not None
+    assert told.enough_epsilon is not None
+    assert _of(_study("summary", expected_records=told.enough_records)).verdict is Verdict.COUNTS
+    assert _of(_study("summary", expected_records=round(0.95 * told.enough_records))).verdict is Verdict.COARSE
+    if told.poor:
+        assert told.text.endswith(f"or epsilon = {told.enough_epsilon:g}, or fewer cells.")
+        enough = _of(_study("summary", expected_records=records, epsilon=told.enough_epsilon))
+        assert enough.verdict is Verdict.COUNTS
+
+
+def test_the_bins_that_are_told_are_those_of_the_finest_column() -> None:
+    levels = Feature(name="job", levels=tuple("abcdefgh"))
+    edges = Feature(name="size", edges=(1.0, 2.0, 3.0))
+    study = _study("summary", features=[levels, edges], expected_records=800)
+    assert "the 8 bins of the column 'job' hold 100 records each" in _of(study).text
+    few = _study("summary", features=[edges], expected_records=800)
+    assert "the 4 bins of the column 'size' hold 200 records each" in _of(few).text
+
+
+def _measuring(records: int, **more: Any) -> Expectation:
+    return _of(
+        _study("evaluation", columns=3, parameters={"weights": [1.0, 0.0, 0.0]}, expected_records=records, **more)
+    )
+
+
+def test_an_evaluation_is_told_how_far_its_intervals_would_reach() -> None:
+    told = [_measuring(records) for records in (100, 800, 20_000)]
+    assert [one.verdict for one in told] == [Verdict.NOTHING, Verdict.COARSE, Verdict.COUNTS]
+    assert [one.poor for one in told] == [True, True, False]
+    assert all(one.about == "evaluation" for one in told)
+    sd = count_sd(counts_noise(1.0, 1e-5, 5), 5)
+    assert f"carries noise of standard deviation {sd:.3g}." in told[0].text
+    assert told[2].ratio == pytest.approx(expected_reach(20_000, sd))
+    needed = told[1].enough_records
+    assert needed is not None
+    assert f"{needed:,} records would do, or a larger epsilon." in told[1].text
+    assert _measuring(needed).verdict is Verdict.COUNTS
+    assert _measuring(round(0.9 * needed)).verdict is Verdict.COARSE
+
+
+def test_an_evaluation_of_named_classes_is_told_of_the_error_alone() -> None:
+    label, weights = Label(name="kind", classes=("a", "b", "c")), {"weights": [0.5] * 9}
+    few, many = (
+        _of(_study("evaluation", columns=3, label=label, parameters=weights, expected_records=n)) for n in (200, 50_000)
+    )
+    assert (few.verdict, many.verdict) == (Verdict.COARSE, Verdict.COUNTS)
+    assert "intervals of the error" in many.text
+    assert few.ratio is not None
+    assert many.ratio is not None
+    assert few.ratio > 5 * many.ratio
+
+
+def test_votes_are_told_the_noise_on_a_count() -> None:
+    study = _with_points("vote", calibration="proven", colluders=1)
+    deviation = math.sqrt(5 * float(votes_noise_of(study).share) ** 2) / (1 << VOTE_BITS)
+    assert f"Every count of at most 5 votes carries noise of standard deviation {deviation:.2g}." in _of(study).text
+    assert "votes carries" not in _of(_with_points("vote", calibration="paper")).text
+
+
 # --- The study's file, and the commands -------------------------------------------------
 
 
@@ -209,6 +310,37 @@ def test_check_show_and_doctor_say_what_to_expect(shell: Shell, tmp_path: Path) 
         assert told["records"] == 90
 
 
+def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_are_noise(
+    shell: Shell, tmp_path: Path
+) -> None:
+    columns = ["--feature", "age:0:120", "--label", "ill:yes", "--party", "a", "--party", "b", "--throwaway-keys"]
+    asked: tuple[tuple[list[str | int], str], ...] = (
+        (["--expected-records", 300], "expect a model that ranks records"),
+        (["--min-records", 20, "--protocol", "dp-gd"], "expect nothing: the noise drowns what so few records tell"),
+        (
+            ["--protocol", "summary"],
+            "expect nothing of the single counts: most of them are noise. Every count carries",
+        ),
+        (["--protocol", "weighted-dp", "--min-records", 20], "expect nothing: this setting cannot learn"),
+    )
+    for number, (words, said) in enumerate(asked):
+        answer = shell.json("study", "new", "--output", tmp_path / f"{number}.toml", *columns, *words)
+        poor = number > 0
+        assert (said in answer.json["message"]) is poor
+    many = shell.json("study", "new", "--output", tmp_path / "m.toml", *columns, "--expected-records", 90_000)
+    assert "expect" not in many.json["message"]
+    example = shell.json("study", "new", "--output", tmp_path / "e.toml", "--protocol", "summary")
+    assert "expect" not in example.json["message"]
+
+
+def test_statistics_and_evaluations_are_not_called_models(shell: Shell, tmp_path: Path) -> None:
+    file = small_study(shell, tmp_path / "study.toml", protocol="summary", key_bits=2048)
+    show = " ".join(shell("study", "show", file).err.split())
+    assert "What to expect of the statistics • With 60 records (min_records of each party," in show
+    assert shell.json("study", "show", file).data["expectation"]["about"] == "statistics"
+    assert "note statistics With 60 records" in " ".join(shell("doctor", file).err.split())
+
+
 def test_a_new_study_shows_where_the_number_belongs(shell: Shell, tmp_path: Path) -> None:
     file = small_study(shell, tmp_path / "study.toml")
     assert "\n# expected_records = 20000\n" in file.read_text()
@@ -233,8 +365,10 @@ def test_the_pages_numbers_are_the_program_s() -> None:
 
 
 def test_the_pages_sentence_is_what_the_program_says() -> None:
-    told = expected_of_sums(_study(columns=4, delta=1e-6, expected_records=3000, K=3))
-    assert told.text in " ".join(PAGE.text.split())
+    usual: dict[str, Any] = {"columns": 4, "delta": 1e-6, "K": 3, "colluders": 1}
+    said = " ".join(PAGE.text.split())
+    assert expected_of_sums(_study(expected_records=3000, **usual)).text in said
+    assert _of(_study("summary", expected_records=300, **usual)).text in said
 
 
 def test_links_lead_somewhere() -> None:

@@ -153,3 +153,17 @@ def test_of_10000_forged_sums_none_is_accepted(bound: int) -> None:
         accepted += key.fits(forged, ((check + added) % layout.prime).to_bytes(16, "little"))
     assert accepted == 0
     assert key.fits(total, check.to_bytes(16, "little"))
+
+
+@pytest.mark.parametrize("largest", [1, 2**38 - 1, 2**38, 2**55, 2**70])
+@pytest.mark.parametrize("length", [1, 512, 513, 1100])
+def test_long_vectors_have_the_check_value_of_the_definition(length: int, largest: int) -> None:
+    """A long one is computed in limbs of 16 bits, unless they would not hold it."""
+    layout = Words(length, 2**60)
+    key = CheckKey(layout, RNG.bytes(32))
+    units = [key.of([int(i == j) for i in range(length)]) for j in (0, length - 1)]
+    for vector in ([largest] * length, [-largest] * length, [(-1) ** i * (largest - i % 2) for i in range(length)]):
+        exact = key.of([v * 2**80 for v in vector])  # beyond the limbs: integers of any size
+        assert key.of(vector) * 2**80 % layout.prime == exact
+        apart = [*vector[:-1], vector[-1] + 1]
+        assert (key.of(apart) - key.of(vector) - units[1]) % layout.prime == 0

@@ -94,6 +94,7 @@ class Watched(Wired):
         super().__init__(world, studies=dict.fromkeys((*PARTIES, CHARLIE), study))
         self.left: list[tuple[str, float]] = []
         self.tamper = self._watch
+        self.clock.now += 0.375  # the slots are those of the roster's arrival, and no round seconds
         self.join()
         self.seated_at = self.clock.now
 

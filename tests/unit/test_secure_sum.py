@@ -79,6 +79,18 @@ def test_a_vector_beyond_its_slots_is_sent_and_shows_on_the_total_alone(vector: 
     assert "Contribution" in {p.type for p in run.table.passed if p.source == "p0"}
 
 
+@pytest.mark.parametrize("far", [201, 2**20, 2**300, -(2**700)])
+def test_a_vector_beyond_the_bound_is_sent_like_any_other(far: int) -> None:
+    """Whether its sender stops would tell of it; whether the total is within bounds tells of the total alone."""
+    layout = _layout(2, 1, 100)
+    run = sums_of(make_study(2, 1), [layout]).run({"p0": [[far]], "p1": [[150 - far]]})
+    assert all(result == [(150,)] for result in run.results.values())
+    alone = sums_of(make_study(2, 1), [layout])
+    with pytest.raises(RunFailed, match="is not the sum of everybody's shares"):
+        alone.run({"p0": [[2**300]], "p1": [[0]]})
+    assert sorted(p.source for p in alone.table.passed if p.type == "Contribution") == ["p0", "p1"]
+
+
 def test_layouts_of_many_forms_add_up() -> None:
     study = make_study(3, 1)
     layouts = [_layout(3, *form) for form in ((1, 1), (9, 2**100), (1, 2**440), (200, 1), (5, 3 * 2**30))]

@@ -1,5 +1,10 @@
 """``evaluation``, for those who have a model and want to know how good it is."""
 
+import math
+
+from masquerade_core.learning.expected_intervals import expected_reach, records_needed
+from masquerade_core.privacy.expectation import Expectation, Verdict, counted_records
+from masquerade_core.privacy.noise.evaluation_counts import count_sd
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluating import what_leaves
@@ -14,6 +19,8 @@ from masquerade_protocols.evaluation.noiseless import noiseless
 from masquerade_protocols.evaluation.statement import statement
 
 __all__ = ["EVALUATION"]
+
+_WORTH = 0.05  # an interval that reaches farther to each side says little
 
 _LEAVES = """
 Your records stay on your machine.
@@ -44,6 +51,35 @@ def _explain(study: Study) -> Explanation:
     return Explanation(paragraphs(_LEAVES, words), collusion_of_sums(study, "the evaluation"), paragraphs(_COST, words))
 
 
+def _expectation(study: Study) -> Expectation:
+    """Say how far the intervals of the error would reach in an ordinary case, beside the noise on a count."""
+    N, words = counted_records(study)
+    sd = count_sd(noise_of(study), study.K)
+    if study.classes is None:
+        reach, figures = expected_reach(N, sd), "error and AUC"
+        needed = records_needed(sd, _WORTH)
+    else:
+        reach, figures, needed = _error_reach(N, sd, study.classes), "the error", None
+    verdict = Verdict.COUNTS if reach <= _WORTH else Verdict.COARSE if reach < 0.5 else Verdict.NOTHING  # noqa: PLR2004
+    head = {
+        Verdict.COUNTS: f"intervals of {figures} that reach about {100 * reach:.1f} points to each side.",
+        Verdict.COARSE: f"wide intervals: those of {figures} reach about {100 * reach:.0f} points to each side.",
+        Verdict.NOTHING: f"nothing: the intervals of {figures} reach over half of all that there is.",
+    }[verdict]
+    remedy = (
+        "" if verdict is Verdict.COUNTS or needed is None else f" {needed:,} records would do, or a larger epsilon."
+    )
+    counted_by = "by label and range of scores" if study.classes is None else "by label and answer"
+    noise = f"Every count of records, {counted_by}, carries noise of standard deviation {sd:.3g}."
+    text = f"With {words}, expect {head} {noise}{remedy}"
+    return Expectation(verdict, text, N, enough_records=needed, ratio=reach, about="evaluation")
+
+
+def _error_reach(N: int, sd: float, classes: int) -> float:
+    """Return how far the interval of the error reaches: chance, and noise on the counts of right answers and of all."""
+    return 1.96 * math.sqrt(0.25 / N + classes * (sd / N) ** 2)
+
+
 def _cost(study: Study) -> Cost:
     """Price a run with the fewest records that there may be."""
     layouts = evaluation_layouts(study, study.K * study.study.min_records)
@@ -63,6 +99,7 @@ _ENTRY = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    expectation=_expectation,
     calibrations=("proven",),
     sum="masks",
     multiclass=True,

@@ -122,6 +122,7 @@ def check(study: Study) -> None:
             'remove noise, or set calibration = "paper"',
         )
     packing(study)
+    check_regularization(study.model.regularization)
 
 
 def packing(study: Study) -> Packing:
@@ -140,7 +141,6 @@ def packing(study: Study) -> Packing:
         msg = f"[model] loss is {study.model.loss!r}, but local-aggregation's bounds hold only for the logistic loss"
         raise BadInput(msg, 'set loss = "logistic"')
     require_convex(study.model)
-    check_regularization(study.model.regularization)
     return _joint_packing(study) if study.proven else _paper_packing(study)
 
 

@@ -1,8 +1,10 @@
 """``summary``, for those who choose it."""
 
+import math
 from fractions import Fraction
 
 from masquerade_core.data.cells import cells_loader
+from masquerade_core.privacy.expectation import Expectation, expected_of_counts
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -64,6 +66,16 @@ def _explain(study: Study) -> Explanation:
     return Explanation(leaves, collusion_of_sums(study, "the statistics"), cost, needs)
 
 
+def _expectation(study: Study) -> Expectation:
+    """Compare the noise on a count with the records in a bin of the column that has the most bins."""
+    sd = math.sqrt(study.K) * float(public.noise_of(study).share) / (1 << public.COUNT_BITS)
+    finest = max(public.grid_of(study).histograms, key=lambda histogram: histogram.inner)
+    cure = ", or fewer cells" if finest.edges else ", or fewer levels"
+    return expected_of_counts(
+        study, sd, finest.inner, about="statistics", what=f"the column {finest.name!r}", cure=cure
+    )
+
+
 def _cost(study: Study) -> Cost:
     return price_of_sums(study, [public.layout(study, public.noise_of(study)).count])
 
@@ -80,6 +92,7 @@ _ENTRY = Protocol(
     statement=statement,
     explain=_explain,
     cost=_cost,
+    expectation=_expectation,
     records=cells_loader(public.grid_of),
     makes_model=False,
     calibrations=("proven",),

@@ -42,6 +42,7 @@ def expectation(study: Study) -> Expectation:
             2 * deviation / K * math.sqrt(min(study.d, N) / N),
             noise=f"the noise in the fitted fractions of {K} votes",
             beside="the most that unanimous votes can tell",
+            measured=f"Every count of at most {K} votes carries noise of standard deviation {deviation:.2g}.",
             cure="many more parties, since this noise hides all records of a party; or a larger epsilon",
         )
     D = study.outputs * study.d

@@ -194,6 +194,25 @@ def new(
             show_default=False,
         ),
     ] = None,
+    min_survivors: Annotated[
+        int | None,
+        typer.Option(
+            help="Let the run go on without parties that fall silent, down to so many. The file says what that costs "
+            "in noise. If not given, the run needs every party to the end.",
+            show_default=False,
+        ),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(help="With --min-survivors: how many sums may be made again. 3 if not given.", show_default=False),
+    ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            help="With --min-survivors: how many seconds Charlie waits for a contribution. 30 if not given.",
+            show_default=False,
+        ),
+    ] = None,
     throwaway_keys: Annotated[
         bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
     ] = False,
@@ -201,6 +220,7 @@ def new(
 ) -> Outcome:
     """Write the draft of a study: a commented file, with placeholders for keys that are not given."""
     from masquerade.drafting import ColumnOptions, draft_of, left_open, parse_setting, placed
+    from masquerade.losing import dropout_options
     from masquerade_core.identity import PublicKeys
 
     del output_format
@@ -226,6 +246,7 @@ def new(
             "key_bits": key_bits,
             "out_of_bounds": out_of_bounds,
             "measured": True,
+            "dropouts": dropout_options(min_survivors, retries, patience) or None,
         },
         ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
         like=like,
@@ -237,7 +258,7 @@ def new(
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
         + "".join(f". {note}" for note in notes)
-        + "".join(f". Note: {note}" for note in (draft.note, draft.proposal.note) if note),
+        + "".join(f". Note: {note}" for note in (draft.note, draft.proposal.note, draft.price, draft.foreseen) if note),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],

@@ -35,6 +35,7 @@ __all__ = ["CheckKey", "Words", "mask_stream", "tagged_hash"]
 
 _NONCE = bytes(12)
 _ROW = 512  # coordinates that share one u_a
+_LIMB_ROOM = 38  # bits of a coordinate: times a limb of 16 bits, 512 such products add up within 63 bits
 _MARK_BITS = 64
 _MACHINE_BITS = 64  # words of this length or less are numpy's
 _PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
@@ -239,16 +240,23 @@ class Words:
                 "start a new run; no participant can be blamed from the sum alone",
             )
         if self._machine():
-            values = words[self.marks :].view(f"<i{self.size}").tolist()
+            signed = words[self.marks :].view(f"<i{self.size}")
+            values = signed.tolist()
+            largest, least = (int(signed.max()), int(signed.min())) if values else (0, 0)
         else:
             half = 1 << (self.bits - 1)
             values = [int(word) - ((int(word) >= half) << self.bits) for word in words[self.marks :]]
-        if max(values, default=0) > self.bound or min(values, default=0) < -self.bound:
+            largest, least = max(values, default=0), min(values, default=0)
+        if largest > self.bound or least < -self.bound:
             raise RunFailed(
                 "the opened sum is larger than all parties' contributions together can be",
                 "start a new run; the sum alone does not show who changed it",
             )
         return tuple(values)
+
+
+def _integers(raw: bytes, width: int) -> list[int]:
+    return [int.from_bytes(raw[i : i + width], "little") for i in range(0, len(raw), width)]
 
 
 class CheckKey(Secret):
@@ -261,23 +269,41 @@ class CheckKey(Secret):
         32 bytes that only the parties know, and that serve for this round alone.
     """
 
-    __slots__ = ("_layout", "_u", "_v", "constant")
+    __slots__ = ("_layout", "_raw", "_u", "_v", "constant")
 
     def __init__(self, layout: Words, key: bytes) -> None:
         width, d = layout.check_bytes + 8, layout.length
         rows = -(-d // _ROW)
         raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
         # With 64 bits above those of p, numbers are uniform modulo p but for a part of 2^-64, without a reduction.
-        drawn = [int.from_bytes(raw[i : i + width], "little") for i in range(0, len(raw), width)]
-        self._layout = layout
-        self.constant, self._u, self._v = drawn[0], drawn[1 : 1 + rows], drawn[1 + rows :]
+        self.constant, *self._u = _integers(raw[: width * (1 + rows)], width)
+        self._layout, self._raw = layout, raw[width * (1 + rows) :]
+        self._v: list[int] | None = None  # made of the bytes where they are needed as Python's integers
 
     def of(self, vector: Sequence[int]) -> int:
         """Return <r, x> mod p, where r_(512 a + b) = u_a v_b."""
-        rows = (vector[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
-        inner = (sum(starmap(mul, zip(self._v, row, strict=False))) for row in rows)
+        inner = self._in_limbs(vector) if len(self._u) > 1 else None
+        if inner is None:
+            if self._v is None:
+                self._v = _integers(self._raw, self._layout.check_bytes + 8)
+            rows = (vector[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
+            inner = [sum(starmap(mul, zip(self._v, row, strict=False))) for row in rows]
         total: int = sum(map(mul, self._u, inner))
         return total % self._layout.prime
+
+    def _in_limbs(self, vector: Sequence[int]) -> list[int] | None:
+        """Return the inner sums of a long vector, each v_b in limbs of 16 bits; None where 64 bits do not hold them."""
+        try:
+            x = np.array(vector, dtype=np.int64)
+        except OverflowError:
+            return None
+        if max(int(x.max()), -int(x.min())) >> _LIMB_ROOM:
+            return None
+        x.resize(len(self._u) * _ROW)  # with zeros
+        limbs = np.frombuffer(self._raw, dtype="<u2").reshape(_ROW, -1).astype(np.int64)
+        places = range(0, 16 * limbs.shape[1], 16)
+        sums = (x.reshape(-1, _ROW) @ limbs).tolist()
+        return [sum(value << place for value, place in zip(row, places, strict=True)) for row in sums]
 
     def fits(self, total: Sequence[int], check: bytes) -> bool:
         """Say whether a sum of vectors, to whose check values the constant was added once, has this check value."""

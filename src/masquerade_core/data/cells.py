@@ -79,6 +79,13 @@ class Histogram:
         """Return the number of bins, that of missing cells included."""
         return len(self.levels or self.edges) + 2
 
+    @property
+    def inner(self) -> int:
+        """How many bins values have that fit: those within the range, or those of the levels."""
+        if self.levels:
+            return len(self.levels)
+        return len(self.edges) - 1 if self.bounded else len(self.edges) + 1
+
     def places(self, cells: Column) -> NDArray[np.int32]:
         """Return the number of each cell's bin.
 

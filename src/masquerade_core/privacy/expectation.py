@@ -18,26 +18,41 @@ from typing import Any
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
 
-__all__ = ["Expectation", "Verdict", "counted_records", "expected_of_sums", "rounded_up", "strength"]
+__all__ = [
+    "Expectation",
+    "Verdict",
+    "counted_records",
+    "expected_of_counts",
+    "expected_of_sums",
+    "rounded_up",
+    "strength",
+]
 
 USEFUL_FROM = 40.0
 """s from which a model has a useful threshold."""
+
+_SMALL_COUNT_NOISE = 1 / 3  # three standard deviations: what the protocol for statistics shows by default
 
 _UNSURE_FROM = 20.0
 _RANKS_FROM = 5.0  # noise of length .4 on a mean of vectors of length 1: what is left differs from set to set
 
 
 class Verdict(StrEnum):
-    """What can be expected of a model.
+    """What can be expected of a model, or of counts.
 
     ``USEFUL`` is a model whose answers yes and no can be used. ``UNSURE`` is perhaps such a model. ``RANKS`` is a model
     whose scores rank records, with a threshold that is often useless. ``NOTHING`` is a model that the noise drowns.
+
+    ``COUNTS`` are counts that are large beside their noise, ``COARSE`` those that are not, and ``NOTHING`` stands for
+    counts that are mostly noise.
     """
 
     USEFUL = "useful threshold"
     UNSURE = "uncertain"
     RANKS = "ranks only"
     NOTHING = "nothing"
+    COUNTS = "useful counts"
+    COARSE = "coarse counts"
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,10 @@ class Expectation:
     enough_epsilon : float or None
         An epsilon that makes a useful threshold with the records there are; None where that is not known.
     ratio : float or None
-        For a protocol with another law: the least that the noise can be, beside the most that can be learned.
+        For a protocol with another law: the least that the noise can be, beside the most that can be learned. For
+        counts: the noise beside an ordinary count.
+    about : str
+        What is released: a "model", or something else.
     """
 
     verdict: Verdict
@@ -68,11 +86,12 @@ class Expectation:
     enough_records: int | None = None
     enough_epsilon: float | None = None
     ratio: float | None = None
+    about: str = "model"
 
     @property
     def poor(self) -> bool:
-        """Whether the model's answers yes and no cannot be relied on."""
-        return self.verdict in {Verdict.RANKS, Verdict.NOTHING}
+        """Whether the model's answers yes and no, or most of the counts, cannot be relied on."""
+        return self.verdict in {Verdict.RANKS, Verdict.NOTHING, Verdict.COARSE}
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
@@ -84,6 +103,7 @@ class Expectation:
             "enough_records": self.enough_records,
             "enough_epsilon": self.enough_epsilon,
             "ratio": self.ratio,
+            "about": self.about,
         }
 
 
@@ -133,6 +153,50 @@ def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
     text = f"With {words}, expect {_HEADS[verdict]} {measured}: {remedy}" + (f" {doubt}" if doubt else "")
     return Expectation(verdict, text, N, s, enough_records, enough_epsilon)
 
+
+def expected_of_counts(study: Study, sd: float, bins: int, *, about: str, what: str, cure: str = "") -> Expectation:
+    """Return what can be expected of noisy counts of all records, each of which falls into one of some bins.
+
+    Parameters
+    ----------
+    study : Study
+        With a delta between 0 and 1.
+    sd : float
+        The standard deviation of the noise on a count, in records: that of all parties' shares.
+    bins : int
+        How many bins the records spread over.
+    about : str
+        What is released: "statistics".
+    what : str
+        What the bins are: "the column 'age'".
+    cure : str
+        What would help, apart from more records and a larger epsilon.
+    """
+    N, words = counted_records(study)
+    usual = N / bins
+    ratio = sd / usual
+    verdict = Verdict.COUNTS if ratio <= _SMALL_COUNT_NOISE else Verdict.COARSE if ratio < 1 else Verdict.NOTHING
+    measured = (
+        f"Every count carries noise of standard deviation {_shown(sd)}, and the {bins} bins of {what} hold "
+        f"{_shown(usual)} records each on average."
+    )
+    enough_records = math.ceil(sd * bins / _SMALL_COUNT_NOISE)
+    needed = ratio / _SMALL_COUNT_NOISE * mu_of(study.privacy.epsilon, study.privacy.delta)
+    enough_epsilon = rounded_up(epsilon_of(needed, study.privacy.delta))
+    remedy = (
+        ""
+        if verdict is Verdict.COUNTS
+        else f" {enough_records:,} records would do, or epsilon = {enough_epsilon:g}{cure}."
+    )
+    text = f"With {words}, expect {_COUNT_HEADS[verdict]} {measured}{remedy}"
+    return Expectation(verdict, text, N, None, enough_records, enough_epsilon, ratio, about)
+
+
+_COUNT_HEADS = {
+    Verdict.COUNTS: "counts that show where the records lie.",
+    Verdict.COARSE: "coarse counts: the noise is a good part of most of them.",
+    Verdict.NOTHING: "nothing of the single counts: most of them are noise.",
+}
 
 _HEADS = {
     Verdict.USEFUL: "a model with a useful threshold: its answers yes and no can be used.",

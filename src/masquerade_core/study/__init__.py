@@ -1,6 +1,7 @@
 """The study: everything that changes the result or its privacy, in one file that everybody signs."""
 
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.columns import Feature, Label
 from masquerade_core.study.dropouts import Dropouts
 from masquerade_core.study.fields import check_section
 from masquerade_core.study.sections import (
@@ -9,8 +10,6 @@ from masquerade_core.study.sections import (
     Crypto,
     Curator,
     EvaluationSection,
-    Feature,
-    Label,
     Model,
     OutOfBounds,
     Party,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from masquerade_core.study.sections import Crypto, Privacy, Section, StudySection
+from masquerade_core.study.columns import Section
+from masquerade_core.study.sections import Crypto, Privacy, StudySection
 
 __all__ = ["Dropouts", "dropout_problems"]
 
@@ -51,10 +52,16 @@ def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, c
             f"[dropouts] min_survivors is {s}, but must be more than [privacy] colluders, which is {t}: at least one "
             "of those who remain must be honest"
         )
-    if section.patience_seconds > rules.deadline_seconds:
+    patience, deadline, slot = section.patience_seconds, rules.deadline_seconds, rules.slot_seconds
+    if patience > deadline / 2:
         yield (
-            f"[dropouts] patience_seconds is {section.patience_seconds:g}, but must be at most [study] "
-            f"deadline_seconds, which is {rules.deadline_seconds:g}: after that the run ends anyway"
+            f"[dropouts] patience_seconds is {patience:g}, but must be at most half of [study] deadline_seconds, which "
+            f"is {deadline:g}: after that others end the run"
+        )
+    if slot is not None and patience <= slot:
+        yield (
+            f"[dropouts] patience_seconds is {patience:g}, but must be more than [study] slot_seconds, which is "
+            f"{slot:g}: no contribution leaves before its slot"
         )
     if privacy.calibration == "paper":
         yield (

@@ -21,6 +21,7 @@ from pydantic import (
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.columns import Feature, Label, Section
 from masquerade_core.study.dropouts import Dropouts, dropout_problems
 from masquerade_core.study.fields import first_repeated, flat, json_text
 from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
@@ -29,12 +30,9 @@ from masquerade_core.study.sections import (
     Crypto,
     Curator,
     EvaluationSection,
-    Feature,
-    Label,
     Model,
     Party,
     Privacy,
-    Section,
     StudySection,
 )
 from masquerade_core.study.text import explain, to_toml
@@ -100,6 +98,11 @@ class Study(Section):
                 "lower min_parties, or add parties"
             )
         yield from self._lead_problems()
+        if rules.slot_seconds is not None and rules.slot_seconds >= rules.deadline_seconds:
+            yield (
+                f"[study] slot_seconds is {rules.slot_seconds:g}, but must be less than deadline_seconds = "
+                f"{rules.deadline_seconds:g}: whoever waits for its slot must not count as silent"
+            )
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
         yield from size_problems(rules, self.parties, self.countable)

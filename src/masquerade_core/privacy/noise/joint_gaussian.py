@@ -184,9 +184,15 @@ class JointNoise:
             return None
         paid = 2.0**-LOST_BITS
         left = self.delta - paid * (1 + _exp(self.epsilon))
-        found = epsilon_of(size * self.mu(shares), math.nextafter(left, 0))
+        mu = size * self.mu(shares)
+        found = epsilon_of(mu, math.nextafter(left, 0))
         if shares >= self.honest and size == 1:  # holds by construction, whatever the last bit of a float is
             return min(found, self.epsilon), self.delta
+        more = self.delta - paid * (
+            2 + _exp(found + 1)
+        )  # where epsilon grows by less than 1, the target's delta is kept
+        if more > self.delta / 2 and (larger := epsilon_of(mu, more)) <= found + 1:
+            return larger, self.delta
         delta = left + paid * (1 + _exp(found))
         return (found, delta * _ROUNDED) if delta < 1 else None
 

@@ -1,0 +1,61 @@
+"""What a new study says of parties that fall silent: its section ``[dropouts]``, and the price of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+from masquerade_core.study.text import to_toml
+from masquerade_protocols import entry_of
+
+__all__ = ["PRICE", "dropout_options", "dropout_section", "price_of"]
+
+PRICE = "{price of the dropouts}"
+"""Stands in a draft's text where the price will, since it follows from the whole study."""
+
+_RETRIES, _PATIENCE = 3, 30.0
+_NOTES = {
+    "min_survivors": "The fewest parties with which the run goes on. The noise is sized for these.",
+    "retries": "How many sums may be made again in the whole run. The noise pays for all of them.",
+    "patience_seconds": "How many seconds Charlie waits for a contribution before he goes on without it.",
+}
+_HEAD = f"""
+# The run goes on without parties that fall silent. The others then contribute anew, with fresh noise.
+# This costs {PRICE} more noise than a run that needs every party to the end.
+[dropouts]
+"""
+
+
+def dropout_options(min_survivors: int | None, retries: int | None, patience: float | None) -> dict[str, Any]:
+    """Return the section's keys and values from the options of ``study new``; none where nobody asked for it.
+
+    Raises
+    ------
+    BadInput
+        An option was given that says nothing without ``--min-survivors``.
+    """
+    if min_survivors is None:
+        if retries is not None or patience is not None:
+            raise BadInput(
+                "--retries or --patience was given, but no --min-survivors: without it a run needs every party",
+                "add --min-survivors, the fewest parties with which the run goes on",
+            )
+        return {}
+    return {
+        "min_survivors": min_survivors,
+        "retries": _RETRIES if retries is None else retries,
+        "patience_seconds": _PATIENCE if patience is None else float(patience),
+    }
+
+
+def dropout_section(values: Mapping[str, Any]) -> str:
+    """Return the section as commented TOML, or nothing where there are no values."""
+    if not values:
+        return ""
+    lines = to_toml({"dropouts": dict(values)}).partition("\n")[2].strip().splitlines()
+    return _HEAD + "".join(f"# {_NOTES[line.partition(' = ')[0]]}\n{line}\n" for line in lines)
+
+
+def price_of(study: Study) -> str:
+    """Return how much more noise a study's ``[dropouts]`` cost: "21 %"."""
+    return f"{100 * entry_of(study).dropout_price(study):.0f} %"
