@@ -55,7 +55,7 @@ A contribution is a fresh encryption of one's own data. For that, the short obfu
 are enough.
 
 The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
-:mod:`~masquerade_protocols.blocks.blame` says what the contributions of a failed round prove.
+:mod:`~masquerade_protocols.blame` says what the contributions of a failed round prove.
 """
 
 import hashlib

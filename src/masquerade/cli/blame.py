@@ -24,7 +24,7 @@ def blame(
     from masquerade_core.errors import BadInput
     from masquerade_core.evidence import Evidence, read_evidence
     from masquerade_core.study import Study
-    from masquerade_protocols.blocks.blame import verdict
+    from masquerade_protocols.blame import verdict
 
     del output_format
     made = Study.parse(read_study_text(study), str(study), in_memory=True)

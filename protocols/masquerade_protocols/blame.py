@@ -89,13 +89,9 @@ def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) ->
         length = size // layout.size - layout.marks
         layout = Words(max(length, 1), layout.bound)
         fits = (layout.total_bytes, layout.check_bytes) == (size, len(told.check)) and layout.fits
-        if fits and blame(layout, _summed(told), contributions) is None:
+        if fits and blame(layout, told, contributions) is None:
             return None
     return CHARLIE
-
-
-def _summed(told: Summed | Outcome) -> Summed:
-    return Summed(round=told.round, words=told.words, check=told.check, receipt=told.receipt)
 
 
 # --- What files of evidence prove -----------------------------------------------------
