@@ -16,6 +16,7 @@ from pathlib import Path
 
 import zmq
 
+from benchmarks.relay import DelayingRelay
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
 from masquerade_core import __version__
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
@@ -51,12 +52,13 @@ def _take_part(who: str, directory: Path) -> None:
         )
         run_role(multiplying(Seat(who, study.names, host.run), study, rounds), host, SystemRng())
         return
+    dialed = json.loads((directory / "dialed.json").read_text())
     session = PartySession(
         who,
         study,
         keys,
-        lambda: PartySocket(study.address, keys, study.curator.key.curve),
-        lambda: speaks_curve(study.address),
+        lambda: PartySocket(dialed, keys, study.curator.key.curve),
+        lambda: speaks_curve(dialed),
         version=__version__,
         observe=quiet,
     )
@@ -73,9 +75,11 @@ def _free_port() -> int:
 
 
 def processes_seconds(
-    K: int, rounds: int, *, d: int, bits: int, masks: bool = False, slot: float | None = None
+    K: int, rounds: int, *, d: int, bits: int, masks: bool = False, slot: float | None = None, trip: float = 0.0
 ) -> list[float]:
-    """Return the wall seconds of each round of a secure sum between 1 + K processes, at the lead.
+    """Return the wall seconds of each round of a secure sum between 1 + K processes, at the roster's first party.
+
+    ``trip`` is the round-trip time in seconds between a party and Charlie, which a relay adds to this machine's own.
 
     With ``slot``, in seconds, what parties send leaves on the public schedule.
 
@@ -92,18 +96,22 @@ def processes_seconds(
             keys[who] = make_keys(directory / f"{who}.key")
             return keys[who].public
 
-        address = f"tcp://127.0.0.1:{_free_port()}"
+        port = _free_port()
+        address = f"tcp://127.0.0.1:{port}"
         study = gradient_study(K, d, rounds, bits=bits, masks=masks, slot=slot, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
         (directory / "rounds.json").write_text(json.dumps(rounds))
         everybody = (CHARLIE, *study.names)
         command = [sys.executable, "-m", "benchmarks.wall"]
-        started = [subprocess.Popen([*command, who, name]) for who in everybody]  # noqa: S603  our own modules
-        try:
-            codes = [process.wait(_PATIENCE) for process in started]
-        finally:
-            for process in started:
-                process.kill()
+        with DelayingRelay(port, trip / 2) as relay:
+            dialed = f"tcp://127.0.0.1:{relay.port}" if trip else address
+            (directory / "dialed.json").write_text(json.dumps(dialed))
+            started = [subprocess.Popen([*command, who, name]) for who in everybody]  # noqa: S603  our own modules
+            try:
+                codes = [process.wait(_PATIENCE) for process in started]
+            finally:
+                for process in started:
+                    process.kill()
         assert not any(codes), f"a process of the benchmark ended with {codes}"
         said = {who: json.loads((directory / f"{who}.json").read_text()) for who in study.names}
         layout = gradient_layout(study)

@@ -106,6 +106,14 @@ def lead_part(cost: Cost) -> str:
     return "holds no secret key besides its own, since the parties have no common encryption key"
 
 
+def _most_records(study: Study) -> str:
+    """Return how many records a party may have at most, where the study says so: the end of a sentence's part."""
+    most = {study.most_of(name) for name in study.names}
+    if most == {study.countable}:
+        return ""
+    return f" and at most {most.pop():,}" if len(most) == 1 else " and at most the max_records that the study gives you"
+
+
 def explained(
     study: Study, explanation: Explanation, cost: Cost, expectation: Expectation | None = None
 ) -> tuple[RenderableType, ...]:
@@ -121,7 +129,7 @@ def explained(
         roster.add_row(Text(f"  {party.name}"), party.key.fingerprint(), Text(note, style="dim"))
     columns = ", ".join(f"{f.name} ({f.range})" for f in study.features)
     needs = (
-        f"At least {rules.min_records:,} records, with the columns {columns}.",
+        f"At least {rules.min_records:,} records{_most_records(study)}, with the columns {columns}.",
         f"The column to predict is {study.label.name}; {_classes(study.label)}.",
         "A number outside these public bounds is moved to the nearest of them, and a missing cell takes the study's "
         "public value. How often that happened, your process tells you alone."

@@ -266,7 +266,7 @@ def _ones_own_of_before(wired: Wired, frames: list[bytes]) -> list[bytes]:
         (lambda _wired, frames: [*frames, frames[0]], "words of 4 parties; the study has 3"),
         (lambda _wired, frames: [frames[0], frames[0], frames[2]], "frame of p2"),
         (lambda _wired, frames: [frames[0], frames[2], frames[1]], "frame of p2"),
-        (lambda _wired, frames: [frames[0], b"", frames[2]], "frame of p2"),
+        (lambda _wired, frames: [frames[0], b"", frames[2]], "words of 2 parties; the study has 3"),
         (_of_another_run, "frame of p2"),
         (_another_kind, "frame of p2"),
         (_forged, "frame of p2"),

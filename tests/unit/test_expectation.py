@@ -365,8 +365,10 @@ def test_the_pages_numbers_are_the_program_s() -> None:
 
 
 def test_the_pages_sentence_is_what_the_program_says() -> None:
-    told = expected_of_sums(_study(columns=4, delta=1e-6, expected_records=3000, K=3))
-    assert told.text in " ".join(PAGE.text.split())
+    usual: dict[str, Any] = {"columns": 4, "delta": 1e-6, "K": 3, "colluders": 1}
+    said = " ".join(PAGE.text.split())
+    assert expected_of_sums(_study(expected_records=3000, **usual)).text in said
+    assert _of(_study("summary", expected_records=300, **usual)).text in said
 
 
 def test_links_lead_somewhere() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,19 @@ import pytest
 from scipy import stats
 
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
-from masquerade_core.model import model_from_json, model_to_json
+from masquerade_core.model import Model, model_from_json, model_to_json
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, UNIT
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
+from masquerade_protocols.comparing import SMALL_NOISE
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.local_aggregation import additive_shares, public, public_scale
 from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import roles as la
+from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
 from tests.face_helpers import Shell, small_study, split_csv
 from tests.protocol_helpers import make_data, run
 from tests.proven_helpers import (
@@ -39,6 +42,7 @@ from tests.proven_helpers import (
     without_classifiers,
 )
 
+NOTHING = Model((0.0,) * 4, None)  # in place of a released model
 UNEVEN = {2: (30, 170), 5: (22, 50, 24, 75, 39)}
 
 
@@ -208,6 +212,40 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
             opened.append(opened_sum(run(study, make_data(study, sizes), rngs)))
         changed[rule] = opened[0] != opened[1]
     assert changed == {"selected": True, "floor": False, "sizes": False}
+
+
+@pytest.mark.parametrize(
+    ("rule", "sized"),
+    [
+        ("selected", "It is sized for the smallest party alone, which has 20 records, and at epsilon = 0.05"),
+        ("floor", "It is sized as if every party had only min_records = 10, and at epsilon = 0.05"),
+        ("sizes", "this noise. At epsilon = 0.05"),
+    ],
+)
+def test_the_advice_on_too_much_noise_says_what_it_is_sized_for_and_is_right(rule: str, sized: str) -> None:
+    study = proven_study(3, 4, rule, epsilon=0.05)
+    data = make_data(study, (20, 40, 60))
+    found = noiseless(study, data, NOTHING)
+    assert sized in found.advice
+    assert ("or min_records = " in found.advice) == (rule == "floor")
+    assert ("times the records" in found.advice) == (rule != "floor")
+    # With the advised epsilon, or so large a min_records, the noise is as small as it has to be, and hardly smaller.
+    assert found.enough_epsilon is not None
+    others = [proven_study(3, 4, rule, epsilon=found.enough_epsilon)]
+    if rule == "floor":
+        (least,) = re.findall(r"min_records = ([\d,]+), if every party", found.advice)
+        others.append(proven_study(3, 4, rule, epsilon=0.05, min_records=int(least.replace(",", ""))))
+    for other in others:
+        assert 0.97 * SMALL_NOISE < noiseless(other, data, NOTHING).noise_ratio <= SMALL_NOISE * 1.001
+        assert noiseless(other, data, NOTHING).advice == "" or other is others[0]
+
+
+def test_what_is_expected_of_a_study_names_what_makes_its_noise_smaller() -> None:
+    cures = {"selected": "more records in the smallest party", "floor": "a larger min_records", "sizes": "more records"}
+    for rule, cure in cures.items():
+        text = expectation(proven_study(3, 4, rule, epsilon=0.001)).text
+        assert f"It takes {cure}" in text
+        assert ("if all parties have equally many records" in text) == (rule == "selected")
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------

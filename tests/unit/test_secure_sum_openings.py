@@ -276,7 +276,7 @@ def _evidence(change: dict[str, Any] | None = None, sent_by_p1: dict[str, Any] |
     (told,) = sent(run.table, CHARLIE, ss.Opened)
     shown = {name: sent(run.table, name, ss.Contribution)[0] for name in STUDY.names}
     shown["p1"] = shown["p1"].model_copy(update=sent_by_p1 or {})
-    return blame_of_opening(run.secret.public, LAYOUT, told.model_copy(update=change or {}), shown)
+    return blame_of_opening(run.secret.public, told.model_copy(update=change or {}), shown)
 
 
 def test_contributions_clear_an_honest_charlie() -> None:

@@ -17,7 +17,7 @@ from scipy import optimize, stats
 
 from masquerade.report import explained
 from masquerade.statement_view import flags, statement
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.several_records import ABSURD, group_bound
 from masquerade_core.privacy.statement import NONE, Claim, Rows
@@ -26,8 +26,10 @@ from masquerade_core.study import Study
 from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.blocks import noisy_sums
 from masquerade_protocols.blocks.evaluation import noise_of
+from tests.pages import Page, defined_tests
 from tests.statement_studies import studies, study_text
 
+PAGE = Page("docs/privacy/statement.md")
 TEXTS = dict(studies())
 FIRST = {name.split(":")[0]: name for name in reversed(TEXTS)}
 """One study of each protocol and calibration."""
@@ -399,3 +401,43 @@ def test_a_person_may_be_learned_from_and_measured_with_so_the_weaker_noise_coun
     assert (weaker.epsilon, weaker.delta) == pytest.approx(half(study).proved(5, 3))
     assert weaker.epsilon > 1.5 * person.epsilon
     assert [row.unit for row in statement_of(study)][-3:] == ["record", "person", "party"]
+
+
+# --- The study's setting, and the page ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"), [("0", "at least 1"), ("1.5", "a whole number"), ('"two"', "a whole number")]
+)
+def test_a_wrong_number_of_records_per_person_is_refused_in_a_sentence(value: str, seen: str) -> None:
+    text = TEXTS["dp-gd proven 0: K=5 d=31 t=1"].replace("[study]\n", f"[study]\nrecords_per_person = {value}\n")
+    with pytest.raises(BadInput, match="records_per_person") as refused:
+        Study.parse(text, in_memory=True)
+    assert seen in refused.value.message
+
+
+def test_records_per_person_is_one_unless_the_study_says_otherwise() -> None:
+    text = TEXTS["dp-gd proven 0: K=5 d=31 t=1"]
+    assert Study.parse(text, in_memory=True).study.records_per_person == 1
+    several = Study.parse(text.replace("[study]\n", "[study]\nrecords_per_person = 7\n"), in_memory=True)
+    assert several.study.records_per_person == 7
+    assert several.digest() != Study.parse(text, in_memory=True).digest()
+
+
+def test_the_page_s_table_is_what_an_epsilon_allows() -> None:
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.text.splitlines() if line[:1] == "|"]
+    (epsilons,) = (line[1:] for line in lines if line[0] == "epsilon")
+    (factors,) = (line[1:] for line in lines if line[0] == "e^epsilon, at most")
+    (guesses,) = (line[1:] for line in lines if line[0].startswith("a guess of 50 %"))
+    assert len(epsilons) == len(factors) == len(guesses) == 6
+    for epsilon, factor, guess in zip(epsilons, factors, guesses, strict=True):
+        exact = math.exp(float(epsilon))
+        assert exact <= float(factor) <= exact * 1.001
+        assert guess == odds(float(epsilon))
+    assert f"Beyond an epsilon of {ABSURD:g}" in " ".join(PAGE.text.split())
+
+
+def test_the_page_s_links_and_tests_exist() -> None:
+    assert PAGE.broken_links == []
+    assert len(PAGE.tests) >= 3
+    assert not PAGE.tests - defined_tests()

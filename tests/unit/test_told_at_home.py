@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from masquerade import doctor
+from masquerade.report import _most_records
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally
@@ -81,3 +82,18 @@ def test_the_doctor_knows_the_party_s_own_largest_number(tmp_path: Path) -> None
     data = protocol_of(study).records.one(tmp_path / "d.csv", study)
     with pytest.raises(RefusedLocally, match="more than 4 records"):
         protocol_of(study).records.check(data, study, "d.csv", "b")
+
+
+@pytest.mark.parametrize(
+    ("study_s", "own", "words"),
+    [
+        ("", "", ""),
+        ("\nmax_records = 5000", "", " and at most 5,000"),
+        ("", "max_records = 70\n", " and at most the max"),
+    ],
+)
+def test_the_plain_words_say_how_many_records_are_too_many(study_s: str, own: str, words: str) -> None:
+    study = _study(("min_records = 3", f"min_records = 3{study_s}"), ('name = "b"\n', f'name = "b"\n{own}'))
+    said = _most_records(study)
+    assert said.startswith(words)
+    assert bool(said) is bool(words)

@@ -46,7 +46,7 @@ from typing import Annotated
 from pydantic import Field
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
-from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.errors import ProtocolViolation, SumRefused
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
@@ -204,7 +204,7 @@ class MaskedPartySums:
 
         Raises
         ------
-        RunFailed
+        SumRefused
             The sum is not that of one contribution of each party. Nobody can tell who is at fault, before Charlie shows
             the contributions (:func:`blame`).
         ProtocolViolation
@@ -222,7 +222,7 @@ class MaskedPartySums:
         _check_lengths(words, told, CHARLIE)
         total = words.decode(words.read(told.words), len(self._survivors.members))
         if not check_key.fits(total, told.check):
-            raise RunFailed(
+            raise SumRefused(
                 "the sum that Charlie told does not fit its check value: he told another sum, or a party's "
                 "contribution was not well made",
                 "start a new run; the contributions that Charlie keeps show whether it was he",
@@ -295,7 +295,7 @@ class MaskedCharlieSums:
         ------
         ProtocolViolation
             A party is at fault; the error names it.
-        RunFailed
+        SumRefused
             Masks did not cancel; or too few parties are left, or no retry.
         """
         words = as_words(layout)
@@ -331,7 +331,7 @@ class MaskedCharlieSums:
         ------
         ProtocolViolation
             A party is at fault; the error names it.
-        RunFailed
+        SumRefused
             Masks did not cancel.
         """
         words = as_words(layout)

@@ -69,10 +69,10 @@ def _encrypted(study: Study) -> SumWords:
         charlie_sees="ciphertexts",
         charlie="Charlie colludes with nobody, and cannot break the lead's Paillier key",
         one_party="The lead opens sums, never one party's contribution.",
-        party="the party colludes with nobody, and cannot break the masks of the others (X25519, SHAKE-256)",
+        party="the party colludes with nobody, and cannot break the masks of the others (X25519, BLAKE2b, SHAKE-256)",
         together="If the lead is among them, they hold the key and every ciphertext. They still see only the sum of "
         "what the others sent: each contribution is masked.",
-        others="the other parties are honest, and the masks between them (X25519, SHAKE-256) are not broken",
+        others="the other parties are honest, and the masks between them (X25519, BLAKE2b, SHAKE-256) are not broken",
         hidden=hidden.format("it"),
         hidden_all=hidden.format("them"),
         collusion=f"Charlie and {study.lead} together hold the key and all ciphertexts. They still see only the sum of "

@@ -26,17 +26,30 @@ from masquerade_protocols.local_aggregation.public import joint_noise_of, parame
 
 __all__ = ["expectation", "noiseless"]
 
+_EQUAL = " if all parties have equally many records,"
+_MORE = {
+    "selected": "more records in the smallest party",
+    "floor": "a larger min_records, which every party must have",
+    "sizes": "more records",
+}
+"""What makes the noise smaller, by the rule that sets its scale."""
+
 
 def expectation(study: Study) -> Expectation:
-    """Compare the noise, for parties of equally many records, with the longest classifier that Lambda allows."""
-    smallest = counted_records(study)[0] // study.K
+    """Compare the noise with the longest classifier that Lambda allows, for parties of equally many records."""
+    smallest, rule = counted_records(study)[0] // study.K, _scale_rule(study)
     return expected_by_ratio(
         study,
         _noise_length(study, smallest) / longest_classifier(study),
-        noise="the noise on the model, if all parties have equally many records,",
+        noise="the noise on the model" + ("," + _EQUAL if rule == "selected" else ""),
         beside=f"the longest classifier that regularization = {study.model.regularization:g} allows",
-        cure="more records in the smallest party, a larger epsilon or a larger regularization",
+        cure=f"{_MORE[rule]}, a larger epsilon or a larger regularization",
     )
+
+
+def _scale_rule(study: Study) -> str:
+    """Return what sets the scale of the noise; the paper's noise, too, is that of the smallest party."""
+    return joint_noise_of(study).scale_rule if study.proven else "selected"
 
 
 def _noise_length(study: Study, smallest: int) -> float:
@@ -56,21 +69,31 @@ def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **
     """Compare the root mean square length of the noise with the length of the parties' average classifier."""
     Lambda, epsilon = study.model.regularization, study.privacy.epsilon
     sizes = [len(part.y) for part in data.values()]
-    by_size = study.proven and joint_noise_of(study).scale_rule == "sizes"
+    rule, floor = _scale_rule(study), study.study.min_records
+    by_size = rule == "sizes"
     found = [fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()]
     average = np.average(found, axis=0, weights=sizes if by_size else None)
     smallest, norm = sum(sizes) // len(sizes) if by_size else min(sizes), float(np.linalg.norm(average))
     ratio = _noise_length(study, smallest) / norm
     if study.proven:
         enough = epsilon_of(ratio / SMALL_NOISE * mu_of(epsilon, study.privacy.delta), study.privacy.delta)
-        remedy = f"or {times(ratio / SMALL_NOISE)} the records."
+        more = ratio / SMALL_NOISE
+        remedy = (
+            f"or min_records = {math.ceil(floor * more):,}, if every party has so many."
+            if rule == "floor"
+            else f"or {times(more)} the records."
+        )
     else:
         enough = eps_where_noise_is_small(study.d, smallest, Lambda, norm, parameters_of(study).noise)
         remedy = "or as many times more records as that is larger."
     whose = "this noise" if study.proven else "this paper's noise"
-    sized = "" if by_size else f"It is sized for the smallest party alone, which has {smallest:,} records, and at "
+    sized = {
+        "selected": f"It is sized for the smallest party alone, which has {smallest:,} records, and at ",
+        "floor": f"It is sized as if every party had only min_records = {floor:,}, and at ",
+        "sizes": "At ",
+    }[rule]
     advice = (
-        f"{sum(sizes):,} training records are too few for {whose}. {sized or 'At '}epsilon = {epsilon:g} it is "
+        f"{sum(sizes):,} training records are too few for {whose}. {sized}epsilon = {epsilon:g} it is "
         f"{times(ratio)} as long as the classifier. An epsilon of {two_digits(enough)} would do, {remedy}"
     )
     what = "the parties' average" + (", by their sizes" if by_size else "")
