@@ -181,7 +181,7 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
         "Theorem 4.2",
         "None of the observers above can subtract all of it",
         "12 rounds on exact gradients",
-        "demo --protocol psgd --dataset breast-cancer",
+        "demo --protocol psgd --calibration paper --dataset breast-cancer",
     ):
         assert piece in text
     result = json.loads((tmp_path / "run" / "charlie" / "result.json").read_text())
