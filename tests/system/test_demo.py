@@ -15,7 +15,7 @@ from tests.adult_helpers import adult_place, page_commands
 from tests.face_helpers import FIELDS, RESULT_FIELDS, STATEMENT_FIELDS, split_csv
 from tests.pages import Page
 
-AGGREGATION = ("--protocol", "local-aggregation")
+AGGREGATION = ("--protocol", "local-aggregation", "--calibration", "paper")
 
 
 def _demo(folder: Path, *words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "What is proved holds if",
         "everybody follows the protocol",
         "the released model",
-        "proved of it: ε = 1, δ = 1e-06",
+        "proved of it: ε = 0.8868, δ = 1e-06",
         "all records in one place",
         "the best single party",
         "oining was worth it",
@@ -138,8 +138,11 @@ def test_the_default_model_is_good_and_its_wish_is_proved(tmp_path: Path) -> Non
     assert data["metrics"]["test_error"] < figures["pooled"] + 0.12  # more than 99 of 100 runs
     assert figures["pooled"] < 0.05
     assert figures["majority"] > 0.2
-    model = data["statement"][0]
-    assert (model["epsilon"], model["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
+    model, party = (
+        next(row for row in data["statement"] if row["view"].startswith(w)) for w in ("released", "one party")
+    )
+    assert (party["epsilon"], party["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
+    assert (model["epsilon"], model["delta"]) == (pytest.approx(0.8868, abs=1e-4), 1e-6)  # nobody's noise is taken off
 
 
 def test_local_aggregation_tells_who_could_take_its_noise_off(tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
         "rounds:",
         "12 rounds of",
         "objective on the public test set",
-        "Theorem 4.2",
+        "proved of it: ε = ",
         "None of the observers above can subtract all of it",
         "12 rounds on exact gradients",
         "demo --protocol psgd --dataset breast-cancer",
@@ -247,7 +250,8 @@ def test_a_party_of_one_class_takes_part(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
 def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, protocol: str) -> None:
-    words = ["--protocol", protocol, "--parties", "4", "--epsilon", "100000", "--out", "run", "--format", "json"]
+    words = ["--protocol", protocol, "--calibration", "paper", "--parties", "4", "--epsilon", "100000"]
+    words += ["--out", "run", "--format", "json"]
     data = _data(_demo(tmp_path, *words))
     assert (data["protocol"], data["parties"]) == (protocol, 4)
     figures = data["demo"]["private_figures"]
@@ -257,9 +261,10 @@ def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, pro
     assert len((tmp_path / "run" / "auxiliary.csv").read_text().splitlines()) == 1_001
 
 
-@pytest.mark.parametrize("protocol", ["weighted-dp", "input-noise"])
-def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str) -> None:
-    data = _data(_demo(tmp_path, "--protocol", protocol, "--parties", "3", "--format", "json"))
+@pytest.mark.parametrize(("protocol", "epsilon"), [("weighted-dp", "1"), ("input-noise", "8")])
+def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str, epsilon: str) -> None:
+    words = ["--protocol", protocol, "--epsilon", epsilon, "--parties", "3", "--format", "json"]
+    data = _data(_demo(tmp_path, *words))
     assert (data["protocol"], data["parties"]) == (protocol, 3)
     assert data["metrics"]["test_error"] < 0.25
     assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])
