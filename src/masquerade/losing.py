@@ -13,7 +13,7 @@ __all__ = ["PRICE", "dropout_options", "dropout_section", "price_of"]
 PRICE = "{price of the dropouts}"
 """Stands in a draft's text where the price will, since it follows from the whole study."""
 
-_RETRIES, _PATIENCE = 3, 30.0
+_RETRIES, _PATIENCE = 1, 30.0
 _NOTES = {
     "min_survivors": "The fewest parties with which the run goes on. The noise is sized for these.",
     "retries": "How many sums may be made again in the whole run. The noise pays for all of them.",

@@ -17,6 +17,7 @@ __all__ = [
     "ProtocolViolation",
     "RefusedLocally",
     "RunFailed",
+    "SumRefused",
 ]
 
 
@@ -45,6 +46,10 @@ class RunFailed(MasqueradeError):
 
     exit_code = 1
     error_code = "run_failed"
+
+
+class SumRefused(RunFailed):
+    """A secure sum is not the sum of everybody's contributions; signed messages may show later who is at fault."""
 
 
 class CannotConnect(MasqueradeError):

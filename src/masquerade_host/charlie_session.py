@@ -51,7 +51,9 @@ class CharlieSession(AdmittingSession):
             return
         for to, body in zip(effect.to, effect.bodies, strict=True):
             if self._hops[to].lost is None:
-                self._put(to, self._hops[to].seal(Turn.MESSAGE, body, type=effect.type))
+                data = self._hops[to].seal(Turn.MESSAGE, body, type=effect.type)
+                self.kept.add(CHARLIE, effect.type, data)
+                self._put(to, data)
 
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
@@ -83,6 +85,7 @@ class CharlieSession(AdmittingSession):
             case Turn.ABORT:
                 self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name))
             case Turn.MESSAGE:
+                self.kept.add(hop.name, frame.type, data)
                 self._deliver(frame)
             case Turn.SEALED:
                 self._relay(frame)

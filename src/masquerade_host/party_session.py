@@ -209,6 +209,8 @@ class PartySession(Session):
             self.stats.count(frame.size)
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
+        if frame.kind == "message":
+            self.kept.add(CHARLIE, frame.type, data)
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:

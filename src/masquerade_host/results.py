@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from masquerade_core import __version__
-from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.errors import BadInput, MasqueradeError, ProtocolViolation, RunFailed, SumRefused
+from masquerade_core.evidence import EVIDENCE
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
@@ -33,7 +34,8 @@ def default_directory(study: Study, run: bytes, me: str) -> Path:
 class RunDirectory:
     """A directory that gets ``result.json`` and what the run released on success: ``model.json``, for most protocols.
 
-    After a failure it holds at most ``spent.json``: the privacy that was spent before, if something was released. The
+    After a failure it holds at most ``spent.json``: the privacy that was spent before, if something was released; and
+    ``evidence.json``: the signed messages of a sum that was refused (:mod:`masquerade_core.evidence`). The
     directory is entered before the run. So one that cannot be used is found before anything is sent.
 
     Parameters
@@ -58,7 +60,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in (RESULT, MODEL, STATISTICS, FEATURES, SPENT):
+        for name in (RESULT, MODEL, STATISTICS, FEATURES, SPENT, EVIDENCE):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -126,6 +128,8 @@ class RunDirectory:
             self._clean()
             if self._session is not None and self._session.releases:
                 self._account(self._session, error)
+            if self._session is not None and self._session.kept.frames and _somebody_cheated(error):
+                self._keep(self._session, error)
             if self._made:
                 # The folders above it stay, since another participant may be about to use them.
                 with contextlib.suppress(OSError):  # it is not empty
@@ -137,6 +141,16 @@ class RunDirectory:
             path.unlink(missing_ok=True)
         self._ours.clear()
 
+    def _keep(self, session: Session, error: BaseException) -> None:
+        """Write down the signed messages of the last sum."""
+        try:
+            self._write({EVIDENCE: session.evidence(_identity(session))})
+        except OSError:
+            self._clean()
+            return
+        if isinstance(error, MasqueradeError):
+            error.hint += f"; {self.path / EVIDENCE} has the signed messages of the last sum, for 'masquerade blame'"
+
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
         epsilon, delta = (math.fsum(getattr(r, cost) for r in session.releases) for cost in ("epsilon", "delta"))
@@ -147,6 +161,12 @@ class RunDirectory:
             self._clean()
             words += f" (which could not be written down in {self.path})"
         error.add_note(Spent(words))
+
+
+def _somebody_cheated(error: BaseException) -> bool:
+    """Whether a sum was refused, here or elsewhere: nobody could tell at once whose fault it is, or it is Charlie's."""
+    open_ = isinstance(error, ProtocolViolation) and error.peer in ("", CHARLIE) and not error.suspects
+    return open_ or isinstance(error, SumRefused)
 
 
 def _sync_directory(path: Path) -> None:

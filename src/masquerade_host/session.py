@@ -9,10 +9,11 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation
+from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY
@@ -54,6 +55,8 @@ class Session(ABC):
         What each release so far cost in privacy.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
+    kept : Kept
+        The signed messages of the last secure sum.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Session(ABC):
         self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
+        self.kept = Kept()
         self._keys = keys
         self._observe = observe
         self._clock = clock
@@ -83,6 +87,10 @@ class Session(ABC):
         self._stepped = clock()
         self._next_beat = 0.0
         self._next_news = 0.0
+
+    def evidence(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the signed messages of the last secure sum, signed as a whole."""
+        return self.kept.to_json(identity, self._keys.signing.sign)
 
     # --- The role's side ------------------------------------------------------
 

@@ -7,7 +7,7 @@ where nobody can be told.
 
 from collections.abc import Collection, Mapping
 
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.study import CHARLIE
 from masquerade_core.words import listed
 from masquerade_host.named_messages import Abort
@@ -41,6 +41,8 @@ def abort_of(error: MasqueradeError | None, me: str, names: Collection[str]) -> 
         return Abort(reason="violation", blamed=blamed if known else (), by=me)
     if isinstance(error, DeadlinePassed):
         return Abort(reason="deadline", blamed=error.waited_for, by=me)
+    if isinstance(error, SumRefused):
+        return Abort(reason="violation", blamed=(), by=me)  # somebody's, and nobody can tell whose
     return Abort(reason="left", blamed=(me,), by=me)
 
 

@@ -138,11 +138,10 @@ def test_the_default_model_is_good_and_its_wish_is_proved(tmp_path: Path) -> Non
     assert data["metrics"]["test_error"] < figures["pooled"] + 0.12  # more than 99 of 100 runs
     assert figures["pooled"] < 0.05
     assert figures["majority"] > 0.2
-    model, party = (
-        next(row for row in data["statement"] if row["view"].startswith(w)) for w in ("released", "one party")
-    )
-    assert (party["epsilon"], party["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
-    assert (model["epsilon"], model["delta"]) == (pytest.approx(0.8868, abs=1e-4), 1e-6)  # nobody's noise is taken off
+    model = data["statement"][0]
+    assert (model["epsilon"], model["delta"]) == (pytest.approx(0.8868, abs=1e-4), 1e-6)  # one colluder is counted on
+    colluding = next(row for row in data["statement"] if row["view"] == "Charlie with 1 party")
+    assert (colluding["epsilon"], colluding["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
 
 
 def test_local_aggregation_tells_who_could_take_its_noise_off(tmp_path: Path) -> None:
@@ -169,7 +168,9 @@ def test_the_real_records_are_too_few_and_it_says_which_epsilon_would_do(tmp_pat
 
 
 def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_path: Path) -> None:
-    done = _demo(tmp_path, "--protocol", "psgd", "--parties", "3", "--rounds", "12", "--out", "run")
+    done = _demo(
+        tmp_path, "--protocol", "psgd", "--calibration", "paper", "--parties", "3", "--rounds", "12", "--out", "run"
+    )
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stderr.split())
     for piece in (
@@ -177,10 +178,10 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
         "rounds:",
         "12 rounds of",
         "objective on the public test set",
-        "proved of it: ε = ",
+        "Theorem 4.2",
         "None of the observers above can subtract all of it",
         "12 rounds on exact gradients",
-        "demo --protocol psgd --dataset breast-cancer",
+        "demo --protocol psgd --calibration paper --dataset breast-cancer",
     ):
         assert piece in text
     result = json.loads((tmp_path / "run" / "charlie" / "result.json").read_text())
@@ -250,8 +251,7 @@ def test_a_party_of_one_class_takes_part(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
 def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, protocol: str) -> None:
-    words = ["--protocol", protocol, "--calibration", "paper", "--parties", "4", "--epsilon", "100000"]
-    words += ["--out", "run", "--format", "json"]
+    words = ["--protocol", protocol, "--parties", "4", "--epsilon", "100000", "--out", "run", "--format", "json"]
     data = _data(_demo(tmp_path, *words))
     assert (data["protocol"], data["parties"]) == (protocol, 4)
     figures = data["demo"]["private_figures"]
@@ -261,9 +261,9 @@ def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, pro
     assert len((tmp_path / "run" / "auxiliary.csv").read_text().splitlines()) == 1_001
 
 
-@pytest.mark.parametrize(("protocol", "epsilon"), [("weighted-dp", "1"), ("input-noise", "8")])
-def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str, epsilon: str) -> None:
-    words = ["--protocol", protocol, "--epsilon", epsilon, "--parties", "3", "--format", "json"]
+@pytest.mark.parametrize(("protocol", "calibration"), [("weighted-dp", "proven"), ("input-noise", "paper")])
+def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str, calibration: str) -> None:
+    words = ("--protocol", protocol, "--calibration", calibration, "--parties", "3", "--format", "json")
     data = _data(_demo(tmp_path, *words))
     assert (data["protocol"], data["parties"]) == (protocol, 3)
     assert data["metrics"]["test_error"] < 0.25

@@ -9,6 +9,7 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 
 DOCUMENTED = {
     "RunFailed": (1, "run_failed"),
+    "SumRefused": (1, "run_failed"),
     "CannotConnect": (2, "cannot_connect"),
     "DeadlinePassed": (3, "deadline_passed"),
     "BadInput": (4, "bad_input"),

@@ -194,10 +194,10 @@ def test_one_file_of_all_parties_is_repaired_alike(tmp_path: Path) -> None:
     ("change", "words"),
     [
         (('"clamp"', '"squeeze"'), '[study] out_of_bounds is "squeeze", but must be "refuse" or "clamp"'),
-        (("max = 40", "max = 40\nmissing = 41"), "missing = 41, but it must lie between min 0.0 and max 40.0"),
-        (("max = 40", 'max = 40\nmissing = "f"'), 'missing = "f", but it must be a number'),
-        (('["f", "m"]', '["f", "m"]\nmissing = "x"'), 'missing = "x", but it must be one of the levels: f, m'),
-        (('["f", "m"]', '["f", "m"]\nmissing = 1'), "missing = 1, but it must be one of the levels: f, m"),
+        (("max = 40", "max = 40\nmissing = 41"), "missing = 41.0, but it must lie between min 0.0 and max 40.0"),
+        (("max = 40", 'max = 40\nmissing = "f"'), "missing = 'f', but it must be a number"),
+        (('["f", "m"]', '["f", "m"]\nmissing = "x"'), "missing = 'x', but it must be one of the levels: f, m"),
+        (('["f", "m"]', '["f", "m"]\nmissing = 1'), "missing = 1.0, but it must be one of the levels: f, m"),
         (
             ("min_records = 3", "min_records = 3\nmax_records = 2"),
             "[study] has max_records = 2, but it must be",

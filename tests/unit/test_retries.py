@@ -435,6 +435,14 @@ def test_the_price_is_told_in_percent(survivors: int, retries: int, price: int) 
     assert entry.dropout_price(without) == 0
 
 
+@pytest.mark.parametrize(
+    ("K", "survivors", "colluders", "forks"), [(5, 3, 0, 0), (5, 3, 1, 1), (6, 3, 0, 1), (5, 4, 2, 0)]
+)
+def test_a_study_in_which_two_groups_could_part_says_so(K: int, survivors: int, colluders: int, forks: int) -> None:
+    study = losing_study(K=K, survivors=survivors, colluders=colluders, section=PLAIN.format(20))
+    assert sum("two different models" in text for text in entry_of(study).explain(study).cost) == forks
+
+
 def test_a_role_that_makes_a_sum_again_replays() -> None:
     study = losing_study(section=PLAIN.format(3))
     data = make_data(study, (20,) * 5)

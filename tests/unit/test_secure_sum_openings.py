@@ -22,9 +22,9 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message
+from masquerade_protocols.blame import blame_of_opening
 from masquerade_protocols.blocks import opening_proof
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.blame import blame_of_opening
 from masquerade_protocols.blocks.opening_proof import Openings, check_words
 from tests.helpers import primes, tell_each
 from tests.protocol_helpers import SMALL_BITS, make_study
@@ -276,7 +276,7 @@ def _evidence(change: dict[str, Any] | None = None, sent_by_p1: dict[str, Any] |
     (told,) = sent(run.table, CHARLIE, ss.Opened)
     shown = {name: sent(run.table, name, ss.Contribution)[0] for name in STUDY.names}
     shown["p1"] = shown["p1"].model_copy(update=sent_by_p1 or {})
-    return blame_of_opening(run.secret.public, LAYOUT, told.model_copy(update=change or {}), shown)
+    return blame_of_opening(run.secret.public, told.model_copy(update=change or {}), shown)
 
 
 def test_contributions_clear_an_honest_charlie() -> None:

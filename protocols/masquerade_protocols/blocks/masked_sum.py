@@ -5,7 +5,7 @@ There is no lead, no key that opens anything, and one round trip for a sum. For 
 
     party P_j                                        Charlie
       | k_ij from X25519, kappa from the first party   |
-      |   L = H(chain, t, attempt, U, layout, bound_to)|
+      |   L = H(chain, t, U, layout, bound_to)         |
       |   m_ij = stream(BLAKE2b(k_ij, L))              |
       |------ Masked: (marks, x_j) + sum_i +-m_ij, --->|   4 d + 8 or 8 d + 8 bytes
       |         check value + sum_i +-g_ij mod p       |   16 bytes
@@ -28,8 +28,8 @@ compares digests of all that Charlie told when the run closes (:mod:`masquerade_
 *Every label serves once.* Box keys are drawn anew by every process, so a restarted party has other masks. Within a run
 the round only grows, and a party makes one contribution for each.
 
-*Lost parties.* Where the study has ``[dropouts]``, Charlie tells an ``Outcome`` instead of ``Summed``: the sum with
-those who take part in the next one, or that the sum is made again by some of U. A sum that is made again is a round of
+*Lost parties.* U are those who take part. Where the study has ``[dropouts]``, Charlie tells an ``Outcome`` instead of
+``Summed``: the sum and the next U, or that the sum is made again by some of U. A sum that is made again is a round of
 its own: its number, its label and its noise are new. :mod:`~masquerade_protocols.blocks.survivors` has the rules.
 
 *The receipt* is a hash over all contributions, which their senders signed; Charlie signs the receipt. :func:`blame`
@@ -40,14 +40,13 @@ the check value is sent and not used.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
-from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.errors import ProtocolViolation, SumRefused
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
@@ -84,8 +83,12 @@ class Summed(Broadcast):
     receipt: _Bytes32
 
 
+def _fits(layout: Words, message: Masked | Summed | Outcome) -> bool:
+    return (len(message.words), len(message.check)) == (layout.total_bytes, layout.check_bytes)
+
+
 def _check_lengths(layout: Words, message: Masked | Summed | Outcome, peer: str) -> None:
-    if (len(message.words), len(message.check)) != (layout.total_bytes, layout.check_bytes):
+    if not _fits(layout, message):
         raise ProtocolViolation(
             f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
             f"allowed are {layout.total_bytes} and {layout.check_bytes}",
@@ -201,7 +204,7 @@ class MaskedPartySums:
 
         Raises
         ------
-        RunFailed
+        SumRefused
             The sum is not that of one contribution of each party. Nobody can tell who is at fault, before Charlie shows
             the contributions (:func:`blame`).
         ProtocolViolation
@@ -219,7 +222,7 @@ class MaskedPartySums:
         _check_lengths(words, told, CHARLIE)
         total = words.decode(words.read(told.words), len(self._survivors.members))
         if not check_key.fits(total, told.check):
-            raise RunFailed(
+            raise SumRefused(
                 "the sum that Charlie told does not fit its check value: he told another sum, or a party's "
                 "contribution was not well made",
                 "start a new run; the contributions that Charlie keeps show whether it was he",
@@ -237,8 +240,7 @@ class MaskedPartySums:
         """Bind all that follows to what Charlie told in this round, and to those who go on."""
         if isinstance(told, Outcome):
             self._survivors = self._survivors.after(told, self.seat.me)
-        members = self._survivors.encoded()
-        self._chain = tagged_hash(tag, label, told.words, told.check, told.receipt, members)
+        self._chain = tagged_hash(tag, label, told.words, told.check, told.receipt, self._survivors.encoded())
         self._round += 1
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
@@ -293,7 +295,7 @@ class MaskedCharlieSums:
         ------
         ProtocolViolation
             A party is at fault; the error names it.
-        RunFailed
+        SumRefused
             Masks did not cancel; or too few parties are left, or no retry.
         """
         words = as_words(layout)
@@ -313,22 +315,14 @@ class MaskedCharlieSums:
         if dropouts is None or not again:
             return await self._gather(words)
         while True:
-            members = self._survivors.members
+            members, due = self._survivors.members, self._round
             answers = await self.seat.gather_within(Masked, members, dropouts.patience_seconds)
-            made = {name: message for name, message in answers.items() if self._is_due(words, message, name)}
+            made = {name: m for name, m in answers.items() if m.round == due and _fits(words, m)}
             if not (silent := [name for name in members if name not in made]):
                 return made
             self._survivors = self._survivors.without(silent)
             await self.seat.broadcast(Outcome.to_make_again(self._round, self._survivors))
             self._round += 1
-
-    def _is_due(self, words: Words, message: Masked, name: str) -> bool:
-        """Return whether a contribution is one to this round; a broken one counts as none."""
-        with suppress(ProtocolViolation):
-            check_round(message.round, self._round, name, "contributed to")
-            _check_lengths(words, message, name)
-            return True
-        return False
 
     async def aggregate(self, layout: Layout) -> tuple[int, ...]:
         """Add everybody's contributions, and tell nobody; Charlie alone learns the sum.
@@ -337,7 +331,7 @@ class MaskedCharlieSums:
         ------
         ProtocolViolation
             A party is at fault; the error names it.
-        RunFailed
+        SumRefused
             Masks did not cancel.
         """
         words = as_words(layout)

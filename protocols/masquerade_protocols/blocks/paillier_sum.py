@@ -55,7 +55,7 @@ A contribution is a fresh encryption of one's own data. For that, the short obfu
 are enough.
 
 The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
-:mod:`~masquerade_protocols.blocks.blame` says what the contributions of a failed round prove.
+:mod:`~masquerade_protocols.blame` says what the contributions of a failed round prove.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_ha
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import PublicKey, SecretKey, ShortPool, draw_primes
 from masquerade_core.crypto.shares import mask
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation, SumRefused
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
@@ -203,7 +203,7 @@ class PaillierPartySums:
 
         Raises
         ------
-        RunFailed
+        SumRefused
             The total is not the sum of one contribution of each party, or Charlie told another one.
         ProtocolViolation
             Charlie or the lead is at fault.
@@ -229,7 +229,7 @@ class PaillierPartySums:
             )
         total = unpacked(slots, opened.sums, self.key, self.study.K, CHARLIE)
         if not check_key.fits(total, opened.check):
-            raise RunFailed(
+            raise SumRefused(
                 "the opened sum does not fit its check value: Charlie or the lead changed it, or a party's "
                 "contribution was not well made",
                 "start a new run; the contributions that Charlie keeps show whether it was he",
@@ -248,7 +248,7 @@ class PaillierPartySums:
 
         Raises
         ------
-        RunFailed
+        SumRefused
             The proof does not fit: the lead opened another total, or Charlie changed what he passed on.
         """
         openings = self._openings
@@ -260,7 +260,7 @@ class PaillierPartySums:
             await self.seat.send(CHARLIE, OpeningProof(root=root.to_bytes((self.key.bits + 7) // 8, "big")))
         proof = await self.seat.receive(OpeningProof, CHARLIE)
         if self.secret is None and not openings.proved_by(proof.root):
-            raise RunFailed(
+            raise SumRefused(
                 "the lead's proof does not fit the totals and sums of this run: the lead opened another total, or "
                 "Charlie changed what he passed on",
                 "start a new run; nothing of this one may be used",

@@ -17,8 +17,12 @@ __all__ = ["with_retries"]
 _COST = """
 Parties may fall silent. The run goes on as long as {s} of the {K} parties remain. Charlie then asks those for new
 contributions, with fresh noise, {times} in all at most. He could also claim that a party is silent when it is not. So
-the noise is sized for that from the start: it is {price} larger than if the run needed everybody to the end.
+the noise is sized for that from the start: it is {price} larger than if the run needed everybody to the end.{forks}
 """
+_FORKS = (
+    " With so few parties, a Charlie who breaks the rules can tell two groups of them that the others are gone. Then "
+    "the groups end with two different models, and neither learns more than is said here."
+)
 
 
 def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Protocol:
@@ -50,6 +54,7 @@ def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Proto
             "K": study.K,
             "times": "once" if study.retries == 1 else f"{study.retries} times",
             "price": f"{100 * able.dropout_price(study):.0f} %",
+            "forks": _FORKS if 2 * study.survivors <= study.K + study.privacy.colluders else "",
         }
         return replace(said, cost=(*said.cost, *paragraphs(_COST, words)))
 

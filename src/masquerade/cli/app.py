@@ -10,6 +10,7 @@ import typer
 
 from masquerade.cli import keys, study
 from masquerade.cli.audit import audit
+from masquerade.cli.blame import blame
 from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.evaluate import evaluate
@@ -36,7 +37,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.command()(study.statement)
-for _command in (curator, party, simulate, predict, evaluate, doctor, reproduce, audit):
+for _command in (curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame):
     app.command()(_command)
 
 

@@ -204,7 +204,7 @@ def new(
     ] = None,
     retries: Annotated[
         int | None,
-        typer.Option(help="With --min-survivors: how many sums may be made again. 3 if not given.", show_default=False),
+        typer.Option(help="With --min-survivors: how many sums may be made again. 1 if not given.", show_default=False),
     ] = None,
     patience: Annotated[
         float | None,

@@ -29,7 +29,7 @@ from nacl.bindings import crypto_aead_chacha20poly1305_ietf_encrypt
 from numpy.typing import NDArray
 
 from masquerade_core.crypto.boxes import Secret
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import LocalProtocolError, SumRefused
 
 __all__ = ["CheckKey", "Words", "mask_stream", "tagged_hash"]
 
@@ -230,11 +230,11 @@ class Words:
 
         Raises
         ------
-        RunFailed
+        SumRefused
             The marks do not count ``contributors``: masks did not cancel. Or a coordinate is out of bounds.
         """
         if any(int(mark) != contributors for mark in words[: self.marks]):
-            raise RunFailed(
+            raise SumRefused(
                 "the masked sum is not the sum of everybody's contributions: one is missing, or was made for another "
                 "round or another view of the run",
                 "start a new run; no participant can be blamed from the sum alone",
@@ -248,7 +248,7 @@ class Words:
             values = [int(word) - ((int(word) >= half) << self.bits) for word in words[self.marks :]]
             largest, least = max(values, default=0), min(values, default=0)
         if largest > self.bound or least < -self.bound:
-            raise RunFailed(
+            raise SumRefused(
                 "the opened sum is larger than all parties' contributions together can be",
                 "start a new run; the sum alone does not show who changed it",
             )

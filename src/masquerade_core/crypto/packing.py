@@ -18,7 +18,7 @@ from functools import cached_property
 import gmpy2
 from gmpy2 import mpz
 
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import LocalProtocolError, SumRefused
 
 __all__ = ["ZERO_BITS", "Packing"]
 
@@ -137,7 +137,7 @@ class Packing:
 
         Raises
         ------
-        RunFailed
+        SumRefused
             The top bits are not zero: a share is missing or wrong. Nothing can be read from such a sum, not even whose
             share it is.
         """
@@ -147,7 +147,7 @@ class Packing:
             value = (plain + lifted) % modulus - contributors * mark
             if not 0 <= value < mark:
                 msg = "the opened sum is not the sum of everybody's shares: one is missing or wrong"
-                raise RunFailed(msg, "start a new run; no participant can be blamed from the sum alone")
+                raise SumRefused(msg, "start a new run; no participant can be blamed from the sum alone")
             # The mark adds one entry. Without it gmpy2 would drop the highest slots where they are zero.
             slots = gmpy2.unpack(mpz(value + mark), width)
             vector += [int(slot) - offset for slot in slots[:-1]]

@@ -1,0 +1,218 @@
+"""Who is at fault when a sum was refused, as far as signed messages prove it.
+
+The parties signed their contributions, and Charlie what he told: the sum, its check value and a receipt. If it does not
+follow from the contributions that he shows, he is at fault. If it does, a party's contribution was not well made, or
+under Paillier the lead opened another number. Nobody can tell which without opening what a contribution hides.
+
+Charlie alone shows contributions, under his signature. A party could sign a second one, and show it to accuse him.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from masquerade_core.crypto.boxes import SigningKey, verify
+from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.paillier import PublicKey
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.evidence import Evidence
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import decode
+from masquerade_core.wire.frames import Endpoint, Frame
+from masquerade_core.wire.messages import Ciphertexts
+from masquerade_core.words import counted, listed
+from masquerade_protocols.blocks.masked_sum import Masked, Summed, blame
+from masquerade_protocols.blocks.sum_messages import (
+    Contribution,
+    Opened,
+    RoundSum,
+    RoundTotal,
+    SumKey,
+    digest_of,
+    receipt,
+)
+from masquerade_protocols.blocks.survivors import Outcome
+
+__all__ = ["Verdict", "blame_of_opening", "blame_of_sum", "verdict"]
+
+_READER = SigningKey(bytes(32))  # reads frames and signs nothing
+_PRIMES = {(bits + 7) // 8: (1 << bits) - 1 for bits in (127, 521, 2203, 4253)}  # of check values, by their length
+
+
+class Verdict(NamedTuple):
+    """Who is proved at fault ("" for nobody), and what was found, in sentences."""
+
+    culprit: str
+    found: tuple[str, ...]
+
+
+def blame_of_opening(key: PublicKey, told: Opened, contributions: Mapping[str, Contribution]) -> str | None:
+    """Say what the contributions of a round of a sum by Paillier prove.
+
+    Parameters
+    ----------
+    key : PublicKey
+    told : Opened
+        What Charlie told, and signed.
+    contributions : mapping of str to Contribution
+        What he shows, each signed by its party, by the parties' names in roster order.
+
+    Returns
+    -------
+    str or None
+        ``CHARLIE`` if his total or its check value is not theirs, or his receipt is for others. None if all are right:
+        then the lead opened another sum, which its proof would not fit, or a party's contribution was not well made.
+    """
+    count = max(1, len(told.total) // key.ciphertext_bytes)
+    total = Ciphertexts.total({name: c.terms for name, c in contributions.items()}, key, count, CHARLIE)
+    prime = _PRIMES.get(len(told.check), 0)
+    checks = sum(int.from_bytes(c.check, "little") for c in contributions.values())
+    honest = (
+        total.digest() == told.total.digest()
+        and prime
+        and checks % prime == int.from_bytes(told.check, "little")
+        and receipt(told.round, {name: digest_of(c) for name, c in contributions.items()}) == told.receipt
+    )
+    return None if honest else CHARLIE
+
+
+def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
+    """Say what the contributions of a masked sum prove, as :func:`~masquerade_protocols.blocks.masked_sum.blame` does.
+
+    The words' length stands in no message. So Charlie is cleared if any possible one makes his sum that of the
+    contributions.
+    """
+    size = len(told.words)
+    if {len(c.words) for c in contributions.values()} != {size} or len(told.check) not in _PRIMES:
+        return CHARLIE
+    for bits in (32, *range(64, 577, 64)):
+        layout = Words(1, (1 << (bits - 1)) - 1)
+        length = size // layout.size - layout.marks
+        layout = Words(max(length, 1), layout.bound)
+        fits = (layout.total_bytes, layout.check_bytes) == (size, len(told.check)) and layout.fits
+        if fits and blame(layout, told, contributions) is None:
+            return None
+    return CHARLIE
+
+
+# --- What files of evidence prove -----------------------------------------------------
+
+
+class _Shown:
+    """The frames of all files, their signatures checked."""
+
+    def __init__(self, study: Study, run: bytes) -> None:
+        self._study, self._run = study, run
+        self.told: list[tuple[Frame, bytes]] = []
+        self.sent: dict[tuple[str, str], Frame] = {}
+        self.refused: list[str] = []
+
+    def take(self, file: Evidence) -> None:
+        """Take a file, if whoever keeps its frames has signed it; contributions from Charlie's file alone."""
+        keys = {party.name: party.key.sign for party in self._study.parties} | {CHARLIE: self._study.curator.key.sign}
+        if not verify(keys.get(file.participant, b""), file.signed(), file.signature):
+            self.refused.append(f"a file that {file.participant} is said to have written does not bear its signature")
+            return
+        for source, data in file.frames:
+            if CHARLIE in (source, file.participant):
+                self.add(source, data)
+
+    def add(self, source: str, data: bytes) -> None:
+        """Take a frame that ``source`` is said to have signed."""
+        peers = {party.name: party.key.sign for party in self._study.parties}
+        if source == CHARLIE:
+            readers = [Endpoint(name, self._run, _READER, {CHARLIE: self._study.curator.key.sign}) for name in peers]
+        else:
+            readers = [Endpoint(CHARLIE, self._run, _READER, peers)] if source in peers else []
+        for reader in readers:
+            try:
+                frame = reader.open(source, data, numbered=False)
+            except ProtocolViolation:
+                continue
+            if source == CHARLIE:
+                self.told.append((frame, data))
+            else:
+                self.sent[source, frame.type] = frame
+            return
+        self.refused.append(f"a frame that {source} is said to have signed for this run does not bear its signature")
+
+
+def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Verdict:
+    """Say who is proved at fault by participants' files of evidence of one run."""
+    shown = _Shown(study, run)
+    for file in files:
+        shown.take(file)
+    try:
+        culprit, found = _two_stories(shown) or _judged(study, shown)
+    except ProtocolViolation as error:  # a body that its signer should not have sent
+        culprit, found = error.peer, (error.message,)
+    return Verdict(culprit, (*shown.refused, *found))
+
+
+def _two_stories(shown: _Shown) -> Verdict | None:
+    """Two broadcasts of one type and round that differ, both signed by Charlie, prove his fault."""
+    seen: dict[tuple[str, int], bytes] = {}
+    for frame, data in shown.told:
+        if not frame.broadcast or frame.type not in ("Summed", "Opened", "Outcome"):
+            continue
+        round_ = _told_in(frame).round
+        if seen.setdefault((frame.type, round_), data) != data:
+            return Verdict(CHARLIE, (f"Charlie signed two different sums of round {round_}",))
+    return None
+
+
+def _told_in(frame: Frame) -> Summed | Outcome | Opened:
+    if frame.type == "Opened":
+        return decode(Opened, frame.body, CHARLIE)
+    return decode(Summed, frame.body, CHARLIE) if frame.type == "Summed" else decode(Outcome, frame.body, CHARLIE)
+
+
+def _judged(study: Study, shown: _Shown) -> Verdict:
+    told = [_told_in(frame) for frame, _ in shown.told if frame.type in ("Summed", "Opened", "Outcome")]
+    last = max((t for t in told if not (isinstance(t, Outcome) and t.again)), key=lambda t: t.round, default=None)
+    cls: type[Contribution | Masked] = Masked
+    if any(kind == "Contribution" for _, kind in shown.sent):
+        cls = Contribution
+    given: dict[str, Any] = {
+        name: decode(cls, shown.sent[name, cls.__name__].body, name)
+        for name in study.names
+        if (name, cls.__name__) in shown.sent
+    }
+    if not given:
+        return Verdict("", ("there are no contributions; Charlie's evidence has them",))
+    newest = max(c.round for c in given.values())
+    if last is None or last.round < newest:
+        said = "Charlie told no sum of them, so nothing shows his fault. A party's contribution was not well made"
+        return Verdict("", (f"{listed(sorted(given))} contributed to round {newest}, and {said}",))
+    given = {name: c for name, c in given.items() if c.round == last.round}
+    missing = tuple(name for name in study.names if name not in given)
+    if missing and not study.dropouts:
+        return Verdict("", (f"the contributions of {listed(missing)} to round {last.round} are not there",))
+    if isinstance(last, Opened):
+        return _of_opening(study, shown, last, given)
+    return _of(blame_of_sum(last, given), last.round, len(given), "")
+
+
+def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, Contribution]) -> Verdict:
+    keys = [decode(SumKey, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "SumKey"]
+    if not keys:
+        return Verdict("", ("the parties' key is not there; every participant's evidence has it",))
+    key = PublicKey.received(keys[-1].modulus, study.key_bits, CHARLIE)
+    totals = [decode(RoundTotal, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "RoundTotal"]
+    if any(t.round == told.round and t.total.digest() != told.total.digest() for t in totals):
+        return Verdict(CHARLIE, (f"Charlie sent the lead another total of round {told.round} than he told",))
+    answer = shown.sent.get((study.lead, "RoundSum"))
+    if answer is not None:
+        opened = decode(RoundSum, answer.body, study.lead)
+        if opened.round == told.round and opened.sums != told.sums:
+            return Verdict(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
+    or_lead = f", or {study.lead} opened another sum"
+    return _of(blame_of_opening(key, told, given), told.round, len(given), or_lead)
+
+
+def _of(culprit: str | None, round_: int, count: int, otherwise: str) -> Verdict:
+    shown = f"{counted(count, 'signed contribution')} to round {round_}"
+    if culprit:
+        said = f"the sum, check value or receipt that Charlie signed is not that of the {shown}"
+        return Verdict(culprit, (said,))
+    said = f"what Charlie signed follows from the {shown}: he is cleared. A party's contribution was not well made"
+    return Verdict("", (f"{said}{otherwise}; nobody can tell whose without opening what it hides",))

@@ -1,0 +1,87 @@
+"""The signed messages of a run's last secure sum: evidence for whoever asks afterwards who is at fault.
+
+A sum that does not pass its check ends the run, and nobody can tell at once whose fault it is. The parties have signed
+their contributions, and Charlie has signed what he told. Each participant keeps the newest frame of each of these
+messages and writes them down when a sum was refused. They show nobody's numbers: contributions are masked or encrypted,
+and their sum was to be public.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from masquerade_core.crypto.masks import tagged_hash
+from masquerade_core.errors import BadInput
+
+__all__ = ["EVIDENCE", "Evidence", "Kept", "read_evidence"]
+
+EVIDENCE = "evidence.json"
+_TYPES = frozenset({"Contribution", "Masked", "Opened", "Outcome", "RoundSum", "RoundTotal", "SumKey", "Summed"})
+
+
+@dataclass
+class Kept:
+    """The newest frame of each message of a secure sum, by its sender and type, as its sender signed it."""
+
+    frames: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def add(self, source: str, type_: str, frame: bytes) -> None:
+        """Keep a frame, unless its message belongs to no sum."""
+        if type_ in _TYPES:
+            self.frames[source, type_] = frame
+
+    def to_json(self, identity: Mapping[str, Any], sign: Callable[[bytes], bytes]) -> dict[str, Any]:
+        """Return the content of the file; ``identity`` names the run and who keeps the frames and signs."""
+        rows = tuple((source, frame) for (source, _), frame in self.frames.items())
+        whole = Evidence(str(identity["run_id"]), str(identity["participant"]), rows, b"")
+        shown = [
+            {"source": source, "type": type_, "frame": base64.b64encode(frame).decode()}
+            for (source, type_), frame in self.frames.items()
+        ]
+        return {**identity, "frames": shown, "signature": base64.b64encode(sign(whole.signed())).decode()}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A file of evidence.
+
+    Attributes
+    ----------
+    run : str
+        The run id, in hex.
+    participant : str
+        Who kept the frames.
+    frames : tuple of (str, bytes)
+        Each frame with the name of whoever is said to have signed it.
+    signature : bytes
+        The participant's, over all of this. Without it, a party could show contributions in Charlie's name.
+    """
+
+    run: str
+    participant: str
+    frames: tuple[tuple[str, bytes], ...]
+    signature: bytes
+
+    def signed(self) -> bytes:
+        """Return the bytes that the participant signs."""
+        parts = (self.run.encode(), self.participant.encode(), *(p for s, f in self.frames for p in (s.encode(), f)))
+        return b"masquerade evidence\0" + tagged_hash("evidence", *parts)
+
+
+def read_evidence(text: str, name: str) -> Evidence:
+    """Read a file of evidence.
+
+    Raises
+    ------
+    BadInput
+        It is no such file.
+    """
+    try:
+        data = json.loads(text)
+        rows = tuple((str(row["source"]), base64.b64decode(row["frame"], validate=True)) for row in data["frames"])
+        return Evidence(str(data["run_id"]), str(data["participant"]), rows, base64.b64decode(data["signature"]))
+    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+        raise BadInput(f"{name} is no evidence of a run", f"give a file {EVIDENCE} of a run's directory") from error

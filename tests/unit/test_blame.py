@@ -1,0 +1,196 @@
+"""A refused sum leaves evidence at everybody, and ``masquerade blame`` says what it proves, over real sockets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from masquerade.cli import run as command
+from masquerade_core import __version__
+from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.packing import Packing
+from masquerade_core.errors import MasqueradeError, ProtocolViolation, SumRefused
+from masquerade_core.evidence import EVIDENCE, Evidence, read_evidence
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.messages import Message
+from masquerade_host.results import RunDirectory
+from masquerade_protocols.blame import verdict
+from masquerade_protocols.blocks.masked_sum import Masked, Summed
+from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
+from masquerade_protocols.blocks.sum_messages import Contribution, Opened
+from tests.host_helpers import World, run_together
+
+Change = Callable[[str, Message], Message]
+
+
+def _world(kind: str) -> World:
+    world = World.new(3)
+    text = world.study.to_toml().replace('"local-aggregation"', '"psgd"')
+    if kind == "masks":
+        text = text.replace('lead = "p1"\n', "")
+        text = "\n".join(line for line in text.splitlines() if not line.startswith("key_bits"))
+        text = text.replace('sum = "paillier"', 'sum = "masks"')
+        if 'sum = "masks"' not in text:
+            text += '\n[crypto]\nsum = "masks"\n' if "[crypto]" not in text else ""
+    return World(Study.parse(text), world.keys)
+
+
+def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
+    """One sum over sockets, with what ``change`` makes of messages; returns the files of evidence that were written."""
+    study = world.study
+    layout: Any = Words(4, 2**20) if study.crypto.sum == "masks" else Packing(4, 2**20, study.key_bits)
+
+    class Changing(Seat):
+        async def send(self, to: str, message: Message) -> None:
+            await super().send(to, change(self.me, message))
+
+        async def broadcast(self, message: Message) -> None:
+            await super().broadcast(change(self.me, message))
+
+    async def party(seat: Seat) -> Any:
+        mine = Changing(seat.me, seat.names, seat.run)
+        await mine.join()
+        sums = await set_up(mine, study)
+        first = await sums.open_sum(layout, [1, 2, 3, 4], b"first")
+        await sums.close()
+        return first
+
+    async def charlie(seat: Seat) -> Any:
+        mine = Changing(seat.me, seat.names, seat.run)
+        await mine.join()
+        sums = await set_up_charlie(mine, study)
+        first = await sums.open_sum(layout)
+        await sums.close()
+        return first
+
+    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=__version__)}
+    sessions |= {name: world.party(name, version=__version__) for name in study.names}
+    places = {name: RunDirectory(directory / name, session) for name, session in sessions.items()}
+    for place in places.values():
+        place.__enter__()
+    outcome = run_together(sessions, dict.fromkeys(study.names, party) | {CHARLIE: charlie})
+    for name, place in places.items():
+        error = outcome.errors.get(name)
+        place.__exit__(None if error is None else type(error), error, None)
+    if not outcome.errors:
+        assert set(outcome.results.values()) == {(3, 6, 9, 12)}
+    assert all(isinstance(e, SumRefused | ProtocolViolation) for e in outcome.errors.values())
+    for error in outcome.errors.values():
+        assert isinstance(error, MasqueradeError)
+        assert "evidence.json has the signed messages of the last sum" in error.hint
+    return {name: directory / name / EVIDENCE for name in sessions if (directory / name / EVIDENCE).exists()}
+
+
+def _blamed(world: World, directory: Path, files: dict[str, Path], capsys: Any) -> tuple[int, dict[str, Any]]:
+    study = directory / "study.toml"
+    study.write_text(world.study.to_toml())
+    code = command(["blame", str(study), *map(str, files.values()), "--format", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def _flipped(data: bytes) -> bytes:
+    return data[:-4] + bytes((data[-4] ^ 1,)) + data[-3:]
+
+
+def _garbage(me: str, message: Message) -> Message:
+    """p2's contribution is not that of its check value."""
+    if me == "p2" and isinstance(message, Masked):
+        return message.model_copy(update={"words": _flipped(message.words)})
+    if me == "p2" and isinstance(message, Contribution):
+        return message.model_copy(update={"check": _flipped(message.check)})
+    return message
+
+
+def _forged_sum(me: str, message: Message) -> Message:
+    if me == CHARLIE and isinstance(message, Summed):
+        return message.model_copy(update={"words": _flipped(message.words)})
+    if me == CHARLIE and isinstance(message, Opened):
+        return message.model_copy(update={"check": _flipped(message.check)})
+    return message
+
+
+def _forged_receipt(me: str, message: Message) -> Message:
+    """Somebody sends garbage, and Charlie wants to have nothing to do with the contributions that he got."""
+    if me == CHARLIE and isinstance(message, Summed | Opened):
+        return message.model_copy(update={"receipt": bytes(32)})
+    return _garbage(me, message)
+
+
+@pytest.mark.parametrize("kind", ["masks", "paillier"])
+@pytest.mark.parametrize(
+    ("change", "code", "culprit", "said"),
+    [
+        (_garbage, 0, None, "he is cleared"),
+        (_forged_sum, 1, CHARLIE, "is not that of the 3 signed contributions"),
+        (_forged_receipt, 1, CHARLIE, "is not that of the 3 signed contributions"),
+    ],
+)
+def test_evidence_clears_charlie_or_names_him(
+    kind: str, change: Change, code: int, culprit: str | None, said: str, tmp_path: Path, capsys: Any
+) -> None:
+    world = _world(kind)
+    files = _run(world, tmp_path, change)
+    assert set(files) == {CHARLIE, "p1", "p2", "p3"}
+    got, answer = _blamed(world, tmp_path, files, capsys)
+    assert (got, answer["data"]["culprit"]) == (code, culprit)
+    assert said in answer["message"]
+
+
+def test_a_good_run_leaves_no_evidence(tmp_path: Path) -> None:
+    assert _run(_world("masks"), tmp_path, lambda _, message: message) == {}
+
+
+def _signed(world: World, file: Evidence, who: str) -> Evidence:
+    return Evidence(
+        file.run, who, file.frames, world.keys[who].signing.sign(Evidence(file.run, who, file.frames, b"").signed())
+    )
+
+
+def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(tmp_path: Path) -> None:
+    """It signs another contribution for the same round. It cannot write Charlie's file, and its own does not count."""
+    world, lies = _world("masks"), tmp_path / "lies"
+    files = _run(world, tmp_path, _garbage)
+    run = world.study.run_id(__version__)
+    true = {name: read_evidence(path.read_text(), name) for name, path in files.items()}
+    assert verdict(world.study, run, true.values()).culprit == ""
+
+    again = _run(world, lies, lambda me, m: m if me != "p3" else _garbage("p2", m))  # the same run, once more
+    other = read_evidence(again[CHARLIE].read_text(), CHARLIE)
+    ours = [frame for frame in true[CHARLIE].frames if frame[0] != "p3"]
+    mixed = Evidence(true[CHARLIE].run, CHARLIE, (*ours, *(f for f in other.frames if f[0] == "p3")), b"")
+    in_his_name = _signed(world, mixed, "p3")
+    assert verdict(world.study, run, [true["p1"], in_his_name]).culprit == ""
+    forged = Evidence(mixed.run, CHARLIE, mixed.frames, in_his_name.signature)
+    assert verdict(world.study, run, [forged]).found[0].endswith("does not bear its signature")
+    # The test can fail: if Charlie himself had signed that file, it would prove his fault.
+    assert verdict(world.study, run, [true["p1"], _signed(world, mixed, CHARLIE)]).culprit == CHARLIE
+
+
+def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path) -> None:
+    world = _world("masks")
+    run = world.study.run_id(__version__)
+    one = read_evidence(_run(world, tmp_path / "a", _garbage)["p1"].read_text(), "p1")
+    two = read_evidence(_run(world, tmp_path / "b", _forged_sum)["p3"].read_text(), "p3")
+    assert verdict(world.study, run, [one, two]) == (CHARLIE, ("Charlie signed two different sums of round 0",))
+    assert verdict(world.study, run, [one]).culprit == ""
+
+
+def test_files_that_are_no_evidence_are_refused_with_a_sentence(tmp_path: Path, capsys: Any) -> None:
+    world = _world("masks")
+    bad = tmp_path / "bad.json"
+    for text in ("", "{}", '{"run_id": "00", "frames": [{"source": "p1", "frame": "?"}]}'):
+        bad.write_text(text)
+        code, answer = _blamed(world, tmp_path, {"p1": bad}, capsys)
+        assert (code, answer["message"]) == (4, f"{bad} is no evidence of a run")
+    bad.write_text(
+        json.dumps({"run_id": "00", "participant": "p1", "frames": [], "signature": base64.b64encode(b"?").decode()})
+    )
+    code, answer = _blamed(world, tmp_path, {"p1": bad}, capsys)
+    assert code == 4
+    assert "is of the run 00, but" in answer["message"]
