@@ -190,7 +190,9 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
     unit = Fraction(1 << psgd_schedule.fraction_bits(study, schedule, RECORDS))
 
     def draw(rng: Rng) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(l2_laplace(rng, schedule.beta(t), study.d, unit)) for t in range(rounds))
+        return tuple(
+            tuple(l2_laplace(rng, schedule.beta(t), study.d, unit, psgd_schedule.RHO_TV_BITS)) for t in range(rounds)
+        )
 
     async def party(seat: Seat, pair_keys: Mapping[str, tuple[bool, bytes]]) -> tuple[int, ...]:
         await seat.join()

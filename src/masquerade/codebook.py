@@ -4,8 +4,8 @@ Of a table the names alone are read, and a Parquet file's types; its records are
 they are a public sample are bounds and levels read off them.
 
 A *codebook* is a CSV file with a line for each column of the records. Its own columns are ``name``, ``min``, ``max``
-and ``levels``, and where needed ``edges``, ``use`` ("feature", "label" or "ignore") and ``positive``. Others are not
-read.
+and ``levels``, and where needed ``edges``, ``missing`` (what a missing cell counts as), ``use`` ("feature", "label" or
+"ignore") and ``positive``. Others are not read.
 """
 
 import re
@@ -216,7 +216,18 @@ def _feature_values(cells: dict[str, str], place: str) -> dict[str, Any]:
         ) from error
     if cells["levels"]:
         values["levels"] = split_levels(cells["levels"])
+    if values and (missing := cells.get("missing", "")):
+        values["missing"] = missing if cells["levels"] else _filler(missing, place)
     return values
+
+
+def _filler(text: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise BadInput(
+            f"{place}: 'missing' must be a number in a column of numbers", "correct that line of the codebook"
+        ) from error
 
 
 def _described(kind: type[T], place: str, values: dict[str, Any]) -> T:

@@ -79,7 +79,7 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
     Raises
     ------
     BadInput
-        The column has more levels than may be; or a number is missing, and its place is named.
+        The column has more levels than may be.
     """
     counts = Counter(cells)
     present = [value for value in counts if value.lower() not in _MARKS]
@@ -90,7 +90,7 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
             same = min(numbers) == max(numbers)
             return Guess(None, cells, (_useless(name),)) if same else Guess(_bounded(name, numbers), cells)
         if len(counts) > min(limits.numbers, limits.levels):
-            raise _lacking(name, cells, at, leave_out)
+            return _with_gaps(name, numbers, cells, at)
         notes = (f"{name}: some numbers are missing, so each of its values is a level",)
     if "" in counts:
         place = at(cells.index(""))
@@ -126,13 +126,16 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) and "_" not in text else None
 
 
-def _lacking(name: str, cells: Sequence[str], at: Callable[[int], str], leave_out: str) -> BadInput:
+def _with_gaps(name: str, numbers: Sequence[float], cells: Sequence[str], at: Callable[[int], str]) -> Guess:
+    """Return a column of numbers of which some are missing: these count as the middle of the bounds."""
+    bounded = _bounded(name, numbers)
     places = [row for row, cell in enumerate(cells) if cell.lower() in _MARKS]
-    more = f", as it is in {counted(len(places) - 1, 'further record')}" if len(places) > 1 else ""
-    return BadInput(
-        f"{at(places[0])}: column {name!r} holds numbers, but there it is empty or missing{more}",
-        f"leave such records out, or {leave_out}",
+    middle = bounded.filler
+    note = (
+        f"{name}: {counted(len(places), 'number is missing', 'numbers are missing')}, the first in {at(places[0])}, "
+        f"and {'counts' if len(places) == 1 else 'count'} as {middle:g}, the middle of the bounds"
     )
+    return Guess(_feature(name, min=bounded.min, max=bounded.max, missing=middle), cells, (note,))
 
 
 def _bounded(name: str, values: Sequence[float]) -> Feature:

@@ -15,7 +15,7 @@ from tests.adult_helpers import adult_place, page_commands
 from tests.face_helpers import FIELDS, RESULT_FIELDS, STATEMENT_FIELDS, split_csv
 from tests.pages import Page
 
-AGGREGATION = ("--protocol", "local-aggregation")
+AGGREGATION = ("--protocol", "local-aggregation", "--calibration", "paper")
 
 
 def _demo(folder: Path, *words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "What is proved holds if",
         "everybody follows the protocol",
         "the released model",
-        "proved of it: ε = 1, δ = 1e-06",
+        "proved of it: ε = 0.8868, δ = 1e-06",
         "all records in one place",
         "the best single party",
         "oining was worth it",
@@ -139,7 +139,9 @@ def test_the_default_model_is_good_and_its_wish_is_proved(tmp_path: Path) -> Non
     assert figures["pooled"] < 0.05
     assert figures["majority"] > 0.2
     model = data["statement"][0]
-    assert (model["epsilon"], model["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
+    assert (model["epsilon"], model["delta"]) == (pytest.approx(0.8868, abs=1e-4), 1e-6)  # one colluder is counted on
+    colluding = next(row for row in data["statement"] if row["view"] == "Charlie with 1 party")
+    assert (colluding["epsilon"], colluding["delta"]) == (pytest.approx(1, abs=1e-6), 1e-6)
 
 
 def test_local_aggregation_tells_who_could_take_its_noise_off(tmp_path: Path) -> None:
@@ -166,7 +168,9 @@ def test_the_real_records_are_too_few_and_it_says_which_epsilon_would_do(tmp_pat
 
 
 def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_path: Path) -> None:
-    done = _demo(tmp_path, "--protocol", "psgd", "--parties", "3", "--rounds", "12", "--out", "run")
+    done = _demo(
+        tmp_path, "--protocol", "psgd", "--calibration", "paper", "--parties", "3", "--rounds", "12", "--out", "run"
+    )
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stderr.split())
     for piece in (
@@ -177,7 +181,7 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
         "Theorem 4.2",
         "None of the observers above can subtract all of it",
         "12 rounds on exact gradients",
-        "demo --protocol psgd --dataset breast-cancer",
+        "demo --protocol psgd --calibration paper --dataset breast-cancer",
     ):
         assert piece in text
     result = json.loads((tmp_path / "run" / "charlie" / "result.json").read_text())
@@ -257,9 +261,10 @@ def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, pro
     assert len((tmp_path / "run" / "auxiliary.csv").read_text().splitlines()) == 1_001
 
 
-@pytest.mark.parametrize("protocol", ["weighted-dp", "input-noise"])
-def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str) -> None:
-    data = _data(_demo(tmp_path, "--protocol", protocol, "--parties", "3", "--format", "json"))
+@pytest.mark.parametrize(("protocol", "calibration"), [("weighted-dp", "proven"), ("input-noise", "paper")])
+def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str, calibration: str) -> None:
+    words = ("--protocol", protocol, "--calibration", calibration, "--parties", "3", "--format", "json")
+    data = _data(_demo(tmp_path, *words))
     assert (data["protocol"], data["parties"]) == (protocol, 3)
     assert data["metrics"]["test_error"] < 0.25
     assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])

@@ -428,6 +428,7 @@ def test_the_command_audits_a_file(shell: Shell, tmp_path: Path) -> None:
 def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_right_side() -> None:
     rows = re.findall(r"^\| (.+?) \|$", PAGE.text, flags=re.MULTILINE)
     on_page = {cells_[0]: cells_ for cells_ in (row.split(" | ") for row in rows)}
+    least = math.inf
     for a in audits():
         row = on_page[a.name]
         finding = Finding(a, a.runs, 0.0, 0.0, 0.0 if a.gate is Gate.HOLDS else None, 0.0)
@@ -439,10 +440,12 @@ def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_righ
             control, noticed, there = (float(c) for c in row[fixed + 1 : fixed + 4])
             assert control > a.epsilon
             assert 0.5 <= noticed < 1
+            least = min(least, noticed)
             assert there > a.epsilon
         else:
             assert a.proved is None or bound < a.proved
         assert row[-1].strip() == Finding(a, a.runs, 0.0, bound, 99.0 if a.gate is Gate.HOLDS else None, 0.0).verdict
+    assert f"would have noticed noise below {least:g} of what it should be" in " ".join(PAGE.text.split())
 
 
 def test_the_page_says_who_attacks_what_and_how_the_runs_are_made() -> None:

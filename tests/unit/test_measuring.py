@@ -68,7 +68,7 @@ def test_its_statement_proves_the_target_of_this_run_and_its_words_add_the_costs
     said = protocol_of(study).explain(study)
     assert "epsilon = 0.5" in said.cost[0]
     assert "this adds to what they paid" in said.cost[1]
-    assert "The noise is sized for 1 party" in said.collusion[1]
+    assert "holds even if one other party sides with Charlie" in said.collusion[0]
 
 
 def test_it_publishes_the_evaluation_alone() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -182,7 +183,7 @@ def test_the_demo_runs_the_protocol_of_the_study(
 
 def test_a_draft_without_keys_will_do_for_a_demonstration(shell: Shell, tmp_path: Path, adult: Path) -> None:
     words = study_words(tmp_path / "s.toml", "age:0:9")
-    assert shell(*(word for word in words if word != "--throwaway-keys")).code == 0
+    assert shell(*(word for word in words if word != "--throwaway-keys"), "--out-of-bounds", "refuse").code == 0
     answer = shell.json("demo", "--data", adult, "--study", tmp_path / "s.toml")
     assert answer.code == 4
     assert "'age' has a value outside its public bounds" in answer.json["message"]  # the keys were no obstacle
@@ -210,7 +211,7 @@ def test_records_that_a_study_does_not_allow_are_named_by_the_line_of_the_user_s
     shell: Shell, tmp_path: Path, adult: Path, features: list[str], message: str
 ) -> None:
     path = tmp_path / "s.toml"
-    assert shell(*study_words(path, *features)).code == 0
+    assert shell(*study_words(path, *features), "--out-of-bounds", "refuse").code == 0
     with pytest.raises(BadInput, match=message):
         own_cohort(adult, RANDOM, study=load_study(path)[0])
 
@@ -249,14 +250,42 @@ def test_cells_with_commas_quotes_and_line_breaks_reach_the_parties_whole() -> N
     assert list(csv.reader(io.StringIO(text, newline=""), strict=True)) == [["a", "b"], *made]
 
 
+@pytest.mark.parametrize("cell", ["", "?", "NA"])
+def test_a_missing_number_counts_as_the_middle_of_the_bounds(tmp_path: Path, cell: str) -> None:
+    lines = ["age,sex,ill", *(f"{29 + i},{'fm'[i % 2]},{('yes', 'no')[i // 2 % 2]}" for i in range(120))]
+    text = "\n".join(lines) + "\n"
+    file = tmp_path / "all.csv"
+    file.write_text(text.replace("\n30,", f"\n{cell},", 1).replace("\n90,", f"\n{cell},", 1))
+    cohort = own_cohort(file, Dealing(parties=3), label=Label(name="ill", positive="yes"))
+    assert cohort.features[0] == Feature(name="age", min=0.0, max=200.0, missing=100.0)
+    said = "age: 2 numbers are missing, the first in all.csv, line 3, and count as 100, the middle of the bounds"
+    assert said in cohort.notes
+    plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
+    read = [load_csv(plan.data_file(name), plan.study).X for name in plan.study.names]
+    read.append(load_csv(plan.test_file, plan.study, need_label=False).X)
+    ages = np.concatenate([X[:, 0] / X[:, -1] for X in read])  # the constant says how far a record was shortened
+    assert np.sum(np.abs(ages) < 1e-12) == 2 + 1  # an age of 100 is in the middle as well
+    assert len(ages) == 120
+
+
+def test_with_a_study_that_moves_cells_to_their_bounds_a_demonstration_does_so_too(
+    shell: Shell, tmp_path: Path, adult: Path
+) -> None:
+    words = study_words(tmp_path / "s.toml", "age:40:120")
+    assert shell(*words).code == 0
+    assert own_cohort(adult, RANDOM, study=load_study(tmp_path / "s.toml")[0]).parties
+    words = study_words(tmp_path / "r.toml", "age:40:120")
+    assert shell(*words, "--out-of-bounds", "refuse").code == 0
+    with pytest.raises(BadInput, match="outside its public bounds"):
+        own_cohort(adult, RANDOM, study=load_study(tmp_path / "r.toml")[0])
+
+
 # --- What cannot be used -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message", "hint"),
     [
-        ("\n30,", "\n,", "line 3: column 'age' holds numbers, but there it is empty or missing", "--ignore age"),
-        ("\n30,", "\n?,", "line 3: column 'age' holds numbers, but there it is empty or missing", "--ignore age"),
         ("yes\n30", "\n30", "line 2: the label 'ill' is empty", "leave such records out"),
         ("\n30,", "\n30,30,", "line 3 has 4 columns, but the first line has 3", "one cell"),
         ("\n30,", '\n"30,', "is not CSV", "quote"),

@@ -112,6 +112,30 @@ def test_a_codebook_says_ranges_and_the_label(shell: Shell, tmp_path: Path) -> N
     assert other.label == Label(name="size, in m", positive="2")
 
 
+def test_a_codebook_may_say_what_a_missing_cell_counts_as(shell: Shell, tmp_path: Path) -> None:
+    book = tmp_path / "codebook.csv"
+    head = "name,min,max,levels,edges,missing,positive,use"
+    book.write_text(f"{head}\nage,0,120,,,37.5,,\nwork,,,a | b | c,,b,,\nsize,,,,1 | 9,2,,\nill,,,,,,yes,label\n")
+    study = made(shell, tmp_path / "s.toml", "--features-from", book)
+    assert [feature.missing for feature in study.features] == [37.5, "b", 2.0]
+    for old, wrong, said in (
+        ("37.5", "old", "line 2: 'missing' must be a number"),
+        (",b,", ",d,", "one of the levels"),
+    ):
+        book.write_text(book.read_text().replace(old, wrong))
+        assert said in new(shell, tmp_path / "no.toml", "--features-from", book).json["message"]
+        book.write_text(book.read_text().replace(wrong, old))
+
+
+def test_a_public_sample_with_a_missing_number_says_what_it_counts_as(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,ill\n" + AGES + ",no\n")
+    words = ["--features-from", tmp_path / "t.csv", "--from-public-sample", "--label", "ill:yes"]
+    answer = new(shell, tmp_path / "s.toml", *words)
+    (age,) = load_study(tmp_path / "s.toml")[0].features
+    assert age == Feature(name="age", min=40.0, max=70.0, missing=55.0)
+    assert "age: 1 number is missing, the first in t.csv, line 32, and counts as 55" in answer.json["message"]
+
+
 def test_a_codebook_s_label_may_have_classes_and_a_level_may_have_a_bar() -> None:
     assert split_levels(r"a\|b | c,d|?") == ("a|b", "c,d", "?")
 
@@ -151,7 +175,6 @@ def test_a_public_sample_gives_bounds_and_levels(shell: Shell, tmp_path: Path) -
         ("t.csv", "41,41\n", [], "names no columns"),
         ("t.csv", "41,yes\n42,no\n", [], "the first line of t.csv holds numbers, so it may be a record"),
         ("t.csv", "age,?\n42,no\n", [], "the first line of t.csv holds numbers, so it may be a record"),
-        ("t.csv", "age,ill\n" + AGES + ",no\n", ["--from-public-sample"], "line 32: column 'age' holds numbers, but"),
         ("t.csv", "age,ill\n41,yes\n", ["--from-public-sample", "--ignore", "x"], "no column 'x'"),
         ("t.csv", "id,ill\n" + "".join(f"a{i},yes\n" for i in range(300)), ["--from-public-sample"], "300 levels"),
         ("b.csv", "name,min,max,levels\nage,low,9,\n", [], "b.csv, line 2: min, max and edges must be numbers"),

@@ -20,8 +20,8 @@ contributions, with fresh noise, {times} in all at most. He could also claim tha
 the noise is sized for that from the start: it is {price} larger than if the run needed everybody to the end.{forks}
 """
 _FORKS = (
-    " With so few parties, a Charlie who breaks the rules can tell two groups of them that the others are gone. Then the "
-    "groups end with two different models, and neither learns more than is said here."
+    " With so few parties, a Charlie who breaks the rules can tell two groups of them that the others are gone. Then "
+    "the groups end with two different models, and neither learns more than is said here."
 )
 
 

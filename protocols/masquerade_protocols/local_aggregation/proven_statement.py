@@ -140,7 +140,9 @@ def _selection_breakers(rows: SharedNoiseRows) -> Claim:
         "proofs that Charlie selects exactly one party, and that its scale fits its size. Masquerade has none yet. "
         'With scale = "floor" or weights = "sizes" nothing is selected, and nobody can do this.',
         claimed="nothing: the paper assumes that all follow the protocol",
-        holds_at='scale = "floor"' + (" and colluders = 1" if rows.noise.honest == rows.K else "") + " in the study",
+        holds_at='scale = "floor" or weights = "sizes"'
+        + (" and colluders = 1" if rows.noise.honest == rows.K else "")
+        + " in the study",
     )
 
 

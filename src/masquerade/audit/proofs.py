@@ -202,6 +202,7 @@ def _psgd() -> Audit:
         partial(_steered, study),
         adversary=f"{_MOST}, who supplies w_t",
         canary="one of two unit vectors 160 degrees apart",
+        quick=4000,
         how="own gradients and shares of noise; the sums as they are opened",
         cost=0.5,
     )
@@ -225,7 +226,7 @@ def proofs() -> tuple[Audit, ...]:
     """Return the audits of what is proved."""
     return (
         _dp_gd(0, "everybody: T sums, with the noise of all 5 parties", 0),
-        _dp_gd(4, _MOST, 2000),
+        _dp_gd(4, _MOST, 4000),
         _input_noise("gaussian", 2, 0.05),
         _input_noise("l2", 1, 1e-6),
         _joint("selected"),

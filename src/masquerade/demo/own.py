@@ -205,7 +205,7 @@ def _guessed(
 def _checked(both: _Everything, study: Study) -> _Columns:
     """Check records against a study's bounds and levels, so that an error names the line of the user's own file."""
     columns = {feature.name: both.column(feature.name) for feature in study.features}
-    Encoder(study.features, intercept=False).encode(columns, at=both.at)
+    Encoder(study.features, intercept=False, out_of_bounds=study.study.out_of_bounds).encode(columns, at=both.at)
     return columns
 
 
