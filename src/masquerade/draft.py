@@ -205,7 +205,8 @@ class Draft:
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records
-        return propose(records, K, self.counted_colluders, self.epsilon, self.delta)
+        lost = {"survivors": self.dropouts.get("min_survivors"), "retries": self.dropouts.get("retries", 0)}
+        return propose(records, K, self.counted_colluders, self.epsilon, self.delta, **lost)
 
     def to_toml(self) -> str:
         """Return the file's text.

@@ -31,7 +31,16 @@ class Proposal:
     note: str = ""
 
 
-def propose(records: int, parties: int, colluders: int, epsilon: float, delta: float) -> Proposal:
+def propose(
+    records: int,
+    parties: int,
+    colluders: int,
+    epsilon: float,
+    delta: float,
+    *,
+    survivors: int | None = None,
+    retries: int = 0,
+) -> Proposal:
     """Propose ``[evaluation]`` where its intervals would reach less than 5 points to each side.
 
     Parameters
@@ -41,11 +50,16 @@ def propose(records: int, parties: int, colluders: int, epsilon: float, delta: f
     parties, colluders : int
     epsilon, delta : float
         The privacy target.
+    survivors : int, optional
+        The fewest parties that a sum may have; all of them by default.
+    retries : int
+        How many sums a run may make again.
     """
-    if colluders >= parties:
+    honest = (parties if survivors is None else survivors) - colluders
+    if honest < 1:
         return Proposal()
     try:
-        sd = count_sd(counts_noise(epsilon, delta, parties - colluders), parties)
+        sd = count_sd(counts_noise(epsilon, delta, honest, retries=retries), parties)
     except BadInput:
         return Proposal()  # the study's own check says what is wrong
     held = int(SHARE * records)

@@ -180,6 +180,11 @@ def test_the_line_lies_at_five_points() -> None:
     assert "\n[evaluation]" not in few.section
     assert few.note.startswith("there is no [evaluation]")
     assert propose(1000, 3, 0, 1.0, 0.0).section == propose(1000, 3, 3, 1.0, 1e-6).section == ""
+    more = count_sd(counts_noise(1.0, 1e-6, 2, retries=4), 3)
+    reach = 100 * expected_reach(int(0.2 * 40_000), more)
+    said = f"would reach about {reach:.1f} points"
+    assert said in propose(40_000, 3, 0, 1.0, 1e-6, survivors=2, retries=4).note
+    assert said not in propose(40_000, 3, 0, 1.0, 1e-6).note
     assert propose(4, 3, 0, 1.0, 1e-6).note.startswith("there is no [evaluation]")
 
 

@@ -50,7 +50,6 @@ def test_the_page_s_commands_write_studies(studies: dict[str, Study]) -> None:
         "by-sample.toml",
         "again.toml",
         "settings.toml",
-        "silent.toml",
     }
     assert [words[0] for words in COMMANDS].count("demo") == 2  # which tests/system runs
 
@@ -81,7 +80,6 @@ def test_the_other_studies_are_as_the_page_says(studies: dict[str, Study]) -> No
     assert (again.privacy.epsilon, again.study.nonce != adult.study.nonce) == (1.0, True)
     assert (again.curator.key != adult.curator.key, again.names) == (True, adult.names)
     assert sample.features[0] == Feature(name="age", min=10.0, max=90.0)
-    assert studies["silent.toml"].dropouts is not None
     assert studies["settings.toml"].protocol.items() >= {"rounds": 40, "clip": 0.25, "learning_rate": 2.5}.items()
 
 
