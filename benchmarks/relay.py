@@ -59,9 +59,9 @@ class DelayingRelay:
                 except OSError:  # Charlie does not listen yet: the dialer tries again
                     near.close()
                     continue
+                self._open += [near, far]
                 for sock in (near, far):
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
                     waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
                     threading.Thread(target=self._read, args=(source, waiting), daemon=True).start()

@@ -4,6 +4,7 @@
 role that only adds up. It writes the times at which its rounds began to ``WHO.json``.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -74,6 +75,14 @@ def _free_port() -> int:
         return port
 
 
+def _wait_for(port: int) -> None:
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+
+
 def processes_seconds(
     K: int, rounds: int, *, d: int, bits: int, masks: bool = False, slot: float | None = None, trip: float = 0.0
 ) -> list[float]:
@@ -101,12 +110,14 @@ def processes_seconds(
         study = gradient_study(K, d, rounds, bits=bits, masks=masks, slot=slot, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
         (directory / "rounds.json").write_text(json.dumps(rounds))
-        everybody = (CHARLIE, *study.names)
         command = [sys.executable, "-m", "benchmarks.wall"]
         with DelayingRelay(port, trip / 2) as relay:
             dialed = f"tcp://127.0.0.1:{relay.port}" if trip else address
             (directory / "dialed.json").write_text(json.dumps(dialed))
-            started = [subprocess.Popen([*command, who, name]) for who in everybody]  # noqa: S603  our own modules
+            started = [subprocess.Popen([*command, CHARLIE, name])]  # noqa: S603  our own module
+            if trip:
+                _wait_for(port)  # a relay takes connections before Charlie does, and would break them
+            started += [subprocess.Popen([*command, who, name]) for who in study.names]  # noqa: S603  our own modules
             try:
                 codes = [process.wait(_PATIENCE) for process in started]
             finally:

@@ -40,10 +40,12 @@ def test_the_relay_delays_both_directions() -> None:
 
     def echo() -> None:
         near, _ = server.accept()
-        while data := near.recv(100):
-            near.sendall(data)
+        with near:
+            while data := near.recv(100):
+                near.sendall(data)
 
-    threading.Thread(target=echo, daemon=True).start()
+    echoing = threading.Thread(target=echo, daemon=True)
+    echoing.start()
     with (
         server,
         DelayingRelay(server.getsockname()[1], 0.1) as relay,
@@ -54,3 +56,4 @@ def test_the_relay_delays_both_directions() -> None:
             sock.sendall(b"ping")
             assert sock.recv(4) == b"ping"
         assert 0.4 <= time.monotonic() - start < 3
+    echoing.join(5)
