@@ -21,6 +21,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
+from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_protocols import protocol_of
 from masquerade_protocols.baselines.gop import gop_minimiser
 from masquerade_protocols.blocks import paillier_sum as ss
@@ -434,7 +435,8 @@ def test_a_replay_notices_a_changed_draw(label: str) -> None:
 
     value = entry(other).answer
     if label.startswith("gradient"):
-        value = next(e.answer for e in r.table.journal("p1") if getattr(e.effect, "label", "") == "gradient 2")
+        first, *others = unpack_plain(entry(r).answer)
+        value = pack_plain((first + 1, *others))
     changed = [Entry(e.effect, value) if e == entry(r) else e for e in r.table.journal("p1")]
     with pytest.raises(LocalProtocolError, match="replay"):
         replay(psgd.party(r.table.seat("p1"), study, data["p1"]), changed)

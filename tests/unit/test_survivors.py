@@ -112,6 +112,7 @@ def test_a_pool_with_obfuscators_left_is_not_replaced(left: int, refused: bool) 
             ends[seat.me] = "filled"
         except LocalProtocolError as error:
             ends[seat.me] = str(error)
+        await sums.close()
 
     table = run.table
     table.run(

@@ -80,7 +80,7 @@ def study_of(d: int, epsilon: float, delta: float) -> Study:
         epsilon=epsilon,
         delta=delta,
         colluders=0,
-        min_records=20,
+        min_records=2,
         features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(1, d + 1)],
         intercept=False,
         key_bits=_SMALL_KEYS,
