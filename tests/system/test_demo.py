@@ -251,7 +251,8 @@ def test_a_party_of_one_class_takes_part(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
 def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, protocol: str) -> None:
-    words = ["--protocol", protocol, "--parties", "4", "--epsilon", "100000", "--out", "run", "--format", "json"]
+    words = ["--protocol", protocol, "--calibration", "paper", "--parties", "4", "--epsilon", "100000", "--out", "run"]
+    words += ["--format", "json"]
     data = _data(_demo(tmp_path, *words))
     assert (data["protocol"], data["parties"]) == (protocol, 4)
     figures = data["demo"]["private_figures"]
