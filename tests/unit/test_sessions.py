@@ -128,8 +128,13 @@ def test_another_version_is_named_on_both_sides(world: World) -> None:
     assert ("charlie", "refused", {"party": "p1", "version": "9.9.9"}) in wired.events
 
 
-def test_charlie_cannot_exchange_a_partys_box_key(wired: Wired) -> None:
-    """He signs the roster, but not what the others have said of themselves."""
+@pytest.mark.parametrize("mutant", [False, True])
+def test_charlie_cannot_exchange_a_partys_box_key(
+    wired: Wired, monkeypatch: pytest.MonkeyPatch, *, mutant: bool
+) -> None:
+    """He signs the roster, but not what the others have said of themselves. Without that he would have p2's masks."""
+    if mutant:
+        monkeypatch.setattr("masquerade_core.wire.frames.verify", lambda *_: True)
     evil = BoxKey(SystemRng().bytes(32)).public
     charlie = Endpoint(
         CHARLIE, wired.charlie.run, wired.world.keys[CHARLIE].signing, {"p1": wired.world.keys["p1"].public.sign}
@@ -152,6 +157,9 @@ def test_charlie_cannot_exchange_a_partys_box_key(wired: Wired) -> None:
 
     wired.tamper = exchange
     wired.join()
+    if mutant:
+        assert dict(wired.answers["p1"])["p2"] == evil
+        return
     error = wired.errors["p1"]
     assert isinstance(error, ProtocolViolation)
     assert (error.peer, "hello of p2" in error.message) == (CHARLIE, True)
