@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from masquerade.codebook import split_levels
@@ -82,9 +84,8 @@ def test_bounds_are_not_read_off_records_even_if_the_records_cannot_be_read_at_a
 
 
 def test_the_types_of_a_parquet_file_are_public(shell: Shell, tmp_path: Path) -> None:
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table, file = tmp_path / "t.parquet", tmp_path / "s.toml"
-    parquet.write_table(pyarrow.table({"age": [41.5], "ward": ["north"], "smokes": [True], "ill": ["yes"]}), table)
+    pq.write_table(pa.table({"age": [41.5], "ward": ["north"], "smokes": [True], "ill": ["yes"]}), table)
     assert new(shell, file, "--features-from", table, "--label", "ill:yes").data["unranged"] == ["age", "ward"]
     text = file.read_text()
     assert 'name = "age"\n# FILL IN min = ... and max = ..., or edges = [...].' in text
