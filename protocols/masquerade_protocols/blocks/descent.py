@@ -1,8 +1,9 @@
 """How every descent begins, and the checks that all descents share.
 
 First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from N, so everybody
-refuses an N that cannot be right. This matters because a party can claim any number, and Charlie with a
-party's help can change the total. An N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of its records.
+refuses an N that cannot be right. This matters because a party can claim any number, and Charlie with a party's help
+can change the total. An N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of
+its records.
 
 What can be right follows from public limits alone: K ``min_records``, and the sum of the parties' ``max_records``. So
 all participants answer alike. If a party compared N with its own size, Charlie could learn that size from a few runs
