@@ -47,6 +47,11 @@ class Seat:
         The parties, in the order of the study's roster.
     run : bytes
         The run id; all keys that two participants derive together depend on it.
+
+    Attributes
+    ----------
+    released : dict of str to Release
+        What the role has counted so far, by label.
     """
 
     def __init__(self, me: str, names: tuple[str, ...], run: bytes) -> None:
@@ -54,7 +59,7 @@ class Seat:
         self.names = names
         self.run = run
         self._labels: set[str] = set()
-        self._releases: set[str] = set()
+        self.released: dict[str, Release] = {}
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
         self._sent: Counter[tuple[str, str]] = Counter()
@@ -129,11 +134,11 @@ class Seat:
         LocalProtocolError
             The label was used before: two releases with one label would cost one.
         """
-        if label in self._releases:
+        if label in self.released:
             msg = f"the release {label!r} was counted twice in one run; each release needs a label of its own"
             raise LocalProtocolError(msg)
-        self._releases.add(label)
-        await Release(label, epsilon, delta, mu, slack)
+        self.released[label] = Release(label, epsilon, delta, mu, slack)
+        await self.released[label]
 
     async def send(self, to: str, message: Message) -> None:
         """Send a message from a party to Charlie, or from Charlie to one party."""
