@@ -241,8 +241,15 @@ class Session(ABC):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat(pack_beat(self.missing(), self.everybody))
-            self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
+            self._tell_of_traffic(now)
         self._stepped = self._clock()
+
+    def _tell_of_traffic(self, now: float) -> None:
+        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
+        missing = self.missing()
+        waited = now - self._progress if missing else 0.0
+        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
+        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
