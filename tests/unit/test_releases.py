@@ -114,7 +114,7 @@ def test_an_evaluation_costs_only_what_the_training_did_not_pay(folder: Path) ->
 
 
 def _seat() -> Seat:
-    return Seat("p0", ("p0", "p1"), b"run")
+    return Seat("p0", ("p0", "p1"))
 
 
 def _drive(role: Any) -> list[Release]:
