@@ -183,6 +183,7 @@ def test_nothing_secret_is_said(machines: Machines) -> None:
             "bytes",
             "joined",
             "parties",
+            "waited_for",
         } | {"result"}
 
 
