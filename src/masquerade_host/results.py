@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import os
 import secrets
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any, Self
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, MasqueradeError, ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.evidence import EVIDENCE
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, cost_of, up
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
@@ -153,7 +153,7 @@ class RunDirectory:
 
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
-        epsilon, delta = (math.fsum(getattr(r, cost) for r in session.releases) for cost in ("epsilon", "delta"))
+        epsilon, delta = _spent(session)
         words = f"this party's share had already left: count epsilon = {epsilon:g}, delta = {delta:g} as spent"
         try:
             self._write({SPENT: _identity(session) | {"releases": _releases(session)}})
@@ -211,6 +211,14 @@ def _identity(session: Session) -> dict[str, Any]:
         "protocol": session.study.study.protocol,
         "participant": session.me,
     }
+
+
+def _spent(session: Session) -> tuple[float, float]:
+    """Return the epsilon and delta of all releases together; those with Gaussian noise compose at the study's delta."""
+    costs = (cost_of(r.epsilon, r.delta, r.mu, r.slack) for r in session.releases)
+    total = sum(map(Total.of, costs), start=Total())
+    delta = up(session.study.privacy.delta, DELTA_UNITS) if total.mu2 else total.delta
+    return total.composed(delta), delta / DELTA_UNITS
 
 
 def _releases(session: Session) -> list[dict[str, Any]]:
