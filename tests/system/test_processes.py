@@ -533,8 +533,8 @@ def test_who_is_stopped_after_the_shares_have_left_says_and_keeps_what_they_cost
         spent = "count epsilon = 1, delta = 0 as spent" in ended.error["message"]
         assert "before it released anything" not in ended.error["message"] or name == CHARLIE
         assert spent == (name != CHARLIE)
-        kept = list(machines.out(name).glob("*"))
-        assert [path.name for path in kept] == (["spent.json"] if name != CHARLIE else [])
+        kept = [str(path.relative_to(machines.out(name))) for path in machines.out(name).rglob("*.*")]
+        assert kept == (["attempt-1/spent.json"] if name != CHARLIE else [])
     assert isinstance(insider.end(), RunFailed)
 
 

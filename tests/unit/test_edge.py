@@ -340,12 +340,24 @@ def test_an_end_after_a_release_says_and_keeps_what_was_spent(tmp_path: Path, er
     words = "this party's share had already left: count epsilon = 1, delta = 1e-05 as spent"
     assert words in json.loads(out.getvalue())["message"]
     assert words in describe(caught.value).message
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["spent.json"]
-    kept = json.loads((tmp_path / "run" / "spent.json").read_text())
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")] == ["run/attempt-1/spent.json"]
+    kept = json.loads((tmp_path / "run" / "attempt-1" / "spent.json").read_text())
     assert kept["releases"] == [{"label": "shares", "epsilon": 1.0, "delta": 1e-5}]
     assert (kept["run_id"], kept["study"], kept["participant"]) == (session.run.hex(), "toy", "p1")
-    with pytest.raises(BadInput, match=r"spent\.json"), RunDirectory(tmp_path / "run"):
-        pass
+
+
+def test_a_failed_attempt_leaves_its_notes_beside_the_results_of_the_next_one(tmp_path: Path) -> None:
+    for number in (1, 2):
+        session = World.new(2, port=5555).party("p1")
+        session.releases.append(Release(f"shares {number}", 1.0, 1e-5))
+        with pytest.raises(RunFailed), RunDirectory(tmp_path, session):
+            raise RunFailed("x")
+    with RunDirectory(tmp_path) as run:
+        run.write({"model.json": {}, "result.json": {}})
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")}
+    assert found == {"model.json", "result.json", "attempt-1/spent.json", "attempt-2/spent.json"}
+    kept = json.loads((tmp_path / "attempt-2" / "spent.json").read_text())
+    assert [release["label"] for release in kept["releases"]] == ["shares 2"]
 
 
 def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
@@ -454,10 +466,9 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
             pass
 
 
-def test_the_default_directory_names_study_run_and_participant() -> None:
-    world = World.new(2, port=5555)
-    run = world.study.run_id("1")
-    assert default_directory(world.study, run, "p1") == Path("runs") / f"toy-{run.hex()[:8]}" / "p1"
+def test_the_default_directory_names_study_digest_and_participant() -> None:
+    study = World.new(2, port=5555).study
+    assert default_directory(study, "p1") == Path("runs") / f"toy-{study.digest().hex()[:8]}" / "p1"
 
 
 def test_a_result_has_all_that_is_promised() -> None:
