@@ -19,6 +19,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
+from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
@@ -48,11 +49,13 @@ class Session(ABC):
     observe : Observer
     clock : callable
         Seconds, monotonic.
+    debits : Debits, optional
+        Where the cost of a release is written down before the release leaves; by default nowhere.
 
     Attributes
     ----------
     releases : list of Release
-        What each release so far cost in privacy.
+        What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
     kept : Kept
@@ -60,7 +63,14 @@ class Session(ABC):
     """
 
     def __init__(
-        self, me: str, study: Study, keys: Keys, version: str, observe: Observer, clock: Callable[[], float]
+        self,
+        me: str,
+        study: Study,
+        keys: Keys,
+        version: str,
+        observe: Observer,
+        clock: Callable[[], float],
+        debits: Debits | None = None,
     ) -> None:
         self.me = me
         self.study = study
@@ -78,6 +88,8 @@ class Session(ABC):
         self._keys = keys
         self._observe = observe
         self._clock = clock
+        self._debits: Debits = debits or NoDebits()
+        self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
@@ -102,12 +114,13 @@ class Session(ABC):
                 self.stats.stage(name)
                 self._reply(None)
             case Release():
-                self.releases.append(effect)
+                self._due.append(effect)
                 self._reply(None)
             case Progress():
                 self._come_so_far(effect)
                 self._reply(None)
             case Send():
+                self._debit()
                 self._send(effect)
                 self._reply(None)
             case Join(box_key):
@@ -121,6 +134,13 @@ class Session(ABC):
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
+
+    def _debit(self) -> None:
+        """Have the budget pay for what the next send releases, before any of it is put on the wire."""
+        if self._due:
+            due, self._due = self._due, []
+            self._debits.debit(self.run, due)
+            self.releases.extend(due)
 
     def _come_so_far(self, progress: Progress) -> None:
         self.iterates.append((progress.done, progress.iterate))
