@@ -1,24 +1,26 @@
 """The site's rules, ``policy.toml`` in the state folder: which studies this machine may take part in.
 
 Whoever answers for a site's data writes the file once. Every rule is optional, and a missing file forbids nothing. A
-study that breaks a rule is refused here, before anything is sent, whoever approved of it::
+study that breaks a rule is refused here, before anything is sent, whoever approved of it.
+
+.. code-block:: toml
 
     [study]
-    coordinators = ["mq1:..."]  # the only curators' keys
+    coordinators = ["mq1:..."]         # the only curators' keys
     protocols = ["dp-whitened"]
     calibrations = ["proven"]
     max_epsilon = 1.0
     max_delta = 1e-6
     min_parties = 3
-    min_colluders = 1  # how many colluders the noise must count with
+    min_colluders = 1                  # how many colluders the noise must count with
 
-    [budget]  # of each population, all studies together
+    [budget]                           # the largest limits of a population's budget, for all studies together
     max_epsilon = 10.0
     max_delta = 1e-5
 
-    [[population]]  # whose records these are: they share one budget
+    [[population]]                     # whose records these are: they share one budget
     name = "patients"
-    data = ["/srv/data/records.csv"]  # the only files of that population
+    data = ["/srv/data/records.csv"]   # the only files of that population
 """
 
 import tomllib
@@ -61,7 +63,7 @@ class StudyRules(Section):
 
 
 class BudgetRules(Section):
-    """``[budget]``: what all studies together may cost each population."""
+    """``[budget]``: the largest limits that the budget of a population may have, for all studies together."""
 
     max_epsilon: _Epsilon | None = None
     max_delta: _Delta | None = None
@@ -128,20 +130,20 @@ class Policy:
         self._refuse(list(self._broken(study)))
 
     def check_budget(self, population: str, epsilon: float, delta: float) -> None:
-        """Refuse a study with which a population would cost more than all studies together may.
+        """Refuse to run on a budget that is larger than all studies together may cost.
 
         Parameters
         ----------
         population : str
         epsilon, delta : float
-            What all studies of that population cost together, this one included.
+            The limit of its budget, which the ledger enforces.
 
         Raises
         ------
         RefusedLocally
-            They are above the limits of ``[budget]``.
+            The limit is above that of ``[budget]``.
         """
-        rules, said = self.rules.budget, f"with this study, all studies of the population {population!r} would cost"
+        rules, said = self.rules.budget, f"the budget of the population {population!r} is"
         broken = []
         if rules.max_epsilon is not None and epsilon > rules.max_epsilon:
             broken.append(
@@ -149,7 +151,7 @@ class Policy:
             )
         if rules.max_delta is not None and delta > rules.max_delta:
             broken.append(f"[budget] max_delta: {said} delta = {delta:g}, where at most {rules.max_delta:g} is allowed")
-        self._refuse(broken)
+        self._refuse(broken, "lower it with 'masquerade budget limit'")
 
     def population(self, chosen: str | None = None, data: Path | None = None) -> str:
         """Return the population on whose budget a run counts.
@@ -174,7 +176,10 @@ class Policy:
             return chosen or DEFAULT_POPULATION
         names = listed(list(known))
         if chosen is not None and chosen not in known:
-            self._refuse([f"[[population]]: there is no population {chosen!r}; those allowed are {names}"])
+            self._refuse(
+                [f"[[population]]: there is no population {chosen!r}; those allowed are {names}"],
+                "choose one of them with --population",
+            )
         name = chosen or owner or (next(iter(known)) if len(known) == 1 else None)
         if name is None:
             raise BadInput(
@@ -185,7 +190,8 @@ class Policy:
             allowed = listed(list(known[name].data or ("no file",)))
             whose = f"belongs to the population {owner!r}" if owner else "is not one of its files"
             self._refuse(
-                [f"[[population]] data: {data} {whose}, where {allowed} may be used for the population {name!r}"]
+                [f"[[population]] data: {data} {whose}, where {allowed} may be used for the population {name!r}"],
+                "give a file that the policy names with --data",
             )
         return name
 
@@ -235,14 +241,13 @@ class Policy:
                 f"least {rules.min_colluders} must be counted with"
             )
 
-    def _refuse(self, broken: list[str]) -> None:
+    def _refuse(self, broken: list[str], remedy: str = "ask the coordinator for a study within the rules") -> None:
         if not broken:
             return
         which = "a rule of this site forbids" if len(broken) == 1 else f"{len(broken)} rules of this site forbid"
         raise RefusedLocally(
             f"{which} this study: {'; '.join(broken)}",
-            f"ask the coordinator for a study within the rules; they stand in {self.path}, and whoever answers for "
-            "this site's data can change them",
+            f"{remedy}; the rules stand in {self.path}, and whoever answers for this site's data can change them",
         )
 
 

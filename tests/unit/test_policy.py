@@ -134,10 +134,10 @@ def test_a_papers_noise_counts_with_no_colluders(tmp_path: Path) -> None:
         policy(tmp_path, "[study]\nmin_colluders = 1\n").check(study)
 
 
-def test_the_limit_of_all_studies_is_a_rule_as_well(tmp_path: Path) -> None:
+def test_a_budget_may_not_be_larger_than_a_rule_says(tmp_path: Path) -> None:
     found = policy(tmp_path, "[budget]\nmax_epsilon = 3\nmax_delta = 1e-5\n")
     found.check_budget("patients", 3.0, 1e-5)
-    with pytest.raises(RefusedLocally, match=r"max_epsilon: .*'patients' would cost epsilon = 3.1, where at most 3 is"):
+    with pytest.raises(RefusedLocally, match=r"max_epsilon: .*'patients' is epsilon = 3.1, where at most 3 is"):
         found.check_budget("patients", 3.1, 1e-5)
     with pytest.raises(RefusedLocally, match=r"max_delta: .*delta = 2e-05, where at most 1e-05 is"):
         found.check_budget("patients", 3.0, 2e-5)
