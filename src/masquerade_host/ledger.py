@@ -206,6 +206,11 @@ class Ledger:
                 facts: dict[str, Any] = {name: getattr(new, name) for name in names}
                 write("reserved", **facts, whole=_numbers(new.whole), one=_numbers(new.one), by=approved_by)
 
+    def check_attempt(self, study: Study, me: str, fingerprint: bytes) -> None:
+        """Check that an attempt may begin, as :meth:`start_attempt` does, and begin none."""
+        with self._writing() as (books, _):
+            books.check_attempt(study.digest().hex(), me, fingerprint.hex())
+
     def start_attempt(self, study: Study, me: str, fingerprint: bytes, *, resumed: bool = False) -> int:
         """Begin an attempt, or go on with the last one (``resumed``, from its journal); return its number, from 1.
 

@@ -86,6 +86,10 @@ class RunDirectory:
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
         return self
 
+    def follow(self, session: Session) -> None:
+        """Note after a failure what this session had released and received."""
+        self._session = session
+
     def write(self, files: Mapping[str, Mapping[str, Any] | str]) -> None:
         """Write JSON files, and texts, by way of temporary files, fsync and rename; the last one named appears last.
 

@@ -220,7 +220,16 @@ def test_charlies_key_is_no_partys_and_the_other_way_round(machines: Machines) -
 
 
 def test_without_approval_nothing_is_sent(machines: Machines) -> None:
-    refused(machines.start("p1", yes=False), 6, "--yes")
+    refused(machines.start("p1", approved=False), 6, machines.study.fingerprint(), "masquerade approve")
+    machines.approve("p1", machines.write_study("older.toml", {"max = 1.0": "max = 1.5"}))
+    refused(machines.start("p1", approved=False), 6, machines.study.fingerprint(), "masquerade study diff")
+
+
+def test_without_a_budget_nothing_is_sent(machines: Machines) -> None:
+    machines.approve("p1")
+    for path in machines.state("p1").glob("ledger*"):
+        path.unlink()
+    refused(machines.start("p1", approved=False), 7, "masquerade budget init")
     nothing_is_left(machines)
 
 

@@ -23,7 +23,7 @@ from masquerade_host.progress import Mode, Progress, mode_of
 from masquerade_host.results import RunDirectory, default_directory, summarize
 from masquerade_host.session import Session
 from masquerade_host.stats import Stats
-from masquerade_party import ask, no_questions
+from masquerade_party._approval import ask, in_words
 from masquerade_protocols import protocol_of
 from tests.host_helpers import World
 
@@ -227,10 +227,10 @@ def _env() -> dict[str, str]:
 def _ask(answer: bytes) -> tuple[int, str]:
     """Ask on a terminal."""
     code = (
-        "from tests.host_helpers import World; from masquerade_party import ask;"
+        "from tests.host_helpers import World; from masquerade_party._approval import ask, in_words;"
         "from masquerade_protocols import protocol_of; from masquerade_core.errors import RefusedLocally\n"
         "study = World.new(3, port=5555).study\n"
-        "try: ask(study, 'p1', protocol_of(study).explain(study))\n"
+        "try: ask(in_words(study, 'p1', protocol_of(study).explain(study)))\n"
         "except RefusedLocally: raise SystemExit(6)"
     )
     parent, child = pty.openpty()
@@ -265,9 +265,9 @@ def test_where_nobody_can_be_asked_the_answer_is_no(monkeypatch: pytest.MonkeyPa
     explanation = protocol_of(study).explain(study)
     monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
     with pytest.raises(RefusedLocally) as caught:
-        ask(study, "p1", explanation)
-    assert "--yes" in caught.value.hint
-    no_questions(study, "p1", explanation)
+        ask(in_words(study, "p1", explanation))
+    assert "masquerade approve" in caught.value.hint
+    assert "--approved" in caught.value.hint
 
 
 # --- Files --------------------------------------------------------------------------

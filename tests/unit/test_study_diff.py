@@ -213,6 +213,13 @@ def test_what_changes_the_noise_comes_first() -> None:
     assert found[0].where == "[privacy] epsilon"
 
 
+@pytest.mark.parametrize("field", ["study.min_records", "study.protocol", "crypto.sum", "party.0.max_records"])
+def test_what_noise_is_sized_by_is_among_what_changes_it(field: str) -> None:
+    old, new, where, _ = EACH[field]
+    groups = {change.where: change.group for change in told(changed((old, new), *ALSO.get(field, ())))}
+    assert groups[where] is Group.NOISE
+
+
 def test_a_party_more_changes_the_noise_as_well() -> None:
     new = Study.parse(TEXT + f'\n[[party]]\nname = "site-d"\nkey = "{KEYS[4]}"\n')
     first, second = told(new)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from masquerade.cli.approve import PopulationOption, StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 
@@ -54,13 +55,22 @@ def party(
         ),
     ] = None,
     out: OutOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree to it.")] = False,
+    approved: Annotated[
+        bool,
+        typer.Option(
+            "--approved",
+            help="Ask nothing: a person has approved of exactly this study ('masquerade approve'), and the site's "
+            "policy allows it.",
+        ),
+    ] = False,
+    state: StateOption = None,
+    population: PopulationOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
     from masquerade_host.process import harden
     from masquerade_host.signals import stoppable
-    from masquerade_party import ask, no_questions, run
+    from masquerade_party import run
 
     harden()
     with stoppable():
@@ -70,7 +80,9 @@ def party(
             key,
             classifier=classifier,
             out=out,
-            approve=no_questions if yes else ask,
+            state=state,
+            population=population,
+            approved=approved,
             observe=_observer(),
         )
     return _done(result, output_format)
