@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-
 from masquerade_core.data.schema import Dataset
 from masquerade_core.seat import Release
 from masquerade_core.study import Study

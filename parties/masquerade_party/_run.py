@@ -56,7 +56,7 @@ def run(
         The classifier that this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or
         scikit-learn's name of one, with its settings. By default it is the study's own.
     out : path, optional
-        The run directory; by default ``runs/<study>-<start of its digest>/<name>``.
+        The run directory; by default ``runs/<study>-<digest>/<name>``.
     state : path, optional
         The state folder of this machine, if it is not the usual one.
     population : str, optional
@@ -107,7 +107,7 @@ def run(
                 debits=attempt,
             )
             directory.follow(session)
-            release = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
+            release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
             statement = [claim.to_json() for claim in protocol.statement(study)]
             directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {}, release)})
     result = directory.path / RESULT

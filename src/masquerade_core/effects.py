@@ -23,9 +23,13 @@ class Effect:
 
 @dataclass(frozen=True)
 class Join(Effect):
-    """Join the run: publish the key for sealed boxes, and wait for everybody's; the answer is ((name, key), ...)."""
+    """Join the run: publish the key for sealed boxes and a nonce, and wait for everybody's.
+
+    The answer is (((name, key), ...), run id). The run id depends on everybody's nonce.
+    """
 
     box_key: bytes
+    nonce: bytes
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,10 @@ class Session(ABC):
 
     Attributes
     ----------
+    study_id : bytes
+        The id that frames bear until the roster is known.
+    run : bytes
+        The id of the run, once the roster is known; before, the study's.
     releases : list of Release
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
@@ -77,7 +81,7 @@ class Session(ABC):
         self.names = study.names
         self.everybody = (*study.names, CHARLIE)
         self.version = version
-        self.run = study.run_id(version)
+        self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
@@ -123,12 +127,12 @@ class Session(ABC):
                 self._debit()
                 self._send(effect)
                 self._reply(None)
-            case Join(box_key):
+            case Join():
                 self.stats.stage(JOINING)
                 # The wire shows the beats, so their clock starts here. Training takes longer with more records: a clock
                 # that ran from before it would show how many there are.
                 self._next_beat = self._clock()
-                self._join(box_key)
+                self._join(effect)
             case Receive():
                 self._progress = self._asked = self._clock()
                 self._look()
@@ -159,8 +163,14 @@ class Session(ABC):
         return () if answer is _NOTHING else (answer,)
 
     @abstractmethod
-    def _join(self, box_key: bytes) -> None:
+    def _join(self, effect: Join) -> None:
         """Start to say hello."""
+
+    def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes) -> None:
+        """Answer the role's Join: the roster is known, and so is the run's id."""
+        self.run, self.kept.roster = run, roster
+        self._observe("joined", parties=self.study.K)
+        self._reply((keys, run))
 
     @abstractmethod
     def _send(self, effect: Send) -> None:
@@ -231,8 +241,15 @@ class Session(ABC):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat(pack_beat(self.missing(), self.everybody))
-            self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
+            self._tell_of_traffic(now)
         self._stepped = self._clock()
+
+    def _tell_of_traffic(self, now: float) -> None:
+        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
+        missing = self.missing()
+        waited = now - self._progress if missing else 0.0
+        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
+        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""

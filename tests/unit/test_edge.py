@@ -466,9 +466,9 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
             pass
 
 
-def test_the_default_directory_names_study_digest_and_participant() -> None:
-    study = World.new(2, port=5555).study
-    assert default_directory(study, "p1") == Path("runs") / f"toy-{study.digest().hex()[:8]}" / "p1"
+def test_the_default_directory_names_study_and_participant() -> None:
+    world = World.new(2, port=5555)
+    assert default_directory(world.study, "p1") == Path("runs") / f"toy-{world.study.digest().hex()[:8]}" / "p1"
 
 
 def test_a_result_has_all_that_is_promised() -> None:
