@@ -54,7 +54,7 @@ def test_without_a_policy_nothing_is_forbidden(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("[study]\nmax_epsilom = 1\n", "[study] has an unknown key 'max_epsilom' (did you mean 'max_epsilon'?)"),
-        ("[studdy]\n", "the top level has an unknown key 'studdy' (did you mean 'study'?)"),
+        ("[studies]\n", "the top level has an unknown key 'studies' (did you mean 'study'?)"),
         ("[[population]]\nname = 'p'\ndta = []\n", "unknown key 'dta' (did you mean 'data'?)"),
         ("[[population]]\n", "[[population]] number 1, name is missing"),
         ("[study]\nmax_epsilon = 'one'\n", '[study] max_epsilon is "one", but must be a number'),
