@@ -1,6 +1,7 @@
-"""A participant's run directory: all result files whole, or nothing but a note of the privacy that was spent."""
+"""A participant's run directory: all result files whole, or nothing but what each failed attempt had spent."""
 
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -19,24 +20,31 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session import Session
 from masquerade_host.signals import held
 
-__all__ = ["MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "evaluation_of", "summarize"]
+__all__ = ["ATTEMPT", "MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "evaluation_of", "summarize"]
 
 RESULT = "result.json"
 MODEL = "model.json"
 SPENT = "spent.json"
+ATTEMPT = "attempt-"
+"""The folders of failed attempts in a run directory: this and a number."""
 
 
 def default_directory(study: Study, me: str) -> Path:
-    """Return the directory for a participant's files where the command line names none."""
+    """Return the directory for a participant's files where the command line names none.
+
+    It is named by the study and not by the run, so that another attempt of the same study finds it.
+    """
     return Path("runs") / f"{study.study.name}-{study.digest().hex()[:8]}" / me
 
 
 class RunDirectory:
     """A directory that gets ``result.json`` and what the run released on success: ``model.json``, for most protocols.
 
-    After a failure it holds at most ``spent.json``: the privacy that was spent before, if something was released; and
-    ``evidence.json``: the signed messages of a sum that was refused (:mod:`masquerade_core.evidence`). The
-    directory is entered before the run. So one that cannot be used is found before anything is sent.
+    A failed attempt leaves no results. It leaves a folder ``attempt-1``, ``attempt-2`` and so on, where there is
+    something to keep. ``spent.json`` there is the privacy that was spent before, if something was released.
+    ``evidence.json`` has the signed messages of a sum that was refused (:mod:`masquerade_core.evidence`). So the same
+    command can be given again. The directory is entered before the run. So one that cannot be used is found before
+    anything is sent.
 
     Parameters
     ----------
@@ -51,6 +59,7 @@ class RunDirectory:
         self._session = session
         self._made = False
         self._ours: list[Path] = []  # files that a failure removes again
+        self._attempt: Path | None = None
 
     def __enter__(self) -> Self:
         """Make the directory.
@@ -60,7 +69,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in (RESULT, MODEL, STATISTICS, FEATURES, SPENT, EVIDENCE):
+        for name in (RESULT, MODEL, STATISTICS, FEATURES):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -77,6 +86,10 @@ class RunDirectory:
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
         return self
 
+    def follow(self, session: Session) -> None:
+        """Note after a failure what this session had released and received."""
+        self._session = session
+
     def write(self, files: Mapping[str, Mapping[str, Any] | str]) -> None:
         """Write JSON files, and texts, by way of temporary files, fsync and rename; the last one named appears last.
 
@@ -86,7 +99,7 @@ class RunDirectory:
             The disk is full or broken, or another process has written there meanwhile. None of our files is left.
         """
         try:
-            self._write(files)
+            self._write(files, self.path)
         except OSError as error:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}",
@@ -94,8 +107,8 @@ class RunDirectory:
                 "same results",
             ) from error
 
-    def _write(self, files: Mapping[str, Mapping[str, Any] | str]) -> None:
-        parts = {name: self.path / f".{name}.{secrets.token_hex(8)}.part" for name in files}
+    def _write(self, files: Mapping[str, Mapping[str, Any] | str], folder: Path) -> None:
+        parts = {name: folder / f".{name}.{secrets.token_hex(8)}.part" for name in files}
         self._ours.extend(parts.values())
         for name, part in parts.items():
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -111,10 +124,10 @@ class RunDirectory:
         with held() as caught:
             for name, part in parts.items():
                 # The exclusive open reserves the name: a rename alone would replace what another process has written.
-                os.close(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-                self._ours.append(self.path / name)
-                part.rename(self.path / name)
-            _sync_directory(self.path)
+                os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+                self._ours.append(folder / name)
+                part.rename(folder / name)
+            _sync_directory(folder)
             self._ours.clear()
             caught.clear()  # a signal that came now is too late: all files are there
 
@@ -140,23 +153,40 @@ class RunDirectory:
         for path in self._ours:
             path.unlink(missing_ok=True)
         self._ours.clear()
+        if self._attempt is not None:
+            with contextlib.suppress(OSError):  # it is not empty
+                self._attempt.rmdir()
+
+    def _failed(self) -> Path:
+        """Return the folder of this failed attempt, and make it if it is not there yet."""
+        if self._attempt is None:
+            for number in itertools.count(1):
+                with contextlib.suppress(FileExistsError):
+                    folder = self.path / f"{ATTEMPT}{number}"
+                    folder.mkdir()
+                    self._attempt = folder
+                    _sync_directory(self.path)
+                    break
+        return self._attempt or self.path
 
     def _keep(self, session: Session, error: BaseException) -> None:
         """Write down the signed messages of the last sum."""
         try:
-            self._write({EVIDENCE: session.evidence(_identity(session))})
+            self._write({EVIDENCE: session.evidence(_identity(session))}, self._failed())
         except OSError:
             self._clean()
             return
         if isinstance(error, MasqueradeError):
-            error.hint += f"; {self.path / EVIDENCE} has the signed messages of the last sum, for 'masquerade blame'"
+            error.hint += (
+                f"; {self._failed() / EVIDENCE} has the signed messages of the last sum, for 'masquerade blame'"
+            )
 
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
         epsilon, delta = _spent(session)
         words = f"this party's share had already left: count epsilon = {epsilon:g}, delta = {delta:g} as spent"
         try:
-            self._write({SPENT: _identity(session) | {"releases": _releases(session)}})
+            self._write({SPENT: _identity(session) | {"releases": _releases(session)}}, self._failed())
         except OSError:
             self._clean()
             words += f" (which could not be written down in {self.path})"

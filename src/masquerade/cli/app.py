@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli import budget, keys, study
+from masquerade.cli.approve import approve
 from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
 from masquerade.cli.demo import demo
@@ -38,7 +39,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(budget.app, name="budget")
 app.command()(study.statement)
-for _command in (curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame):
+for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame):
     app.command()(_command)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from masquerade.cli.approve import StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 
@@ -17,15 +18,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="A site's privacy budget: give it a limit, and see what is spent and what took it.")
 
-_State = Annotated[
-    Path | None,
-    typer.Option(
-        "--state",
-        help="The folder with this machine's privacy budget. If not given, $XDG_STATE_HOME/masquerade or "
-        "~/.local/state/masquerade.",
-        show_default=False,
-    ),
-]
 _Population = Annotated[str, typer.Option(help="The people whose records share the budget.")]
 _Epsilon = Annotated[
     float, typer.Option(help="The epsilon that all studies together may take of a record.", show_default=False)
@@ -51,7 +43,7 @@ def init(
             help="Let costs add up, and nothing better. Less fits, but it is proved for studies chosen in any way.",
         ),
     ] = False,
-    state: _State = None,
+    state: StateOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Give a population its budget, once. Without a budget no study can take anything."""
@@ -74,7 +66,7 @@ def limit(
     epsilon: _Epsilon,
     delta: _Delta,
     population: _Population = "default",
-    state: _State = None,
+    state: StateOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Change a population's limit. What is spent stays spent."""
@@ -87,7 +79,7 @@ def limit(
 @app.command()
 def show(
     population: Annotated[str | None, typer.Option(help="Only this population.", show_default=False)] = None,
-    state: _State = None,
+    state: StateOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Show what each population's budget is, what is spent, what is reserved, and what is left."""
@@ -97,7 +89,7 @@ def show(
 
 
 @app.command()
-def history(state: _State = None, output_format: FormatOption = Format.TEXT) -> Outcome:
+def history(state: StateOption = None, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Show every entry of the ledger, oldest first: limits, data sets, reservations, attempts and debits."""
     from rich.text import Text
 
@@ -111,7 +103,7 @@ def history(state: _State = None, output_format: FormatOption = Format.TEXT) -> 
 @app.command()
 def export(
     file: Annotated[Path, typer.Argument(help="The file to write: one line of JSON for each entry.")],
-    state: _State = None,
+    state: StateOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write all entries to a file, for an auditor. It holds no record and no key."""
@@ -134,7 +126,7 @@ def export(
 
 @app.command()
 def release(
-    study: StudyArgument, party: _Party = None, state: _State = None, output_format: FormatOption = Format.TEXT
+    study: StudyArgument, party: _Party = None, state: StateOption = None, output_format: FormatOption = Format.TEXT
 ) -> Outcome:
     """Give up a study that will not run: what it debited stays, and the rest of its reservation is free again."""
     from masquerade_core.data.auxiliary import read_study_text
@@ -152,7 +144,7 @@ def release(
 
 
 @app.command()
-def recover(state: _State = None, output_format: FormatOption = Format.TEXT) -> Outcome:
+def recover(state: StateOption = None, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Repair the ledger after an older copy of it was put back: enter what its second file alone still knows."""
     from masquerade_host.ledger_file import LedgerFile
 
