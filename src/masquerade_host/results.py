@@ -47,7 +47,8 @@ SPENT = "spent.json"
 STUDY = "study.toml"
 APPROVAL = "approval.json"
 LEDGER = "ledger.json"
-_OURS = (RESULT, MODEL, STATISTICS, FEATURES, SPENT, EVIDENCE, TRANSCRIPT, STUDY, APPROVAL, LEDGER)
+_RESULTS = (RESULT, MODEL, STATISTICS, FEATURES, SPENT, EVIDENCE)
+_BESIDE = (TRANSCRIPT, STUDY, APPROVAL, LEDGER)  # a run in memory writes none of these
 
 
 def default_directory(study: Study, run: bytes, me: str) -> Path:
@@ -85,7 +86,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in _OURS:
+        for name in _RESULTS if self._session is None else (*_RESULTS, *_BESIDE):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",

@@ -86,7 +86,7 @@ def read_folder(path: Path, statement: Statement | None = None) -> Folder:
     study = Study.parse(texts[STUDY].decode("utf-8", "replace"), str(path / STUDY), in_memory=True)
     try:
         result = json.loads(texts[RESULT])
-    except ValueError:
+    except (ValueError, RecursionError):
         result = None
     folder = Folder(path, transcript, study, result if isinstance(result, dict) else {})
     _check_signature(folder)
@@ -123,7 +123,7 @@ def _check_files(folder: Folder) -> None:
             continue
         try:
             contents[name] = (folder.path / name).read_bytes()
-        except OSError:
+        except (OSError, ValueError):
             folder.problems.append(f"{name} is missing, or cannot be read")
             continue
         folder.expect(hashed(contents[name]) == digest, f"{name} was changed after {folder.owner} signed its hash")
@@ -131,7 +131,7 @@ def _check_files(folder: Folder) -> None:
     published = {name: content for name, content in contents.items() if name not in _BESIDE}
     folder.expect(bool(published), "no file publishes a result")
     same = hash_of_files(published) == folder.transcript.release
-    folder.expect(same, f"{listed(tuple(published)) or 'nothing'} is not the result whose hash was signed")
+    folder.expect(same, f"{listed(tuple(published) or ('nothing',))} is not the result whose hash was signed")
 
 
 def _check_result(folder: Folder, statement: Statement | None) -> None:
