@@ -48,7 +48,7 @@ def run_to_folders(root: Path, K: int = 3, world: World | None = None) -> World:
     statement = [claim.to_json() for claim in protocol_of(study).statement(study)]
     for name, place in places.items():
         release = outcome.results[name]
-        more = {} if name == CHARLIE else {"approval": {"by": "a steward"}, "ledger": {"epsilon": 1.0}}
+        more: dict[str, Any] = {} if name == CHARLIE else {"approval": {"by": "a steward"}, "ledger": {"epsilon": 1.0}}
         session = sessions[name]
         place.record(release.files(study, session.run), summarize(session, statement, {}, release), **more)
     return world

@@ -15,7 +15,7 @@ from masquerade_core.crypto.boxes import SigningKey, verify
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.frames import Endpoint, run_id
 from masquerade_core.words import listed
 from masquerade_host.closing import Told, closed_by
 from masquerade_host.results import APPROVAL, LEDGER, RESULT, STUDY
@@ -150,7 +150,6 @@ def _check_result(folder: Folder, statement: Statement | None) -> None:
 def _check_frames(folder: Folder) -> None:
     """Check the two frames that everybody has, and that the chain of hashes agrees with them."""
     transcript, study = folder.transcript, folder.study
-    folder.expect(transcript.run == study.run_id(transcript.version), f"the run id does not follow from {STUDY}")
     try:
         said = _said(transcript, study)
     except ProtocolViolation as error:
@@ -171,12 +170,15 @@ def _check_frames(folder: Folder) -> None:
 
 def _said(transcript: Transcript, study: Study) -> Mapping[str, Closed]:
     """Return what each party signed when it closed the run."""
-    reader = Endpoint(study.names[0], transcript.run, _NOBODY, {CHARLIE: study.curator.key.sign})
-    roster = reader.open(CHARLIE, transcript.roster, numbered=False)
+    study_id, key = study.study_id(transcript.version), {CHARLIE: study.curator.key.sign}
+    roster = Endpoint(study.names[0], study_id, _NOBODY, key).open(CHARLIE, transcript.roster, numbered=False)
+    box_keys_of(decode(Roster, roster.body, CHARLIE), study, study_id, _NOBODY, ("", b""))
+    if transcript.run != run_id(study_id, roster.body):
+        raise ProtocolViolation(f"the run id does not follow from {STUDY} and the roster")
+    reader = Endpoint(study.names[0], transcript.run, _NOBODY, key)
     closing = reader.open(CHARLIE, transcript.closing, numbered=False)
     if (roster.kind, closing.kind) != ("roster", "closed"):
         raise ProtocolViolation("the frames that the transcript keeps are not the roster and the last one")
-    box_keys_of(decode(Roster, roster.body, CHARLIE), study, transcript.run, _NOBODY, ("", b""))
     return closed_by(decode(AllClosed, closing.body, CHARLIE), study, transcript.run, _NOBODY)
 
 

@@ -198,6 +198,20 @@ def _fewer_entries(which: Callable[[Entry], bool]) -> Callable[[Path, World], No
     return change
 
 
+def _another_run(folder: Path, world: World) -> None:
+    run = transcript_of(folder).run
+    for name in ("result.json", "model.json"):
+        _edit(folder / name, run.hex(), bytes(16).hex())
+    resign(folder, world, lambda t: replace(t, run=bytes(16)))
+
+
+def _the_other_way(folder: Path, world: World) -> None:
+    def change(t: Transcript) -> Transcript:
+        return replace(t, entries=tuple(replace(e, direction="received") if e.type == "Hi" else e for e in t.entries))
+
+    resign(folder, world, change)
+
+
 def _field(**fields: Any) -> Callable[[Path, World], None]:
     return lambda folder, world: resign(folder, world, lambda t: replace(t, **fields))
 
@@ -213,7 +227,7 @@ def _last_frame_of_somebody_else(folder: Path, world: World) -> None:
     ("change", "words"),
     [
         (_another_model, "p1 signed another result than this folder holds"),
-        (_another_study, "the run id does not follow from study.toml"),
+        (_another_study, "charlie sent a frame of another run or version"),
         (_another_statement, "is not what this version computes"),
         (_fewer_entries(lambda e: e.type == "All"), "p1 signed other broadcasts of charlie"),
         (_fewer_entries(lambda e: e.kind == "roster"), "the chain does not begin with the roster"),
@@ -222,6 +236,8 @@ def _last_frame_of_somebody_else(folder: Path, world: World) -> None:
         (_field(closing=b"x" * 100), "charlie sent a frame without a valid signature"),
         (_last_frame_of_somebody_else, "charlie sent a frame without a valid signature"),
         (_field(run=bytes(16)), "result.json is of another run"),
+        (_another_run, "the run id does not follow from study.toml and the roster"),
+        (_the_other_way, "the chain has frames that p1 cannot have sent or received"),
         (_field(release=bytes(32)), "is not the result whose hash was signed"),
         (_field(statement=bytes(32)), "is not the one whose hash was signed"),
         (_field(files={}), "the signature does not cover study.toml and result.json"),
