@@ -7,13 +7,14 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study_new import new
+from masquerade_core.words import counted
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Write, check and explain a study: the file that all participants agree on.")
+app = typer.Typer(help="Write, check, explain and compare studies: the files that all participants agree on.")
 
 app.command()(new)
 
@@ -51,10 +52,18 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
 
 
 @app.command()
-def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
+def show(
+    study: StudyArgument,
+    state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
     """Explain a study in plain words: what leaves a party, who must not collude, what it costs, who takes part."""
-    from masquerade.report import explained
+    from rich.text import Text
+
+    from masquerade.budgeting import budget_line
+    from masquerade.report import explained, heading
     from masquerade_core.errors import BadInput
+    from masquerade_host.state import state_folder
     from masquerade_protocols import entry_of
 
     del output_format
@@ -68,6 +77,8 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
         )
     explanation = entry.explain(loaded)
     expected = entry.expectation(loaded) if entry.expectation else None
+    line = budget_line(state_folder(state), loaded, entry)
+    budget = () if line is None else (heading("What is left of this machine's budget"), Text(_sentence(line.text)))
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
         _summary(loaded)
@@ -76,9 +87,39 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
             "collusion": list(explanation.collusion),
             "cost": list(explanation.cost),
             "expectation": expected.to_json() if expected else None,
+            "budget": None if line is None else {"fits": line.fits, "text": line.text},
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=explained(loaded, explanation, entry.cost(loaded), expected),
+        shown=(*explained(loaded, explanation, entry.cost(loaded), expected), *budget),
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A study file.", show_default=False)],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.", show_default=False)],
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Say in words what changed from one study to another: first what changes the noise, then who takes part."""
+    from masquerade.study_diff import changes, diff_shown
+
+    del output_format
+    before, after = _parsed(old), _parsed(new)
+    found = changes(before, after)
+    count = counted(len(found), "change")
+    return Outcome(
+        f"{count} from {old} to {new}" if found else f"{old} and {new} hold one study",
+        {
+            "old": before.fingerprint(),
+            "new": after.fingerprint(),
+            "changes": [change.to_json() for change in found],
+        },
+        hint=f"nobody has approved of the new study yet: masquerade approve {new}" if found else "",
+        shown=diff_shown(before, after, found),
     )
 
 
