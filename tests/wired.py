@@ -40,6 +40,7 @@ class FakeCharlieLink:
     unsent: int = 0
     routes: dict[str, bytes] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    hung_up: list[tuple[str, bytes]] = field(default_factory=list)
 
     def arrivals(self) -> Iterator[Arrival]:
         """Take what has arrived."""
@@ -57,6 +58,14 @@ class FakeCharlieLink:
     def send(self, name: str, data: bytes) -> None:
         """Send."""
         self.sent.append((name, data))
+
+    def tell(self, route: bytes, data: bytes) -> None:
+        """Send along one route, if the party is still there."""
+        self.sent += [(name, data) for name, known in self.routes.items() if known == route]
+
+    def hang_up(self, name: str, route: bytes) -> None:
+        """Remember who was hung up."""
+        self.hung_up.append((name, route))
 
     def flush(self) -> None:
         """Nothing waits here."""

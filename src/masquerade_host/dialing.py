@@ -6,7 +6,10 @@ from masquerade_core.errors import CannotConnect
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.probe import Answer
 
-__all__ = ["RETRY_EVERY", "Dialing"]
+__all__ = ["RETRY_EVERY", "Dialing", "WhoAnswers"]
+
+WhoAnswers = Callable[[], Answer]
+"""Looks at Charlie's address."""
 
 RETRY_EVERY = 1.0
 """Seconds between two hellos."""
@@ -39,7 +42,7 @@ class Dialing:
         When to make a new connection.
     """
 
-    def __init__(self, address: str, who_answers: Callable[[], Answer]) -> None:
+    def __init__(self, address: str, who_answers: WhoAnswers) -> None:
         self._address = address
         self._who_answers = who_answers
         self._failures = 0
