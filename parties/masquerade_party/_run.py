@@ -109,7 +109,7 @@ def run(
             directory.follow(session)
             release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
             statement = [claim.to_json() for claim in protocol.statement(study)]
-            directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {}, release)})
+            directory.record(release.files(study, session.run), summarize(session, statement, {}, release))
     result = directory.path / RESULT
     # The session is over, and nothing else is sent: this is for whoever sits at this machine.
     if isinstance(release, Model) and _says_the_same(release, data):

@@ -2,31 +2,57 @@
 
 import contextlib
 import itertools
-import json
-import math
 import os
 import secrets
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from masquerade_core import __version__
-from masquerade_core.errors import BadInput, MasqueradeError, ProtocolViolation, RunFailed, SumRefused
+from masquerade_core.errors import (
+    BadInput,
+    LocalProtocolError,
+    MasqueradeError,
+    ProtocolViolation,
+    RunFailed,
+    SumRefused,
+)
 from masquerade_core.evidence import EVIDENCE
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, cost_of, up
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.run_files import Content, hash_of_statement, text_of, versions
 from masquerade_host.session import Session
 from masquerade_host.signals import held
+from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
 
-__all__ = ["ATTEMPT", "MODEL", "RESULT", "SPENT", "RunDirectory", "default_directory", "evaluation_of", "summarize"]
+__all__ = [
+    "APPROVAL",
+    "ATTEMPT",
+    "LEDGER",
+    "MODEL",
+    "RESULT",
+    "SPENT",
+    "STUDY",
+    "RunDirectory",
+    "default_directory",
+    "evaluation_of",
+    "summarize",
+]
 
 RESULT = "result.json"
 MODEL = "model.json"
 SPENT = "spent.json"
 ATTEMPT = "attempt-"
 """The folders of failed attempts in a run directory: this and a number."""
+STUDY = "study.toml"
+APPROVAL = "approval.json"
+LEDGER = "ledger.json"
+_RESULTS = (RESULT, MODEL, STATISTICS, FEATURES)
+_BESIDE = (TRANSCRIPT, STUDY, APPROVAL, LEDGER)  # a run in memory writes none of these
 
 
 def default_directory(study: Study, me: str) -> Path:
@@ -58,6 +84,7 @@ class RunDirectory:
         self.path = Path(path)
         self._session = session
         self._made = False
+        self._started = datetime.now(UTC)
         self._ours: list[Path] = []  # files that a failure removes again
         self._attempt: Path | None = None
 
@@ -69,7 +96,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in (RESULT, MODEL, STATISTICS, FEATURES):
+        for name in _RESULTS if self._session is None else (*_RESULTS, *_BESIDE):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -90,7 +117,56 @@ class RunDirectory:
         """Note after a failure what this session had released and received."""
         self._session = session
 
-    def write(self, files: Mapping[str, Mapping[str, Any] | str]) -> None:
+    def record(
+        self,
+        release: Mapping[str, Content],
+        result: Mapping[str, Any],
+        *,
+        approval: Mapping[str, Any] | None = None,
+        ledger: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write all files of a run that has ended well, and the signed transcript that ties them together.
+
+        Parameters
+        ----------
+        release : mapping
+            The files that publish the result, such as ``model.json``.
+        result : mapping
+            What :func:`summarize` returned. It gets the versions, and when the process started and ended.
+        approval, ledger : mapping, optional
+            The record of a person's yes to the study, and what the ledger of the privacy budget says of this run.
+
+        Raises
+        ------
+        RunFailed
+            As :meth:`write`.
+        """
+        if (session := self._session) is None:
+            raise LocalProtocolError("a run directory without a session was asked for a transcript")
+        ended = datetime.now(UTC)
+        times = {"started": self._started.isoformat("T", "seconds"), "ended": ended.isoformat("T", "seconds")}
+        more: dict[str, Content] = {STUDY: session.study.to_toml()}
+        more |= {name: record for name, record in ((APPROVAL, approval), (LEDGER, ledger)) if record is not None}
+        texts = {
+            n: text_of(c) for n, c in {**more, **release, RESULT: {**result, **times, "versions": versions()}}.items()
+        }
+        noted = session.transcript
+        transcript = Transcript(
+            run=session.run,
+            study=session.study.digest(),
+            participant=session.me,
+            version=session.version,
+            files={name: hashed(text.encode()) for name, text in texts.items()},
+            release=hash_of_files({name: texts[name].encode() for name in release}),
+            statement=hash_of_statement(result["statement"]),
+            roster=noted.roster,
+            closing=noted.closing,
+            entries=noted.entries(),
+        )
+        last = texts.pop(RESULT)
+        self.write({**texts, TRANSCRIPT: session.sign(transcript).to_text(), RESULT: last})
+
+    def write(self, files: Mapping[str, Content]) -> None:
         """Write JSON files, and texts, by way of temporary files, fsync and rename; the last one named appears last.
 
         Raises
@@ -107,18 +183,13 @@ class RunDirectory:
                 "same results",
             ) from error
 
-    def _write(self, files: Mapping[str, Mapping[str, Any] | str], folder: Path) -> None:
+    def _write(self, files: Mapping[str, Content], folder: Path) -> None:
         parts = {name: folder / f".{name}.{secrets.token_hex(8)}.part" for name in files}
         self._ours.extend(parts.values())
         for name, part in parts.items():
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                content = files[name]
-                if isinstance(content, str):
-                    file.write(content)
-                else:
-                    json.dump(content, file, indent=2, ensure_ascii=False, allow_nan=False)
-                    file.write("\n")
+                file.write(text_of(files[name]))
                 file.flush()
                 os.fsync(file.fileno())
         with held() as caught:
@@ -183,7 +254,7 @@ class RunDirectory:
 
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
-        epsilon, delta = (math.fsum(getattr(r, cost) for r in session.releases) for cost in ("epsilon", "delta"))
+        epsilon, delta = _spent(session)
         words = f"this party's share had already left: count epsilon = {epsilon:g}, delta = {delta:g} as spent"
         try:
             self._write({SPENT: _identity(session) | {"releases": _releases(session)}}, self._failed())
@@ -241,6 +312,14 @@ def _identity(session: Session) -> dict[str, Any]:
         "protocol": session.study.study.protocol,
         "participant": session.me,
     }
+
+
+def _spent(session: Session) -> tuple[float, float]:
+    """Return the epsilon and delta of all releases together; those with Gaussian noise compose at the study's delta."""
+    costs = (cost_of(r.epsilon, r.delta, r.mu, r.slack) for r in session.releases)
+    total = sum(map(Total.of, costs), start=Total())
+    delta = up(session.study.privacy.delta, DELTA_UNITS) if total.mu2 else total.delta
+    return total.composed(delta), delta / DELTA_UNITS
 
 
 def _releases(session: Session) -> list[dict[str, Any]]:

@@ -23,8 +23,10 @@ from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.session_messages import DIGEST_BYTES
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
+from masquerade_host.transcript import Recorder, Transcript
 from masquerade_host.verdicts import abort_of, suspects_of
 
 __all__ = ["Session"]
@@ -64,6 +66,10 @@ class Session(ABC):
         The public classifiers that the role reported, each with its round.
     kept : Kept
         The signed messages of the last secure sum.
+    transcript : Recorder
+        A hash of every frame that belongs to the run.
+    release : bytes
+        The hash of the files that publish the result, once the role has returned.
     """
 
     def __init__(
@@ -89,6 +95,8 @@ class Session(ABC):
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.kept = Kept()
+        self.transcript = Recorder(me, study.names)
+        self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
         self._clock = clock
@@ -107,6 +115,10 @@ class Session(ABC):
     def evidence(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return the signed messages of the last secure sum, signed as a whole."""
         return self.kept.to_json(identity, self._keys.signing.sign)
+
+    def sign(self, transcript: Transcript) -> Transcript:
+        """Return a transcript with this participant's signature."""
+        return transcript.with_signature(self._keys.signing.sign)
 
     # --- The role's side ------------------------------------------------------
 

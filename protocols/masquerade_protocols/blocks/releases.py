@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 
+from masquerade_core.privacy.accounting.composition import Cost, target
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, lost_delta
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 
-__all__ = ["Parallel", "Price", "count_at_once", "counted", "price_of"]
+__all__ = ["Parallel", "Price", "count_at_once", "counted", "price_of", "spends_gaussian"]
 
 _ROUNDED_UP = 1 + 1e-12
 
@@ -108,6 +109,11 @@ def counted(
         return vector()
 
     return contribution
+
+
+def spends_gaussian(study: Study) -> Cost:
+    """Return what a whole run takes of a budget whose releases are all Gaussian, as those of a proven study are."""
+    return target(study.privacy.epsilon, study.privacy.delta, gaussian=study.proven)
 
 
 async def count_at_once(seat: Seat, label: str, study: Study, noise: SharedNoise | None = None) -> None:

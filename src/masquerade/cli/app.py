@@ -20,6 +20,7 @@ from masquerade.cli.predict import predict
 from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
+from masquerade.cli.verify import verify
 
 __all__ = ["app", "main", "run"]
 
@@ -38,7 +39,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.command()(study.statement)
-for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame):
+for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify):
     app.command()(_command)
 
 
