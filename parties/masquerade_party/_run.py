@@ -18,10 +18,11 @@ from masquerade_core.one_answer import gives_one_answer
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import probe
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
@@ -102,7 +103,7 @@ def run(
                     study,
                     keys,
                     lambda: PartySocket(study.address, keys, study.curator.key.curve),
-                    lambda: speaks_curve(study.address),
+                    lambda: probe(study.address, study.curator.key.curve),
                     version=__version__,
                     observe=attempt.observe,
                     debits=attempt,
