@@ -23,6 +23,7 @@ from masquerade_host.results import RESULT, RunDirectory, default_directory, sum
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import Approve, ask
 from masquerade_protocols import protocol_of
+from masquerade_protocols.blame import check_evidence
 
 __all__ = ["run"]
 
@@ -86,7 +87,7 @@ def run(
         version=__version__,
         observe=observe,
     )
-    with RunDirectory(out or default_directory(study, session.run, me), session) as directory:
+    with RunDirectory(out or default_directory(study, session.run, me), session, check_evidence) as directory:
         approve(study, me, protocol.explain(study))
         release = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
         statement = [claim.to_json() for claim in protocol.statement(study)]

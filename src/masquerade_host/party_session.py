@@ -33,7 +33,7 @@ from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.verdicts import error_of, suspects_of
+from masquerade_host.verdicts import heard, seen_in, suspects_of
 
 __all__ = ["PartySession"]
 
@@ -159,7 +159,11 @@ class PartySession(Session):
             self._notice(event, now)
         self._link.flush()
         for data in self._link.arrivals():
-            self._accept(data, now)
+            try:
+                self._accept(data, now)
+            except ProtocolViolation as error:
+                seen_in(error, data)
+                raise
             if self.closed:
                 return
 
@@ -210,7 +214,7 @@ class PartySession(Session):
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
         if frame.kind == "message":
-            self.kept.add(CHARLIE, frame.type, data)
+            self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -227,7 +231,7 @@ class PartySession(Session):
             case Turn.BEAT:
                 read_beat(frame.body, self.everybody, CHARLIE)
             case Turn.ABORT:
-                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE))
+                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
             case Turn.ROSTER:
                 self._take_seat(decode(Roster, frame.body, CHARLIE))
             case Turn.MESSAGE | Turn.SEALED:
@@ -262,7 +266,7 @@ class PartySession(Session):
             "take the coordinator's file, or ask the coordinator to correct it",
         )
 
-    def _ended(self, abort: Abort) -> MasqueradeError:
+    def _ended(self, abort: Abort, data: bytes) -> MasqueradeError:
         if abort.reason != "violation" and not abort.blamed:
             return ProtocolViolation(
                 f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
@@ -273,7 +277,7 @@ class PartySession(Session):
                 "the run goes on without this party: Charlie had nothing of it in time, or something broken",
                 "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
             )
-        return error_of(abort)
+        return heard(abort, data, CHARLIE, self.judge, self.me)
 
     def _take_seat(self, roster: Roster) -> None:
         keys = box_keys_of(roster, self.study, self.run, self._keys.signing, (self.me, self._hello))
@@ -334,7 +338,7 @@ class PartySession(Session):
             try:
                 frame = self._endpoint.open(CHARLIE, data or b"")
                 if frame.kind == "abort":
-                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE))
+                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
             except ProtocolViolation:
                 return None
         return None

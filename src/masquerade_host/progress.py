@@ -22,7 +22,19 @@ __all__ = ["Mode", "Progress", "mode_of"]
 
 _ALLOWED = frozenset(
     {
-        *("event", "name", "party", "parties", "joined", "peer", "suspects", "said_by", "waited_for"),
+        *(
+            "event",
+            "name",
+            "party",
+            "parties",
+            "joined",
+            "peer",
+            "suspects",
+            "said_by",
+            "accused",
+            "grounds",
+            "waited_for",
+        ),
         *("clamped", "filled"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
@@ -149,13 +161,7 @@ class Progress:
             case MasqueradeError():
                 fields: dict[str, str] = {"message": error.message, "hint": error.hint}
                 code, exit_code = error.error_code, error.exit_code
-                if waited_for := getattr(error, "waited_for", ()):
-                    fields["waited_for"] = ", ".join(waited_for)
-                for name in ("peer", "said_by"):
-                    if value := getattr(error, name, ""):
-                        fields[name] = value
-                if suspects := getattr(error, "suspects", ()):
-                    fields["suspects"] = ", ".join(suspects)
+                fields |= _named_in(error)
             case typer.TyperException():
                 fields = {"message": error.format_message(), "hint": "--help shows what is allowed"}
                 code, exit_code = "usage", 4
@@ -174,3 +180,14 @@ class Progress:
             traceback.print_exception(error, file=self._err)
         self("error", error_code=code, exit_code=exit_code, **fields)
         return exit_code
+
+
+def _named_in(error: MasqueradeError) -> dict[str, str]:
+    """Return whom an error names, in which part, and on what grounds."""
+    fields = {}
+    for name in ("waited_for", "peer", "suspects", "said_by", "accused"):
+        if value := getattr(error, name, ()):
+            fields[name] = value if isinstance(value, str) else ", ".join(value)
+    if error.grounds is not None:
+        fields["grounds"] = error.grounds.words
+    return fields

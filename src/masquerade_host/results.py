@@ -5,17 +5,19 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from masquerade_core import __version__
-from masquerade_core.errors import BadInput, MasqueradeError, ProtocolViolation, RunFailed, SumRefused
-from masquerade_core.evidence import EVIDENCE
+from masquerade_core.errors import BadInput, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.evidence import EVIDENCE, Findings
+from masquerade_core.grounds import Grounds
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.words import listed
 from masquerade_host.session import Session
 from masquerade_host.signals import held
 
@@ -35,7 +37,7 @@ class RunDirectory:
     """A directory that gets ``result.json`` and what the run released on success: ``model.json``, for most protocols.
 
     After a failure it holds at most ``spent.json``: the privacy that was spent before, if something was released; and
-    ``evidence.json``: the signed messages of a sum that was refused (:mod:`masquerade_core.evidence`). The
+    ``evidence.json``: the signed frames that its end rests on (:mod:`masquerade_core.evidence`). The
     directory is entered before the run. So one that cannot be used is found before anything is sent.
 
     Parameters
@@ -44,10 +46,18 @@ class RunDirectory:
         It may exist, but must hold no results: they are never overwritten.
     session : Session, optional
         It knows what was released.
+    check : callable, optional
+        Says what a file of evidence proves, where the run ended and nobody could tell at once whose fault it is.
     """
 
-    def __init__(self, path: Path | str, session: Session | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        session: Session | None = None,
+        check: Callable[[str, Study], Findings] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._check = check
         self._session = session
         self._made = False
         self._ours: list[Path] = []  # files that a failure removes again
@@ -60,7 +70,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in (RESULT, MODEL, STATISTICS, FEATURES, SPENT, EVIDENCE):
+        for name in (RESULT, MODEL, STATISTICS, FEATURES, SPENT):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -128,28 +138,50 @@ class RunDirectory:
             self._clean()
             if self._session is not None and self._session.releases:
                 self._account(self._session, error)
-            if self._session is not None and self._session.kept.frames and _somebody_cheated(error):
-                self._keep(self._session, error)
+            found = self._keep(self._session, error) if self._session is not None and _somebody_cheated(error) else None
             if self._made:
                 # The folders above it stay, since another participant may be about to use them.
                 with contextlib.suppress(OSError):  # it is not empty
                     self.path.rmdir()
             caught.clear()  # this process is ending
+        if found is not None:
+            raise found from error
 
     def _clean(self) -> None:
         for path in self._ours:
             path.unlink(missing_ok=True)
         self._ours.clear()
 
-    def _keep(self, session: Session, error: BaseException) -> None:
-        """Write down the signed messages of the last sum."""
+    def _keep(self, session: Session, error: BaseException) -> ProtocolViolation | None:
+        """Write down what the end rests on, and ask what it proves; return the error if it proves somebody's fault."""
+        if not session.has_evidence(error):
+            return None
+        evidence = session.evidence(_identity(session), error)
+        name = EVIDENCE if not (self.path / EVIDENCE).exists() else f"evidence-{session.run.hex()}.json"  # an attempt's
         try:
-            self._write({EVIDENCE: session.evidence(_identity(session))})
+            self._write({name: evidence})
         except OSError:
             self._clean()
-            return
-        if isinstance(error, MasqueradeError):
-            error.hint += f"; {self.path / EVIDENCE} has the signed messages of the last sum, for 'masquerade blame'"
+            return None
+        if not isinstance(error, MasqueradeError):
+            return None
+        error.hint += f"; {self.path / name} has the signed frames of it, for 'masquerade blame'"
+        if self._check is None or error.grounds is Grounds.CHECKED:
+            return None
+        found = self._check(json.dumps(evidence), session.study)
+        said = ". ".join(sentence[0].upper() + sentence[1:] for sentence in found.found)
+        if not found.culprit:
+            others = [name for name in found.suspects if name != session.me]
+            between = f". Whose fault it is cannot be told; it is between {listed(others)}" if others else ""
+            error.hint += f". {said}{between}" if said else ""
+            return None
+        hint = f"{error.hint}. It ended with: {error.message}"
+        proved = ProtocolViolation(
+            f"{found.culprit} is at fault, as signed frames prove. {said}", hint, peer=found.culprit
+        )
+        for note in getattr(error, "__notes__", ()):
+            proved.add_note(note)
+        return proved
 
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
@@ -164,9 +196,8 @@ class RunDirectory:
 
 
 def _somebody_cheated(error: BaseException) -> bool:
-    """Whether a sum was refused, here or elsewhere: nobody could tell at once whose fault it is, or it is Charlie's."""
-    open_ = isinstance(error, ProtocolViolation) and error.peer in ("", CHARLIE) and not error.suspects
-    return open_ or isinstance(error, SumRefused)
+    """Whether somebody broke the protocol, here or by another's word."""
+    return getattr(error, "grounds", None) in (Grounds.CHECKED, Grounds.SAID, Grounds.UNTOLD)
 
 
 def _sync_directory(path: Path) -> None:

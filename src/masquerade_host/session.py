@@ -18,13 +18,14 @@ from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send,
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
+from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
-from masquerade_host.verdicts import abort_of, suspects_of
+from masquerade_host.verdicts import abort_of, shown_for, suspects_of
 
 __all__ = ["Session"]
 
@@ -80,6 +81,7 @@ class Session(ABC):
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
+        self._taken: dict[str, bytes] = {}  # the last frame of each sender that the role has taken
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
@@ -88,9 +90,38 @@ class Session(ABC):
         self._next_beat = 0.0
         self._next_news = 0.0
 
-    def evidence(self, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the signed messages of the last secure sum, signed as a whole."""
-        return self.kept.to_json(identity, self._keys.signing.sign)
+    @property
+    def judge(self) -> Judge:
+        """The rules by which signed frames of this run prove a fault."""
+        return Judge(self.study, self.run, self.study.run_id(self.version))
+
+    def evidence(self, identity: Mapping[str, Any], error: BaseException | None) -> dict[str, Any]:
+        """Return what the end of this run rests on, signed as a whole.
+
+        It has the signed messages of the last secure sum, and the frames in which the error was seen.
+        """
+        shown = self._signed_in(error)
+        nobody = (
+            not getattr(error, "accused", ()) and not getattr(error, "suspects", ()) and not getattr(error, "peer", "")
+        )
+        whole = self.kept.to_json(identity, self._keys.signing.sign, shown)
+        return whole | {"refused_sum": nobody}
+
+    def has_evidence(self, error: BaseException | None) -> bool:
+        """Say whether there is anything to write down; sums are, where nobody is at fault for sure, or Charlie is."""
+        of_sums = self.kept.frames and getattr(error, "peer", "") in ("", CHARLIE)
+        return bool(of_sums or self._signed_in(error))
+
+    def _signed_in(self, error: BaseException | None) -> list[tuple[str, bytes]]:
+        """Return the frames in which an error was seen, each with its signer; what nobody has signed proves nothing."""
+        judge = self.judge
+        return [(signer, frame) for frame in self._seen_in(error) if (signer := judge.signer_of(frame))]
+
+    def _seen_in(self, error: BaseException | None) -> tuple[bytes, ...]:
+        """Return the frames in which an error was seen: its own, or the last that the role took from its ``peer``."""
+        frames: tuple[bytes, ...] = getattr(error, "frames", ())
+        taken = self._taken.get(getattr(error, "peer", ""), b"")
+        return frames or ((taken,) if taken else ())
 
     # --- The role's side ------------------------------------------------------
 
@@ -219,14 +250,13 @@ class Session(ABC):
         self._inbox[frame.source, frame.kind].append((self._clock(), frame))
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
             raise self._violation(
-                frame.source,
-                frame.kind,
+                frame,
                 f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
             )
         queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_UNDELIVERED_BYTES:
             limit = _MAX_UNDELIVERED_BYTES >> 20
-            raise self._violation(frame.source, frame.kind, f"more bytes than were asked for; allowed are {limit} MB")
+            raise self._violation(frame, f"more bytes than were asked for; allowed are {limit} MB")
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
@@ -236,11 +266,12 @@ class Session(ABC):
         if not isinstance(wanted, Receive):
             return
         queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
-        for sender, queue in zip(wanted.senders, queues, strict=True):
+        for queue in queues:
             if queue:
-                self._check_due(sender, wanted, queue[0][1])
+                self._check_due(wanted, queue[0][1])
         if all(queues) or self._gives_up(wanted):
             taken = [queue.popleft() if queue else None for queue in queues]
+            self._taken |= {came[1].source: came[1].data for came in taken if came and wanted.kind == "message"}
             self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
             self._reply(tuple(came[1].body if came else None for came in taken))
 
@@ -248,24 +279,26 @@ class Session(ABC):
         """Say whether the role goes on with what is there."""
         return wanted.within is not None and self._clock() - self._asked > wanted.within
 
-    def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
+    def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
             what = f"{frame.type[:32]!r} out of turn; allowed is {wanted.type!r}"
-            raise self._violation(sender, wanted.kind, what)
+            raise self._violation(frame, what)
         if frame.broadcast != wanted.broadcast:
             came, due = f"to {self.me} alone", "to all parties"
             if frame.broadcast:
                 came, due = due, came
-            raise self._violation(sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
+            raise self._violation(frame, f"{wanted.type!r} {came}; allowed is one {due}")
 
-    def _violation(self, source: str, kind: str, what: str) -> ProtocolViolation:
+    def _violation(self, frame: Frame, what: str) -> ProtocolViolation:
         """Return the error for a role's frame; it accuses only those whose fault the frame proves."""
-        match suspects_of(source, kind):
+        match suspects_of(frame.source, frame.kind):
             case (peer,):
-                return ProtocolViolation(f"{peer} sent {what}", peer=peer)
+                return ProtocolViolation(f"{peer} sent {what}", peer=peer, frames=(frame.data,))
             case suspects:
                 who = listed(suspects, "or")
-                return ProtocolViolation(f"{who} sent {what}; {self.me} cannot tell which of them", suspects=suspects)
+                return ProtocolViolation(
+                    f"{who} sent {what}; {self.me} cannot tell which of them", suspects=suspects, frames=(frame.data,)
+                )
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""
@@ -287,4 +320,5 @@ class Session(ABC):
 
     def abort(self, error: MasqueradeError | None) -> None:
         """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
-        self.say_abort(abort_of(error, self.me, self.names))
+        shown = shown_for(error, self._seen_in(error), self.judge)
+        self.say_abort(abort_of(error, self.me, self.names, shown))

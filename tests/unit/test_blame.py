@@ -14,7 +14,7 @@ from masquerade.cli import run as command
 from masquerade_core import __version__
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.errors import MasqueradeError, ProtocolViolation, SumRefused
+from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported, SumRefused
 from masquerade_core.evidence import EVIDENCE, Evidence, read_evidence
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
@@ -80,10 +80,10 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         place.__exit__(None if error is None else type(error), error, None)
     if not outcome.errors:
         assert set(outcome.results.values()) == {(3, 6, 9, 12)}
-    assert all(isinstance(e, SumRefused | ProtocolViolation) for e in outcome.errors.values())
+    assert all(isinstance(e, SumRefused | ProtocolViolation | Reported) for e in outcome.errors.values())
     for error in outcome.errors.values():
         assert isinstance(error, MasqueradeError)
-        assert "evidence.json has the signed messages of the last sum" in error.hint
+        assert "evidence.json has the signed frames of it" in error.hint
     return {name: directory / name / EVIDENCE for name in sessions if (directory / name / EVIDENCE).exists()}
 
 
@@ -177,7 +177,7 @@ def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path) -> None:
     run = world.study.run_id(__version__)
     one = read_evidence(_run(world, tmp_path / "a", _garbage)["p1"].read_text(), "p1")
     two = read_evidence(_run(world, tmp_path / "b", _forged_sum)["p3"].read_text(), "p3")
-    assert verdict(world.study, run, [one, two]) == (CHARLIE, ("Charlie signed two different sums of round 0",))
+    assert verdict(world.study, run, [one, two]) == (CHARLIE, ("Charlie signed two different sums of round 0",), ())
     assert verdict(world.study, run, [one]).culprit == ""
 
 

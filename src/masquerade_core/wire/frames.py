@@ -18,7 +18,7 @@ So nobody on the network tells a participant by the length of its name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import msgpack
@@ -30,7 +30,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import MAX_BODY, unpack_strict
 from masquerade_core.wire.messages import NAME_BYTES, PARTIES
 
-__all__ = ["MAX_FRAME", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Kind"]
+__all__ = ["MAX_FRAME", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Header", "Kind", "head_of", "read_header"]
 
 WIRE_VERSION = 3
 RUN_BYTES = 16
@@ -45,7 +45,7 @@ _FOR_ALL_OR_ONE = ("message",)
 _PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
 
 
-class _Wire(BaseModel):
+class Header(BaseModel):
     """The header as it is signed. Strict: ``True`` is not a version, and 1.0 is not a number."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -60,6 +60,31 @@ class _Wire(BaseModel):
     body: bytes
 
 
+def head_of(run: bytes) -> bytes:
+    """Return the bytes with which everything begins that is signed as a frame of a run, and nothing else does."""
+    return bytes(
+        msgpack.Packer().pack_array_header(len(_HEADER_FIELDS)) + msgpack.packb(WIRE_VERSION) + msgpack.packb(run)
+    )
+
+
+def read_header(signed: bytes, signer: str) -> Header:
+    """Take apart what ``signer`` has signed: a header, with the body in it.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``signer``: this program writes frames in another form.
+    """
+    fields = unpack_strict(signed, signer)
+    if isinstance(fields, tuple) and len(fields) == len(_HEADER_FIELDS):
+        try:
+            return Header.model_validate(dict(zip(_HEADER_FIELDS, fields, strict=True)))
+        except ValidationError:
+            pass
+    msg = f"{signer} sent a frame whose header does not have the form that this program writes"
+    raise ProtocolViolation(msg, peer=signer) from None
+
+
 @dataclass(frozen=True)
 class Frame:
     """A frame whose signature, form and number were checked.
@@ -72,6 +97,10 @@ class Frame:
         The recipient's name, or ``*`` for all parties, and for all other parties in a party's sealed message.
     size : int
         The frame's length on the wire, in bytes.
+    number : int
+        As its signer counts.
+    data : bytes
+        The frame as it came, with its signature.
     """
 
     version: int
@@ -82,6 +111,8 @@ class Frame:
     type: str
     body: bytes
     size: int
+    number: int = 0
+    data: bytes = field(default=b"", repr=False)
 
     @property
     def broadcast(self) -> bool:
@@ -201,17 +232,16 @@ class Endpoint:
         if not verify(self._peers[hop], signed, signature):
             msg = f"{hop} sent a frame without a valid signature of its own"
             raise ProtocolViolation(msg, peer=hop)
-        wire = self._parse(hop, signed)
+        wire = read_header(signed, hop)
         if not any_run and (wire.v, wire.run) != (WIRE_VERSION, self._run):
             msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
-        frame = Frame(
-            wire.v, wire.run, wire.src.rstrip(" "), wire.dst.rstrip(" "), wire.kind, wire.type, wire.body, len(data)
-        )
+        source, to, number = wire.src.rstrip(" "), wire.dst.rstrip(" "), int.from_bytes(wire.seq, "big")
+        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), number, data)
         if not numbered:
             return frame
-        due, number = self._due(hop, frame.kind, broadcast=frame.broadcast), int.from_bytes(wire.seq, "big")
+        due = self._due(hop, frame.kind, broadcast=frame.broadcast)
         if number != due:
             what = "broadcast" if frame.broadcast else "frame"
             msg = f"{hop} sent {what} {number}, but {due} is due: a frame was replayed, lost or reordered"
@@ -234,23 +264,13 @@ class Endpoint:
         answer decides nothing but how the end of the run is worded.
         """
         try:
-            wire = self._parse(hop, data[SIGNATURE_BYTES:])
+            wire = read_header(data[SIGNATURE_BYTES:], hop)
         except ProtocolViolation:
             return False
         broadcast = hop == CHARLIE and wire.dst == _padded(PARTIES)
         return int.from_bytes(wire.seq, "big") > self._due(hop, wire.kind, broadcast=broadcast)
 
-    def _parse(self, hop: str, signed: bytes) -> _Wire:
-        fields = unpack_strict(signed, hop)
-        if isinstance(fields, tuple) and len(fields) == len(_HEADER_FIELDS):
-            try:
-                return _Wire.model_validate(dict(zip(_HEADER_FIELDS, fields, strict=True)))
-            except ValidationError:
-                pass
-        msg = f"{hop} sent a frame whose header does not have the form that this program writes"
-        raise ProtocolViolation(msg, peer=hop) from None
-
-    def _check_direction(self, hop: str, wire: _Wire) -> None:
+    def _check_direction(self, hop: str, wire: Header) -> None:
         theirs, mine, all_of_them = _padded(hop), _padded(self._me), _padded(PARTIES)
         if hop != CHARLIE:
             sound = wire.src == theirs
