@@ -21,7 +21,7 @@ from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import Endpoint, Frame
+from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
@@ -163,10 +163,11 @@ def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
     BadInput
         It is of a run of another study or version.
     """
-    run = study.run_id(__version__)
+    before = study.study_id(__version__)
+    run = run_id(before, file.roster) if file.roster else before  # a run that ended before its roster
     if file.run != run.hex():
         raise BadInput(
-            f"{name} is of the run {file.run[:8]}, but the study makes the run {run.hex()[:8]} in this version",
+            f"{name} is of the run {file.run[:8]}, which is no run of this study in this version",
             "give the study of that run, and use the version of the program that ran it",
         )
     return run
@@ -179,7 +180,7 @@ def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     for file in files:
         shown.take(file)
     frames = tuple(dict.fromkeys(data for file in files for _, data in file.frames))
-    proved = Judge(study, run, study.run_id(__version__)).of(frames)
+    proved = Judge(study, run, study.study_id(__version__)).of(frames)
     if proved.culprit:
         return Findings(proved.culprit, (*shown.refused, proved.said))
     refused = any(file.refused_sum for file in files)

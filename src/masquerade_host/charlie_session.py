@@ -19,10 +19,11 @@ from masquerade_core.words import listed
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Relayed
-from masquerade_host.verdicts import check_abort, heard, seen_in, whom_all_wait_for
+from masquerade_host.verdicts import check_abort, heard, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
 
@@ -66,9 +67,9 @@ class CharlieSession(AdmittingSession):
         self._out.flush()
         for arrival in self._out.arrivals():
             try:
-                self._accept(arrival, now)
+                with seen_in(arrival.data):
+                    self._accept(arrival, now)
             except (ProtocolViolation, RunFailed) as error:
-                seen_in(error, arrival.data)
                 self._lose(self._hops[arrival.name], error)
             if self.closed:
                 return  # a beat may have been under way

@@ -15,12 +15,13 @@ from masquerade_core.errors import (
     ProtocolViolation,
     RunFailed,
 )
-from masquerade_core.seat import Send
+from masquerade_core.seat import Join, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame, Kind
+from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.closing import Told, check_all_closed
+from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
@@ -29,11 +30,12 @@ from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.roster import box_keys_of
 from masquerade_host.schedule import Schedule
+from masquerade_host.seen import seen_in
 from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.verdicts import heard, seen_in, suspects_of
+from masquerade_host.verdicts import heard, suspects_of
 
 __all__ = ["PartySession"]
 
@@ -54,7 +56,7 @@ class PartySession(Session):
         Makes the link; called when the role joins, not before.
     answers_as_curve : callable
         Looks at Charlie's address and says whether a CURVE server answers there.
-    version, observe, clock
+    version, observe, clock, debits
         See :class:`~masquerade_host.session.Session`.
     """
 
@@ -69,8 +71,9 @@ class PartySession(Session):
         version: str,
         observe: Observer = quiet,
         clock: Callable[[], float] = time.monotonic,
+        debits: Debits | None = None,
     ) -> None:
-        super().__init__(me, study, keys, version, observe, clock)
+        super().__init__(me, study, keys, version, observe, clock, debits)
         self._connect = connect
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE
@@ -85,7 +88,7 @@ class PartySession(Session):
         self._heard = 0.0
 
     def _new_endpoint(self) -> Endpoint:
-        return Endpoint(self.me, self.run, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
+        return Endpoint(self.me, self.study_id, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
 
     @property
     def link(self) -> PartyLink | None:
@@ -97,10 +100,9 @@ class PartySession(Session):
 
     # --- The role's side ------------------------------------------------------
 
-    def _join(self, box_key: bytes) -> None:
-        self._hello = self._endpoint.seal(
-            CHARLIE, "hello", encode(Hello(version=self.version, box_key=box_key), CHARLIE)
-        )
+    def _join(self, effect: Join) -> None:
+        hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
+        self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
@@ -159,11 +161,8 @@ class PartySession(Session):
             self._notice(event, now)
         self._link.flush()
         for data in self._link.arrivals():
-            try:
+            with seen_in(data):
                 self._accept(data, now)
-            except ProtocolViolation as error:
-                seen_in(error, data)
-                raise
             if self.closed:
                 return
 
@@ -202,7 +201,7 @@ class PartySession(Session):
         if turn is Turn.REFUSAL:
             self._receive(Turn.REFUSAL)
             raise self._refused(decode(Refusal, frame.body, CHARLIE))
-        if (frame.version, frame.run) != (WIRE_VERSION, self.run):
+        if not frame.own:
             raise ProtocolViolation(
                 f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
                 peer=CHARLIE,
@@ -233,7 +232,7 @@ class PartySession(Session):
             case Turn.ABORT:
                 raise self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
             case Turn.ROSTER:
-                self._take_seat(decode(Roster, frame.body, CHARLIE))
+                self._take_seat(frame.body)
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
@@ -279,11 +278,12 @@ class PartySession(Session):
             )
         return heard(abort, data, CHARLIE, self.judge, self.me)
 
-    def _take_seat(self, roster: Roster) -> None:
-        keys = box_keys_of(roster, self.study, self.run, self._keys.signing, (self.me, self._hello))
-        self._observe("joined", parties=self.study.K)
+    def _take_seat(self, body: bytes) -> None:
+        roster = decode(Roster, body, CHARLIE)
+        keys = box_keys_of(roster, self.study, self.study_id, self._keys.signing, (self.me, self._hello))
+        self._endpoint.begin(run_id(self.study_id, body))
         self._last_came = self._clock()
-        self._reply(keys)
+        self._begin_run(keys, body, self._endpoint.run)
 
     def due_in(self) -> float | None:
         """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""

@@ -28,9 +28,9 @@ MODEL = "model.json"
 SPENT = "spent.json"
 
 
-def default_directory(study: Study, run: bytes, me: str) -> Path:
+def default_directory(study: Study, me: str) -> Path:
     """Return the directory for a participant's files where the command line names none."""
-    return Path("runs") / f"{study.study.name}-{run.hex()[:8]}" / me
+    return Path("runs") / f"{study.study.name}-{study.digest().hex()[:8]}" / me
 
 
 class RunDirectory:
@@ -154,9 +154,9 @@ class RunDirectory:
 
     def _keep(self, session: Session, error: BaseException) -> ProtocolViolation | None:
         """Write down what the end rests on, and ask what it proves; return the error if it proves somebody's fault."""
-        if not session.has_evidence(error):
-            return None
         evidence = session.evidence(_identity(session), error)
+        if evidence is None:
+            return None
         name = EVIDENCE if not (self.path / EVIDENCE).exists() else f"evidence-{session.run.hex()}.json"  # an attempt's
         try:
             self._write({name: evidence})

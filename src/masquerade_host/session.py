@@ -20,12 +20,14 @@ from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
+from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.seen import evidence_of, seen_frames, shown_for
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
-from masquerade_host.verdicts import abort_of, shown_for, suspects_of
+from masquerade_host.verdicts import abort_of, suspects_of
 
 __all__ = ["Session"]
 
@@ -49,11 +51,17 @@ class Session(ABC):
     observe : Observer
     clock : callable
         Seconds, monotonic.
+    debits : Debits, optional
+        Where the cost of a release is written down before the release leaves; by default nowhere.
 
     Attributes
     ----------
+    study_id : bytes
+        The id that frames bear until the roster is known.
+    run : bytes
+        The id of the run, once the roster is known; before, the study's.
     releases : list of Release
-        What each release so far cost in privacy.
+        What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
     kept : Kept
@@ -61,14 +69,21 @@ class Session(ABC):
     """
 
     def __init__(
-        self, me: str, study: Study, keys: Keys, version: str, observe: Observer, clock: Callable[[], float]
+        self,
+        me: str,
+        study: Study,
+        keys: Keys,
+        version: str,
+        observe: Observer,
+        clock: Callable[[], float],
+        debits: Debits | None = None,
     ) -> None:
         self.me = me
         self.study = study
         self.names = study.names
         self.everybody = (*study.names, CHARLIE)
         self.version = version
-        self.run = study.run_id(version)
+        self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
@@ -79,6 +94,8 @@ class Session(ABC):
         self._keys = keys
         self._observe = observe
         self._clock = clock
+        self._debits: Debits = debits or NoDebits()
+        self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._taken: dict[str, bytes] = {}  # the last frame of each sender that the role has taken
@@ -93,35 +110,11 @@ class Session(ABC):
     @property
     def judge(self) -> Judge:
         """The rules by which signed frames of this run prove a fault."""
-        return Judge(self.study, self.run, self.study.run_id(self.version))
+        return Judge(self.study, self.run, self.study_id)
 
-    def evidence(self, identity: Mapping[str, Any], error: BaseException | None) -> dict[str, Any]:
-        """Return what the end of this run rests on, signed as a whole.
-
-        It has the signed messages of the last secure sum, and the frames in which the error was seen.
-        """
-        shown = self._signed_in(error)
-        nobody = (
-            not getattr(error, "accused", ()) and not getattr(error, "suspects", ()) and not getattr(error, "peer", "")
-        )
-        whole = self.kept.to_json(identity, self._keys.signing.sign, shown)
-        return whole | {"refused_sum": nobody}
-
-    def has_evidence(self, error: BaseException | None) -> bool:
-        """Say whether there is anything to write down; sums are, where nobody is at fault for sure, or Charlie is."""
-        of_sums = self.kept.frames and getattr(error, "peer", "") in ("", CHARLIE)
-        return bool(of_sums or self._signed_in(error))
-
-    def _signed_in(self, error: BaseException | None) -> list[tuple[str, bytes]]:
-        """Return the frames in which an error was seen, each with its signer; what nobody has signed proves nothing."""
-        judge = self.judge
-        return [(signer, frame) for frame in self._seen_in(error) if (signer := judge.signer_of(frame))]
-
-    def _seen_in(self, error: BaseException | None) -> tuple[bytes, ...]:
-        """Return the frames in which an error was seen: its own, or the last that the role took from its ``peer``."""
-        frames: tuple[bytes, ...] = getattr(error, "frames", ())
-        taken = self._taken.get(getattr(error, "peer", ""), b"")
-        return frames or ((taken,) if taken else ())
+    def evidence(self, identity: Mapping[str, Any], error: BaseException | None) -> dict[str, Any] | None:
+        """Return what the end of this run rests on, signed as a whole; None where there is nothing."""
+        return evidence_of(error, self._taken, self.kept, self.judge, identity, self._keys.signing.sign)
 
     # --- The role's side ------------------------------------------------------
 
@@ -133,25 +126,33 @@ class Session(ABC):
                 self.stats.stage(name)
                 self._reply(None)
             case Release():
-                self.releases.append(effect)
+                self._due.append(effect)
                 self._reply(None)
             case Progress():
                 self._come_so_far(effect)
                 self._reply(None)
             case Send():
+                self._debit()
                 self._send(effect)
                 self._reply(None)
-            case Join(box_key):
+            case Join():
                 self.stats.stage(JOINING)
                 # The wire shows the beats, so their clock starts here. Training takes longer with more records: a clock
                 # that ran from before it would show how many there are.
                 self._next_beat = self._clock()
-                self._join(box_key)
+                self._join(effect)
             case Receive():
                 self._progress = self._asked = self._clock()
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
+
+    def _debit(self) -> None:
+        """Have the budget pay for what the next send releases, before any of it is put on the wire."""
+        if self._due:
+            due, self._due = self._due, []
+            self._debits.debit(self.run, due)
+            self.releases.extend(due)
 
     def _come_so_far(self, progress: Progress) -> None:
         self.iterates.append((progress.done, progress.iterate))
@@ -170,8 +171,14 @@ class Session(ABC):
         return () if answer is _NOTHING else (answer,)
 
     @abstractmethod
-    def _join(self, box_key: bytes) -> None:
+    def _join(self, effect: Join) -> None:
         """Start to say hello."""
+
+    def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes) -> None:
+        """Answer the role's Join: the roster is known, and so is the run's id."""
+        self.run, self.kept.roster = run, roster
+        self._observe("joined", parties=self.study.K)
+        self._reply((keys, run))
 
     @abstractmethod
     def _send(self, effect: Send) -> None:
@@ -242,8 +249,15 @@ class Session(ABC):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat(pack_beat(self.missing(), self.everybody))
-            self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
+            self._tell_of_traffic(now)
         self._stepped = self._clock()
+
+    def _tell_of_traffic(self, now: float) -> None:
+        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
+        missing = self.missing()
+        waited = now - self._progress if missing else 0.0
+        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
+        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
@@ -320,5 +334,5 @@ class Session(ABC):
 
     def abort(self, error: MasqueradeError | None) -> None:
         """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
-        shown = shown_for(error, self._seen_in(error), self.judge)
+        shown = shown_for(error, seen_frames(error, self._taken), self.judge)
         self.say_abort(abort_of(error, self.me, self.names, shown))

@@ -12,15 +12,15 @@ Whoever hears it believes no more than it checks itself. There are three ends fo
   own signed accusation is the evidence.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, Reported, RunFailed, SumRefused
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES, Abort
+from masquerade_core.wire.aborts import Abort
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 
-__all__ = ["abort_of", "check_abort", "heard", "seen_in", "shown_for", "suspects_of", "whom_all_wait_for"]
+__all__ = ["abort_of", "check_abort", "heard", "suspects_of", "whom_all_wait_for"]
 
 
 def suspects_of(source: str, kind: str) -> tuple[str, ...]:
@@ -54,23 +54,6 @@ def abort_of(error: MasqueradeError | None, me: str, names: Collection[str], sho
     if isinstance(error, SumRefused):
         return Abort(reason="violation", blamed=(), by=me)  # somebody's, and nobody can tell whose
     return Abort(reason="left", blamed=(me,), by=me)
-
-
-def seen_in(error: MasqueradeError, data: bytes | None) -> None:
-    """Note the frame in which a violation was seen, unless the error knows it already."""
-    if isinstance(error, ProtocolViolation) and not error.frames and data is not None:
-        error.frames = (data,)
-
-
-def shown_for(error: MasqueradeError | None, frames: Sequence[bytes], judge: Judge) -> tuple[bytes, ...]:
-    """Return those of these frames that prove the fault of the error's ``peer`` to everybody; none where none do."""
-    if not isinstance(error, ProtocolViolation) or not error.peer:
-        return ()
-    for shown in (*((frame,) for frame in frames), tuple(frames)):
-        fits = 0 < len(shown) <= MAX_SHOWN and sum(map(len, shown)) <= MAX_SHOWN_BYTES
-        if fits and judge.of(shown).culprit == error.peer:
-            return shown
-    return ()
 
 
 def check_abort(abort: Abort, name: str) -> None:

@@ -334,7 +334,7 @@ def test_a_disk_that_breaks_between_the_two_files_leaves_neither(
 )
 def test_an_end_after_a_release_says_and_keeps_what_was_spent(tmp_path: Path, error: BaseException) -> None:
     session = World.new(2, port=5555).party("p1")
-    session.begin(Release("shares", 1.0, 1e-5))
+    session.releases.append(Release("shares", 1.0, 1e-5))
     with pytest.raises(type(error)) as caught, RunDirectory(tmp_path / "run", session):
         raise error
     told_, out, _ = told(Mode.JSON)
@@ -358,7 +358,7 @@ def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
 
     monkeypatch.setattr(os, "fsync", full)
     session = World.new(2, port=5555).party("p1")
-    session.begin(Release("shares", 1.0, 0.0))
+    session.releases.append(Release("shares", 1.0, 0.0))
     with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session) as run:
         run.write({"result.json": {"x": 1}})
     assert "as spent (which could not be written down" in describe(caught.value).message
@@ -456,16 +456,15 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
             pass
 
 
-def test_the_default_directory_names_study_run_and_participant() -> None:
+def test_the_default_directory_names_study_and_participant() -> None:
     world = World.new(2, port=5555)
-    run = world.study.run_id("1")
-    assert default_directory(world.study, run, "p1") == Path("runs") / f"toy-{run.hex()[:8]}" / "p1"
+    assert default_directory(world.study, "p1") == Path("runs") / f"toy-{world.study.digest().hex()[:8]}" / "p1"
 
 
 def test_a_result_has_all_that_is_promised() -> None:
     world = World.new(3, port=5555)
     session = world.party("p2")
-    session.begin(Release("model", 1.0, 0.0))
+    session.releases.append(Release("model", 1.0, 0.0))
     result = summarize(session, [{"view": "x"}], {"test_error": 0.25})
     promised = "run_id protocol parties n_features epsilon delta calibration seconds stages messages bytes statement"
     assert set(promised.split()) <= set(result)

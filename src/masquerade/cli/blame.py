@@ -36,7 +36,11 @@ def blame(
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{path} cannot be read", "give the evidence.json of a run's directory") from error
         file = read_evidence(text, str(path))
-        run = run_of(file, made, str(path))
+        if (run := run_of(file, made, str(path))) != bytes.fromhex(files[0].run if files else file.run):
+            raise BadInput(
+                f"{path} is of the run {file.run[:8]}, but {evidence[0]} is of the run {files[0].run[:8]}",
+                "give files of one run",
+            )
         files.append(file)
     culprit, found, suspects = verdict(made, run, files)
     message = f"{culprit} is at fault" if culprit else "nobody is proved to be at fault"

@@ -26,7 +26,8 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, read_abort
 from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import MAX_FRAME, Endpoint, Frame, head_of, read_header
+from masquerade_core.wire.frames import MAX_FRAME, Endpoint, Frame
+from masquerade_core.wire.header import head_of, read_header
 from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
 from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import counted

@@ -1,0 +1,74 @@
+"""The frames in which a fault was seen: which of them go to the others, and what is written down."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from masquerade_core.errors import MasqueradeError, ProtocolViolation
+from masquerade_core.evidence import Kept
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES
+from masquerade_core.wire.proof import Judge
+
+__all__ = ["evidence_of", "seen_frames", "seen_in", "shown_for"]
+
+
+@contextmanager
+def seen_in(data: bytes | None) -> Iterator[None]:
+    """Note the frame in which a violation was seen, unless the error knows it already."""
+    try:
+        yield
+    except ProtocolViolation as error:
+        if not error.frames and data is not None:
+            error.frames = (data,)
+        raise
+
+
+def shown_for(error: MasqueradeError | None, frames: Sequence[bytes], judge: Judge) -> tuple[bytes, ...]:
+    """Return those of these frames that prove the fault of the error's ``peer`` to everybody; none where none do."""
+    if not isinstance(error, ProtocolViolation) or not error.peer:
+        return ()
+    for shown in (*((frame,) for frame in frames), tuple(frames)):
+        fits = 0 < len(shown) <= MAX_SHOWN and sum(map(len, shown)) <= MAX_SHOWN_BYTES
+        if fits and judge.of(shown).culprit == error.peer:
+            return shown
+    return ()
+
+
+def seen_frames(error: BaseException | None, taken: Mapping[str, bytes]) -> tuple[bytes, ...]:
+    """Return the frames in which an error was seen: its own, or the last one that the role took from its ``peer``."""
+    frames: tuple[bytes, ...] = getattr(error, "frames", ())
+    last = taken.get(getattr(error, "peer", ""), b"")
+    return frames or ((last,) if last else ())
+
+
+def evidence_of(
+    error: BaseException | None,
+    taken: Mapping[str, bytes],
+    kept: Kept,
+    judge: Judge,
+    identity: Mapping[str, Any],
+    sign: Callable[[bytes], bytes],
+) -> dict[str, Any] | None:
+    """Return the content of the file of evidence; None where there is nothing to keep.
+
+    It has the frames in which the error was seen, as far as somebody has signed them, and the newest messages of the
+    secure sums. These are evidence by themselves where nobody can be named, or Charlie is.
+
+    Parameters
+    ----------
+    error : BaseException or None
+        The end of the run.
+    taken : mapping of str to bytes
+        The last frame of each sender that the role has taken.
+    kept : Kept
+    judge : Judge
+    identity : mapping
+        Names the run, and whoever keeps the frames.
+    sign : callable
+    """
+    shown = [(signer, frame) for frame in seen_frames(error, taken) if (signer := judge.signer_of(frame))]
+    if not shown and not (kept.frames and getattr(error, "peer", "") in ("", CHARLIE)):
+        return None
+    nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer"))
+    return kept.to_json(identity, sign, shown) | {"refused_sum": nobody}
