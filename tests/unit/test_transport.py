@@ -107,7 +107,7 @@ def test_without_the_doorkeepers_list_nobody_gets_in() -> None:
 
 def test_the_pauses_between_attempts_grow_and_start_anew_after_a_connection() -> None:
     dialing = Dialing("tcp://here", lambda: False)
-    pauses = []
+    pauses: list[float | None] = []
     for event in [ConnectionEvent.UNREACHED] * 5 + [ConnectionEvent.CONNECTED, ConnectionEvent.LOST]:
         dialing.reopen_at = None
         dialing.note(event, 10.0)
