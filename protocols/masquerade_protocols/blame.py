@@ -7,7 +7,8 @@ The parties signed their contributions, and Charlie what he told: the sum, its c
 follow from the contributions that he shows, he is at fault. If it does, a party's contribution was not well made, or
 under Paillier the lead opened another number. Nobody can tell which without opening what a contribution hides.
 
-Charlie alone shows contributions, under his signature. A party could sign a second one, and show it to accuse him.
+Charlie shows all contributions, under his signature. A party could sign a second one, and show it to accuse him. So
+what parties show in their own files counts only if Charlie's signed receipt is for exactly that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
-from masquerade_protocols.blocks.masked_sum import Masked, Summed, blame
+from masquerade_protocols.blocks.masked_sum import Masked, Summed, blame, masked_digest
 from masquerade_protocols.blocks.sum_messages import (
     Contribution,
     Opened,
@@ -102,19 +103,20 @@ class _Shown:
         self._study, self._run = study, run
         self.told: list[tuple[Frame, bytes]] = []
         self.sent: dict[tuple[str, str], Frame] = {}
+        self.own: dict[tuple[str, str], Frame] = {}  # what parties show of themselves
         self.refused: list[str] = []
 
     def take(self, file: Evidence) -> None:
-        """Take a file, if whoever keeps its frames has signed it; contributions from Charlie's file alone."""
+        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's."""
         keys = {party.name: party.key.sign for party in self._study.parties} | {CHARLIE: self._study.curator.key.sign}
         if not verify(keys.get(file.participant, b""), file.signed(), file.signature):
             self.refused.append(f"a file that {file.participant} is said to have written does not bear its signature")
             return
         for source, data in file.frames:
-            if CHARLIE in (source, file.participant):
-                self.add(source, data)
+            if source in (CHARLIE, file.participant) or file.participant == CHARLIE:
+                self.add(source, data, self.own if source == file.participant else self.sent)
 
-    def add(self, source: str, data: bytes) -> None:
+    def add(self, source: str, data: bytes, sent: dict[tuple[str, str], Frame]) -> None:
         """Take a frame that ``source`` is said to have signed."""
         peers = {party.name: party.key.sign for party in self._study.parties}
         if source == CHARLIE:
@@ -129,7 +131,7 @@ class _Shown:
             if source == CHARLIE:
                 self.told.append((frame, data))
             else:
-                self.sent[source, frame.type] = frame
+                sent[source, frame.type] = frame
             return
         self.refused.append(f"a frame that {source} is said to have signed for this run does not bear its signature")
 
@@ -216,16 +218,15 @@ def _told_in(frame: Frame) -> Summed | Outcome | Opened:
 def _judged(study: Study, shown: _Shown) -> Findings:
     told = [_told_in(frame) for frame, _ in shown.told if frame.type in ("Summed", "Opened", "Outcome")]
     last = max((t for t in told if not (isinstance(t, Outcome) and t.again)), key=lambda t: t.round, default=None)
-    cls: type[Contribution | Masked] = Masked
-    if any(kind == "Contribution" for _, kind in shown.sent):
-        cls = Contribution
-    given: dict[str, Any] = {
-        name: decode(cls, shown.sent[name, cls.__name__].body, name)
-        for name in study.names
-        if (name, cls.__name__) in shown.sent
-    }
+    given = _given(study, shown.sent)
     if not given:
-        return Findings("", ("there are no contributions; Charlie's evidence has them",))
+        if said := _two_totals(shown):
+            return Findings(CHARLIE, (said,))
+        given = _given(study, shown.own)
+        if last is None or not _receipted(last, {name: c for name, c in given.items() if c.round == last.round}):
+            return Findings(
+                "", ("the contributions that Charlie's receipt is for are not there; his evidence has them",)
+            )
     newest = max(c.round for c in given.values())
     if last is None or last.round < newest:
         said = "Charlie told no sum of them, so nothing shows his fault. A party's contribution was not well made"
@@ -235,8 +236,36 @@ def _judged(study: Study, shown: _Shown) -> Findings:
     if missing and not study.dropouts:
         return Findings("", (f"the contributions of {listed(missing)} to round {last.round} are not there",))
     if isinstance(last, Opened):
-        return _of_opening(study, shown, last, given)
+        found = _of_opening(study, shown, last, given)
+        said = _two_totals(shown)
+        return Findings(CHARLIE, (said,)) if said and not found.culprit else found
     return _of(blame_of_sum(last, given), last.round, tuple(given), "")
+
+
+def _given(study: Study, sent: Mapping[tuple[str, str], Frame]) -> dict[str, Any]:
+    """Return the parties' newest contributions."""
+    cls: type[Contribution | Masked] = Masked
+    if any(kind == "Contribution" for _, kind in sent):
+        cls = Contribution
+    name_ = cls.__name__
+    return {name: decode(cls, sent[name, name_].body, name) for name in study.names if (name, name_) in sent}
+
+
+def _receipted(told: Summed | Outcome | Opened, given: Mapping[str, Any]) -> bool:
+    """Say whether Charlie's receipt is for exactly these contributions."""
+    digests = {name: digest_of(c) if isinstance(c, Contribution) else masked_digest(c) for name, c in given.items()}
+    return receipt(told.round, digests) == told.receipt
+
+
+def _two_totals(shown: _Shown) -> str:
+    """Say so if Charlie sent the lead another total than he told; he signed both."""
+    totals = [decode(RoundTotal, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "RoundTotal"]
+    told = [decode(Opened, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "Opened"]
+    for a in totals:
+        for b in told:
+            if a.round == b.round and (a.total.digest(), a.receipt) != (b.total.digest(), b.receipt):
+                return f"Charlie sent the lead another total or receipt of round {a.round} than he told"
+    return ""
 
 
 def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, Contribution]) -> Findings:
@@ -244,9 +273,6 @@ def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, C
     if not keys:
         return Findings("", ("the parties' key is not there; every participant's evidence has it",))
     key = PublicKey.received(keys[-1].modulus, study.key_bits, CHARLIE)
-    totals = [decode(RoundTotal, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "RoundTotal"]
-    if any(t.round == told.round and t.total.digest() != told.total.digest() for t in totals):
-        return Findings(CHARLIE, (f"Charlie sent the lead another total of round {told.round} than he told",))
     answer = shown.sent.get((study.lead, "RoundSum"))
     if answer is not None:
         opened = decode(RoundSum, answer.body, study.lead)

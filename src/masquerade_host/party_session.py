@@ -145,7 +145,9 @@ class PartySession(Session):
         """Move the state on, and make the frame; ``type`` and ``to`` as in :meth:`Endpoint.seal`."""
         self._state = sending(End.PARTY, self._state, turn)
         kind: Kind = "hello" if turn is Turn.FIELDS else turn.value
-        return self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        data = self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        self.kept.add(self.me, type, data)
+        return data
 
     def _put(self, data: bytes) -> None:
         if self._link is not None:
@@ -266,11 +268,6 @@ class PartySession(Session):
         )
 
     def _ended(self, abort: Abort, data: bytes) -> MasqueradeError:
-        if abort.reason != "violation" and not abort.blamed:
-            return ProtocolViolation(
-                f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
-                peer=CHARLIE,
-            )
         if self.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (self.me,), CHARLIE):
             return RunFailed(
                 "the run goes on without this party: Charlie had nothing of it in time, or something broken",

@@ -138,7 +138,7 @@ class RunDirectory:
             self._clean()
             if self._session is not None and self._session.releases:
                 self._account(self._session, error)
-            found = self._keep(self._session, error) if self._session is not None and _somebody_cheated(error) else None
+            found = self._keep(self._session, error) if self._session is not None else None
             if self._made:
                 # The folders above it stay, since another participant may be about to use them.
                 with contextlib.suppress(OSError):  # it is not empty
@@ -193,11 +193,6 @@ class RunDirectory:
             self._clean()
             words += f" (which could not be written down in {self.path})"
         error.add_note(Spent(words))
-
-
-def _somebody_cheated(error: BaseException) -> bool:
-    """Whether somebody broke the protocol, here or by another's word."""
-    return getattr(error, "grounds", None) in (Grounds.CHECKED, Grounds.SAID, Grounds.UNTOLD)
 
 
 def _sync_directory(path: Path) -> None:

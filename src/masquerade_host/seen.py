@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.evidence import Kept
+from masquerade_core.grounds import Grounds
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES
 from masquerade_core.wire.proof import Judge
 
-__all__ = ["evidence_of", "seen_frames", "seen_in", "shown_for"]
+__all__ = ["LastFrames", "evidence_of", "seen_frames", "seen_in", "shown_for"]
 
 
 @contextmanager
@@ -35,16 +37,31 @@ def shown_for(error: MasqueradeError | None, frames: Sequence[bytes], judge: Jud
     return ()
 
 
-def seen_frames(error: BaseException | None, taken: Mapping[str, bytes]) -> tuple[bytes, ...]:
-    """Return the frames in which an error was seen: its own, or the last one that the role took from its ``peer``."""
+@dataclass
+class LastFrames:
+    """The last frame of a role's message by each sender: the one that came, and the one that the role has taken."""
+
+    came: dict[str, bytes] = field(default_factory=dict)
+    taken: dict[str, bytes] = field(default_factory=dict)
+
+    def of(self, sender: str) -> tuple[bytes, ...]:
+        """Return both, as far as they are there."""
+        return tuple(frames[sender] for frames in (self.taken, self.came) if sender in frames)
+
+
+def seen_frames(error: BaseException | None, last: LastFrames) -> tuple[bytes, ...]:
+    """Return the frames in which an error was seen: its own, and the last ones of its ``peer``.
+
+    What a role finds, it finds in the last frame that it has taken. What comes under a number that was used before is
+    seen beside the last frame that came.
+    """
     frames: tuple[bytes, ...] = getattr(error, "frames", ())
-    last = taken.get(getattr(error, "peer", ""), b"")
-    return frames or ((last,) if last else ())
+    return tuple(dict.fromkeys((*frames, *last.of(getattr(error, "peer", "")))))
 
 
 def evidence_of(
     error: BaseException | None,
-    taken: Mapping[str, bytes],
+    last: LastFrames,
     kept: Kept,
     judge: Judge,
     identity: Mapping[str, Any],
@@ -59,15 +76,16 @@ def evidence_of(
     ----------
     error : BaseException or None
         The end of the run.
-    taken : mapping of str to bytes
-        The last frame of each sender that the role has taken.
+    last : LastFrames
     kept : Kept
     judge : Judge
     identity : mapping
         Names the run, and whoever keeps the frames.
     sign : callable
     """
-    shown = [(signer, frame) for frame in seen_frames(error, taken) if (signer := judge.signer_of(frame))]
+    if getattr(error, "grounds", None) not in (Grounds.CHECKED, Grounds.SAID, Grounds.UNTOLD):
+        return None  # nobody broke the protocol
+    shown = [(signer, frame) for frame in seen_frames(error, last) if (signer := judge.signer_of(frame))]
     if not shown and not (kept.frames and getattr(error, "peer", "") in ("", CHARLIE)):
         return None
     nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer"))

@@ -24,7 +24,7 @@ from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
-from masquerade_host.seen import evidence_of, seen_frames, shown_for
+from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
@@ -98,7 +98,7 @@ class Session(ABC):
         self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
-        self._taken: dict[str, bytes] = {}  # the last frame of each sender that the role has taken
+        self._last = LastFrames()
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
@@ -114,7 +114,7 @@ class Session(ABC):
 
     def evidence(self, identity: Mapping[str, Any], error: BaseException | None) -> dict[str, Any] | None:
         """Return what the end of this run rests on, signed as a whole; None where there is nothing."""
-        return evidence_of(error, self._taken, self.kept, self.judge, identity, self._keys.signing.sign)
+        return evidence_of(error, self._last, self.kept, self.judge, identity, self._keys.signing.sign)
 
     # --- The role's side ------------------------------------------------------
 
@@ -262,6 +262,7 @@ class Session(ABC):
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
         self._inbox[frame.source, frame.kind].append((self._clock(), frame))
+        self._last.came[frame.source] = frame.data
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
             raise self._violation(
                 frame,
@@ -285,7 +286,7 @@ class Session(ABC):
                 self._check_due(wanted, queue[0][1])
         if all(queues) or self._gives_up(wanted):
             taken = [queue.popleft() if queue else None for queue in queues]
-            self._taken |= {came[1].source: came[1].data for came in taken if came and wanted.kind == "message"}
+            self._last.taken |= {came[1].source: came[1].data for came in taken if came}
             self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
             self._reply(tuple(came[1].body if came else None for came in taken))
 
@@ -334,5 +335,5 @@ class Session(ABC):
 
     def abort(self, error: MasqueradeError | None) -> None:
         """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
-        shown = shown_for(error, seen_frames(error, self._taken), self.judge)
+        shown = shown_for(error, seen_frames(error, self._last), self.judge)
         self.say_abort(abort_of(error, self.me, self.names, shown))

@@ -90,6 +90,12 @@ def heard(abort: Abort, data: bytes, sender: str, judge: Judge, me: str) -> Masq
     judge : Judge
     me : str
     """
+    if abort.reason != "violation" and not abort.blamed:
+        return ProtocolViolation(
+            f"{sender} ended the run and named no participant as the reason; allowed is an end that names one",
+            peer=sender,
+            frames=(data,),
+        )
     if abort.by != sender:
         word = judge.word(abort)
         if word is None:

@@ -147,7 +147,7 @@ class Judge:
         if unknown:
             return Finding("", "this program does not know a message that is shown, and cannot judge it", open=True)
         what = counted(len(frames), "frame that is shown proves", "frames that are shown prove")
-        return Finding("", f"the {what} nobody's fault")
+        return Finding("", f"{what} nobody's fault")
 
     def _check(self, one: _Signed, depth: int) -> None:
         """Raise if the frame proves its signer's fault, or cannot be judged here."""
@@ -239,6 +239,8 @@ class Judge:
                 raise _FaultError(f"{signer} ended the run in the name of {abort.by}")
             if self.word(abort) is None:
                 raise _FaultError(f"{CHARLIE} ended the run in the name of {abort.by}, who has not signed that")
+        elif abort.reason == "left" and signer not in (CHARLIE, *abort.blamed):
+            raise _FaultError(f"{signer} says that another participant left, which is not its to say")
         elif abort.frames:
             finding = self._of(abort.frames, depth - 1)
             if finding.open:
