@@ -109,7 +109,8 @@ class AdmittingSession(Session):
         data = self._endpoint.broadcast(kind, body, type=type)
         self.kept.add(CHARLIE, type, data, broadcast=kind == "message")
         if kind != "closed":
-            self._told.add(kind, type, body)
+            self._told.add(data)
+        self.transcript.sent(PARTIES, data)
         for hop in there:
             self._put(hop.name, data)
 
@@ -142,6 +143,7 @@ class AdmittingSession(Session):
         hop.route, hop.heard = arrival.route, now
         if frame.kind != "beat":
             self.stats.count(frame.size)
+        self.transcript.received(name, arrival.data)
         self._handle(hop, frame, arrival.data)
 
     @abstractmethod

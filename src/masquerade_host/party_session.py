@@ -135,7 +135,8 @@ class PartySession(Session):
         self._hold(self._close)
 
     def _close(self) -> None:
-        self._closed = self._seal(Turn.CLOSED, encode(Closed(digest=self._told.digest()), CHARLIE))
+        closed = Closed(digest=self._told.digest(), release=self.release)
+        self._closed = self._seal(Turn.CLOSED, encode(closed, CHARLIE))
         self._put(self._closed)
 
     def _may_send(self, turn: Turn) -> bool:
@@ -152,6 +153,7 @@ class PartySession(Session):
     def _put(self, data: bytes) -> None:
         if self._link is not None:
             self.stats.count(len(data))
+            self.transcript.sent(CHARLIE, data)
             self._link.send(data)
 
     # --- The wire's side ------------------------------------------------------
@@ -216,6 +218,9 @@ class PartySession(Session):
             self._observe("connected", party=self.me)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
+        self.transcript.received(CHARLIE, data)
+        if frame.broadcast and frame.kind != "closed":
+            self._told.add(data)
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -226,8 +231,6 @@ class PartySession(Session):
             self._check_source(frame)
         else:
             self._receive(turn)
-        if frame.broadcast and turn is not Turn.CLOSED:
-            self._told.add(frame.kind, frame.type, frame.body)
         match turn:
             case Turn.BEAT:
                 read_beat(frame.body, self.everybody, CHARLIE)

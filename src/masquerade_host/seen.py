@@ -1,18 +1,21 @@
 """The frames in which a fault was seen: which of them go to the others, and what is written down."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
-from masquerade_core.evidence import Kept
+from masquerade_core.evidence import Findings, Kept
 from masquerade_core.grounds import Grounds
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES
 from masquerade_core.wire.proof import Judge
+from masquerade_core.words import listed
 
-__all__ = ["LastFrames", "evidence_of", "seen_frames", "seen_in", "shown_for"]
+__all__ = ["LastFrames", "after_check", "evidence_of", "seen_frames", "seen_in", "shown_for"]
 
 
 @contextmanager
@@ -90,3 +93,44 @@ def evidence_of(
         return None
     nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer"))
     return kept.to_json(identity, sign, shown) | {"refused_sum": nobody}
+
+
+def after_check(
+    error: BaseException,
+    evidence: Mapping[str, Any],
+    path: Path,
+    session: Any,
+    check: Callable[[str, Study], Findings] | None,
+) -> ProtocolViolation | None:
+    """Say in an error's hint where the evidence is and what it proves; return another error if it proves a fault.
+
+    Parameters
+    ----------
+    error : BaseException
+        The end of the run.
+    evidence : mapping
+        The content of the file.
+    path : path
+        The file.
+    session : Session
+        It knows this participant's name and study.
+    check : callable, optional
+        Says what the file proves.
+    """
+    if not isinstance(error, MasqueradeError):
+        return None
+    error.hint += f"; {path} has the signed frames of it, for 'masquerade blame'"
+    if check is None or error.grounds is Grounds.CHECKED:
+        return None
+    found = check(json.dumps(evidence), session.study)
+    said = ". ".join(sentence[0].upper() + sentence[1:] for sentence in found.found)
+    if not found.culprit:
+        others = [name for name in found.suspects if name != session.me]
+        between = f". Whose fault it is cannot be told; it is between {listed(others)}" if others else ""
+        error.hint += f". {said}{between}" if said else ""
+        return None
+    hint = f"{error.hint}. It ended with: {error.message}"
+    proved = ProtocolViolation(f"{found.culprit} is at fault, as signed frames prove. {said}", hint, peer=found.culprit)
+    for note in getattr(error, "__notes__", ()):
+        proved.add_note(note)
+    return proved

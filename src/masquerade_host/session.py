@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation
+from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
 from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
@@ -25,9 +25,11 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
+from masquerade_host.session_messages import DIGEST_BYTES
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
-from masquerade_host.verdicts import abort_of, suspects_of
+from masquerade_host.transcript import Recorder, Transcript
+from masquerade_host.verdicts import abort_of, violation_in
 
 __all__ = ["Session"]
 
@@ -66,6 +68,10 @@ class Session(ABC):
         The public classifiers that the role reported, each with its round.
     kept : Kept
         The signed messages of the last secure sum.
+    transcript : Recorder
+        A hash of every frame that belongs to the run.
+    release : bytes
+        The hash of the files that publish the result, once the role has returned.
     """
 
     def __init__(
@@ -91,6 +97,8 @@ class Session(ABC):
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.kept = Kept()
+        self.transcript = Recorder(me, study.names)
+        self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
         self._clock = clock
@@ -115,6 +123,10 @@ class Session(ABC):
     def evidence(self, identity: Mapping[str, Any], error: BaseException | None) -> dict[str, Any] | None:
         """Return what the end of this run rests on, signed as a whole; None where there is nothing."""
         return evidence_of(error, self._last, self.kept, self.judge, identity, self._keys.signing.sign)
+
+    def sign(self, transcript: Transcript) -> Transcript:
+        """Return a transcript with this participant's signature."""
+        return transcript.with_signature(self._keys.signing.sign)
 
     # --- The role's side ------------------------------------------------------
 
@@ -264,14 +276,15 @@ class Session(ABC):
         self._inbox[frame.source, frame.kind].append((self._clock(), frame))
         self._last.came[frame.source] = frame.data
         if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
-            raise self._violation(
+            raise violation_in(
                 frame,
+                self.me,
                 f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
             )
         queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_UNDELIVERED_BYTES:
             limit = _MAX_UNDELIVERED_BYTES >> 20
-            raise self._violation(frame, f"more bytes than were asked for; allowed are {limit} MB")
+            raise violation_in(frame, self.me, f"more bytes than were asked for; allowed are {limit} MB")
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
@@ -297,23 +310,12 @@ class Session(ABC):
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
             what = f"{frame.type[:32]!r} out of turn; allowed is {wanted.type!r}"
-            raise self._violation(frame, what)
+            raise violation_in(frame, self.me, what)
         if frame.broadcast != wanted.broadcast:
             came, due = f"to {self.me} alone", "to all parties"
             if frame.broadcast:
                 came, due = due, came
-            raise self._violation(frame, f"{wanted.type!r} {came}; allowed is one {due}")
-
-    def _violation(self, frame: Frame, what: str) -> ProtocolViolation:
-        """Return the error for a role's frame; it accuses only those whose fault the frame proves."""
-        match suspects_of(frame.source, frame.kind):
-            case (peer,):
-                return ProtocolViolation(f"{peer} sent {what}", peer=peer, frames=(frame.data,))
-            case suspects:
-                who = listed(suspects, "or")
-                return ProtocolViolation(
-                    f"{who} sent {what}; {self.me} cannot tell which of them", suspects=suspects, frames=(frame.data,)
-                )
+            raise violation_in(frame, self.me, f"{wanted.type!r} {came}; allowed is one {due}")
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""

@@ -17,10 +17,11 @@ from collections.abc import Collection, Mapping
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, Reported, RunFailed, SumRefused
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort
+from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 
-__all__ = ["abort_of", "check_abort", "heard", "suspects_of", "whom_all_wait_for"]
+__all__ = ["abort_of", "check_abort", "heard", "suspects_of", "violation_in", "whom_all_wait_for"]
 
 
 def suspects_of(source: str, kind: str) -> tuple[str, ...]:
@@ -30,6 +31,17 @@ def suspects_of(source: str, kind: str) -> tuple[str, ...]:
     Either its source sent it so, or Charlie changed it.
     """
     return (source, CHARLIE) if kind == "sealed" else (source,)
+
+
+def violation_in(frame: Frame, me: str, what: str) -> ProtocolViolation:
+    """Return the error for a role's frame; it accuses only those whose fault the frame proves to ``me``."""
+    match suspects_of(frame.source, frame.kind):
+        case (peer,):
+            return ProtocolViolation(f"{peer} sent {what}", peer=peer, frames=(frame.data,))
+        case suspects:
+            who = listed(suspects, "or")
+            said = f"{who} sent {what}; {me} cannot tell which of them"
+            return ProtocolViolation(said, suspects=suspects, frames=(frame.data,))
 
 
 def abort_of(error: MasqueradeError | None, me: str, names: Collection[str], shown: tuple[bytes, ...] = ()) -> Abort:
