@@ -181,6 +181,30 @@ def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
     assert verdict(world.study, run, [true["p1"], _signed(world, mixed, CHARLIE)]).culprit == CHARLIE
 
 
+def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He shows no file. What he told is right; p3 signs a second contribution, and others help to show it."""
+    world = _world("masks")
+    same_run(monkeypatch)
+    run = world.study.study_id(__version__)
+    true, again = (
+        {name: read_evidence(path.read_text(), name) for name, path in _run(world, folder, _garbage).items()}
+        for folder in (tmp_path / "a", tmp_path / "b")
+    )
+    parties = [true[name] for name in world.study.names]
+    assert "he is cleared" in verdict(world.study, run, parties).found[0]
+    second = next(row for row in again["p3"].frames if row[0] == "p3")
+    told = [row for row in true["p3"].frames if row[0] == CHARLIE]
+    lie = _signed(world, Evidence(true["p3"].run, "p3", (*told, second), b""), "p3")
+    assert verdict(world.study, run, [*parties[:2], lie]).culprit == ""
+    # Nor do two who sign files for each other count for all.
+    sent = {row[0]: row for file in parties for row in file.frames if row[0] != CHARLIE} | {"p3": second}
+    one = _signed(world, Evidence(true["p1"].run, "p1", (*told, sent["p2"], sent["p3"]), b""), "p1")
+    two = _signed(world, Evidence(true["p3"].run, "p3", (sent["p1"],), b""), "p3")
+    assert verdict(world.study, run, [one, two]).culprit == ""
+
+
 def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = _world("masks")
     same_run(monkeypatch)

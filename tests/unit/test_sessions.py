@@ -813,6 +813,27 @@ def test_two_who_wait_for_each_other_are_both_named(seated: Wired) -> None:
     late(seated, ("p3", CHARLIE), ("p1", "p2"))
 
 
+def test_a_party_that_waited_in_vain_does_not_choose_whom_charlie_names(seated: Wired) -> None:
+    """He begins with those whom his own role waits for: p3, and not p2, whom p1 complains of."""
+    seated.expect(CHARLIE, "Hi", ("p3",))
+    seated.pump(2, seconds=0.25)
+    abort = Abort(reason="deadline", blamed=("p2",), by="p1")
+    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", pack_abort(abort, EVERYBODY)))
+    seated.pump(3)
+    late(seated, EVERYBODY, ("p3",))
+    error = seated.errors[CHARLIE]
+    assert isinstance(error, DeadlinePassed)
+    assert error.said_by == "p1"
+
+
+def test_a_circle_that_charlie_is_in_is_named_whole(seated: Wired) -> None:
+    seated.expect(CHARLIE, "Hi", ("p2",))
+    seated.expect("p2", "Secret", ("p1",), sealed=True)
+    seated.expect("p1", "News", (CHARLIE,), broadcast=True)
+    seated.pump(30, seconds=0.25)
+    late(seated, ("p3", CHARLIE), ("p1", "p2", CHARLIE))
+
+
 def test_charlie_waits_anew_for_each_party_that_comes(wired: Wired) -> None:
     wired.join(CHARLIE)
     for name in ("p1", "p2", "p3"):
