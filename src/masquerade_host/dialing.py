@@ -93,6 +93,11 @@ class Dialing:
                 f"what answers at {self._address} is not Charlie: it does not speak this program's protocol",
                 "check the address and port in the study",
             )
+        if found is Answer.NOT_ALLOWED:
+            raise CannotConnect(
+                f"the proxy does not allow a connection to {self._address}, or does not accept this user",
+                "ask whoever runs the proxy to allow CONNECT to that address and port; many allow port 443 only",
+            )
         if found is Answer.OTHER_KEY:
             raise CannotConnect(
                 f"the server at {self._address} has another key than Charlie has in this study",
