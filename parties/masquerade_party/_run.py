@@ -23,6 +23,7 @@ from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
+from masquerade_host.proxy import Proxy
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
@@ -44,6 +45,7 @@ def run(
     state: Path | str | None = None,
     population: str | None = None,
     approved: bool = False,
+    proxy: str | None = None,
     observe: Observer = quiet,
 ) -> Path:
     """Take part in one run; return the path of this party's ``result.json``.
@@ -67,6 +69,9 @@ def run(
     approved : bool
         Whether nobody is asked. Then a person must have approved of exactly this study before, and the records must be
         known to the ledger or named by the policy. Otherwise the process asks at the terminal.
+    proxy : str, optional
+        The way out of this network, ``http://host:port`` or ``socks5://host:port``. No variable of the environment is
+        read here.
     observe : Observer
 
     Raises
@@ -77,6 +82,7 @@ def run(
     study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
+    way_out = None if proxy is None else Proxy.parse(proxy)
     me = study.name_of(keys.public)
     if me == CHARLIE:
         raise BadInput(
@@ -103,8 +109,8 @@ def run(
                     me,
                     study,
                     keys,
-                    lambda: PartySocket(study.address, keys, study.curator.key.curve),
-                    lambda: probe(study.address, study.curator.key.curve),
+                    lambda: PartySocket(study.address, keys, study.curator.key.curve, way_out),
+                    lambda: probe(study.address, study.curator.key.curve, way_out),
                     version=__version__,
                     observe=attempt.observe,
                     debits=attempt,

@@ -80,6 +80,7 @@ class _Doorkeeper(threading.Thread):
         self._socket.linger = 0
         self._socket.bind("inproc://zeromq.zap.01")
         self.denied: deque[bytes] = deque(maxlen=64)
+        self.admitted: deque[bytes] = deque(maxlen=64)
 
     def run(self) -> None:
         """Answer requests until the context ends."""
@@ -95,6 +96,7 @@ class _Doorkeeper(threading.Thread):
             case [b"1.0", _, domain, _, _, b"CURVE", key] if domain == _DOMAIN.encode() and key in self._tokens:
                 if not self._may_connect(key, time.monotonic()):
                     return [b"1.0", sequence, str(_LATER).encode(), b"too many connections", b"", b""]
+                self.admitted.append(key)
                 return [b"1.0", sequence, b"200", b"OK", z85.encode(key), b""]
             case [*_, key]:
                 self.denied.append(key)
@@ -215,6 +217,13 @@ class CharlieSocket:
     def waiting(self, name: str) -> int:
         """Return how many bytes wait for a party."""
         return self._outbox[name].waiting
+
+    def admitted(self) -> tuple[str, ...]:
+        """Return whose handshakes succeeded since the last call, whether or not a frame followed."""
+        found = []
+        while self._doorkeeper.admitted:
+            found.append(self._names[z85.encode(self._doorkeeper.admitted.popleft()).decode()])
+        return tuple(found)
 
     def denied(self) -> int:
         """Return how many strangers were turned away since the last call."""

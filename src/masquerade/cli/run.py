@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.approve import PopulationOption, StateOption
+from masquerade.cli.doctor import ProxyOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 from masquerade.cli.watching import LogFileOption, LogLevelOption
@@ -69,6 +70,7 @@ def party(
     population: PopulationOption = None,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    proxy: ProxyOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
@@ -88,6 +90,7 @@ def party(
             state=state,
             population=population,
             approved=approved,
+            proxy=proxy,
             observe=observe,
         )
     return _done(result, output_format)
