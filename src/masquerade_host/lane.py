@@ -46,7 +46,7 @@ class Lane:
     """
 
     def __init__(self, peer: str, send: Callable[[bytes], None]) -> None:
-        self._peer = peer
+        self.peer = peer
         self._send = send
         self._frames: deque[bytes] = deque()
         self._unsaid = 0
@@ -103,7 +103,7 @@ class Lane:
         """
         if not self.acknowledged <= got <= self.sent:
             raise RunFailed(
-                f"{self._peer} says that it holds {got} frames of this run, but {self.sent} were sent to it and "
+                f"{self.peer} says that it holds {got} frames of this run, but {self.sent} were sent to it and "
                 f"{self.acknowledged} acknowledged: its state or the one here is older than it was",
                 "start the run again, with everybody; if a backup was restored somewhere, say so",
             )
