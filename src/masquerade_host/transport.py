@@ -22,7 +22,7 @@ import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
-from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners
+from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners, cut
 from masquerade_host.keyfiles import Keys
 from masquerade_host.outbox import Outbox
 from masquerade_host.watchman import QUEUE, Watchman
@@ -259,7 +259,8 @@ class CharlieSocket:
     def tell(self, route: bytes, data: bytes) -> None:
         """Send one frame along a route that is not the way back to its party; it may be lost."""
         with contextlib.suppress(zmq.ZMQError):
-            self._router.send_multipart((route, data), zmq.NOBLOCK)
+            for chunk in cut(data):
+                self._router.send_multipart((route, chunk), zmq.NOBLOCK)
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
