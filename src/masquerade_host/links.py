@@ -71,8 +71,5 @@ class CharlieLink(Link, Protocol):
     def reachable(self, name: str) -> bool:
         """Say whether a party's connection was there when something was last sent to it."""
 
-    def waiting(self, name: str) -> int:
-        """Return how many bytes wait for a party."""
-
     def denied(self) -> int:
         """Return how many strangers were turned away since the last call."""

@@ -90,6 +90,21 @@ def test_frames_go_both_ways_under_the_keys_name(place: Place) -> None:
     assert not place.charlie.busy
 
 
+def test_another_process_of_a_party_can_be_told_something_while_the_first_one_goes_on(place: Place) -> None:
+    first, second = place.party("p1"), place.party("p1")
+    first.send(b"hello")
+    [arrival] = arrivals(place)
+    place.charlie.found("p1", arrival.route)
+    second.send(b"me too")
+    [other] = arrivals(place)
+    refusal = bytes(3 * CHUNK)
+    place.charlie.tell(other.route, refusal)
+    place.charlie.send("p1", b"for the first")
+    assert until(lambda: list(second.arrivals())) == [refusal]
+    assert until(lambda: list(first.arrivals())) == [b"for the first"]
+    place.charlie.tell(b"nowhere", refusal)  # whoever was there is gone: nothing happens
+
+
 def test_a_key_that_is_not_on_the_roster_is_denied_and_told_so(place: Place) -> None:
     party = place.party("stranger")
     party.send(b"let me in")
