@@ -133,7 +133,7 @@ class Fault:
 
 def faults_of(seed: int, names: Sequence[str], frames: int, longest: float = _LONGEST) -> list[Fault]:
     """Draw a schedule: one to six faults within a run of so many frames."""
-    draw = random.Random(f"schedule {seed}")
+    draw = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same each time
     faults = []
     for _ in range(draw.randint(1, 6)):
         kind = draw.choice(("cut", "cut", "tail", "tail", "still", "slow"))
@@ -148,7 +148,7 @@ class Network:
 
     def __init__(self, clock: Clock, names: Sequence[str], seed: int, faults: Sequence[Fault]) -> None:
         self.clock = clock
-        self.draw = random.Random(f"network {seed}")
+        self.draw = random.Random(f"network {seed}")  # noqa: S311 - as above
         self.faults = deque(faults)
         self.frames = 0
         self.made: Counter[str] = Counter()
@@ -188,7 +188,7 @@ class Network:
     def left(self, source: str, to: str, data: bytes) -> None:
         """Note a frame that somebody has sent, and let the next faults happen."""
         self.frames += 1
-        _v, run, who, whom, kind, number, type_, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
+        _v, run, _who, whom, kind, number, _type, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
         if kind in NUMBERED:
             hop = to if source == CHARLIE else source
             self.signed[run, source, hop if whom.strip() != "*" else "*", number].add(data)

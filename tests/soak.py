@@ -22,10 +22,10 @@ def soak(seconds: float, first: int) -> int:
                     CHECKS[check](play, seed)
                 except Exception as error:  # noqa: BLE001 - it is told, and the soak goes on
                     failed += 1
-                    print(f"FAILED {check} {play} {seed}: {type(error).__name__}: {error}", flush=True)
+                    sys.stdout.write(f"FAILED {check} {play} {seed}: {type(error).__name__}: {error}\n")
                 done[f"{check} {play}"] += 1
         seed += 1
-    print(f"{sum(done.values())} schedules, seeds {first} to {seed - 1}, {failed} failed", flush=True)
+    sys.stdout.write(f"{sum(done.values())} schedules, seeds {first} to {seed - 1}, {failed} failed\n")
     return failed
 
 

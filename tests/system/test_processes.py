@@ -185,6 +185,7 @@ def test_nothing_secret_is_said(machines: Machines) -> None:
             "bytes",
             "joined",
             "parties",
+            "waited_for",
         } | {"result"}
 
 
@@ -222,7 +223,16 @@ def test_charlies_key_is_no_partys_and_the_other_way_round(machines: Machines) -
 
 
 def test_without_approval_nothing_is_sent(machines: Machines) -> None:
-    refused(machines.start("p1", yes=False), 6, "--yes")
+    refused(machines.start("p1", approved=False), 6, machines.study.fingerprint(), "masquerade approve")
+    machines.approve("p1", machines.write_study("older.toml", {"max = 1.0": "max = 1.5"}))
+    refused(machines.start("p1", approved=False), 6, machines.study.fingerprint(), "masquerade study diff")
+
+
+def test_without_a_budget_nothing_is_sent(machines: Machines) -> None:
+    machines.approve("p1")
+    for path in machines.state("p1").glob("ledger*"):
+        path.unlink()
+    refused(machines.start("p1", approved=False), 7, "masquerade budget init")
     nothing_is_left(machines)
 
 
@@ -535,8 +545,8 @@ def test_who_is_stopped_after_the_shares_have_left_says_and_keeps_what_they_cost
         spent = "count epsilon = 1, delta = 0 as spent" in ended.error["message"]
         assert "before it released anything" not in ended.error["message"] or name == CHARLIE
         assert spent == (name != CHARLIE)
-        kept = list(machines.out(name).glob("*"))
-        assert [path.name for path in kept] == (["spent.json"] if name != CHARLIE else [])
+        kept = [str(path.relative_to(machines.out(name))) for path in machines.out(name).rglob("*.*")]
+        assert kept == (["attempt-1/spent.json"] if name != CHARLIE else [])
     assert isinstance(insider.end(), RunFailed)
 
 
