@@ -12,7 +12,7 @@ import pytest
 from masquerade.measuring import measuring_study
 from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
-from tests.processes import ALWAYS, Machines
+from tests.processes import ALWAYS, PARTYS, Machines
 
 _CHANGES = {
     'protocol = "local-aggregation"': 'protocol = "dp-gd"',
@@ -50,7 +50,7 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     found = results[CHARLIE]["evaluation"]
     assert all(result["evaluation"] == found for result in results.values())
     assert found["records"] == 3 * 15
-    assert [(r["label"], r["epsilon"]) for r in results["p1"]["releases"]] == [("iterates", 1.0)]  # once, for both
+    assert [r["label"] for r in results["p1"]["releases"]] == ["round 1", "round 2"]  # and none for the evaluation
     model = load_model(machines.out("p2") / "model.json")
     assert model.threshold == found["threshold"]["score"]
 
@@ -61,4 +61,4 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     assert all(result["evaluation"] == found for result in results.values())
     assert found["records"] == 3 * 60
     assert [(r["label"], r["epsilon"]) for r in results["p1"]["releases"]] == [("evaluation", 3.0)]
-    assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", *ALWAYS}
+    assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", *ALWAYS, *PARTYS}
