@@ -12,6 +12,7 @@ from masquerade_host.approvals import Approval, need_approval, record_approval
 from masquerade_host.ledger import Account, Ledger
 from masquerade_host.policy import Policy, load_policy
 from masquerade_host.state import StateFolder, state_folder
+from masquerade_protocols import protocol_of
 
 __all__ = ["Records", "Site", "budget_in_words", "login_name"]
 
@@ -161,6 +162,7 @@ class Site:
             population=population,
             fingerprint=records.fingerprint,
             approved_by=who,
+            spends=protocol_of(self.study).spends(self.study),
         )
 
     def entries(self, ledger: Ledger) -> dict[str, Any]:
