@@ -105,6 +105,7 @@ class Connection:
     still_until: float = 0.0
     to_charlie: deque[tuple[float, bytes]] = field(default_factory=deque)
     to_party: deque[tuple[float, bytes]] = field(default_factory=deque)
+    passed: list[tuple[str, bytes]] = field(default_factory=list)  # numbered frames, each with the end it goes to
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Fault:
     kind : str
         ``cut``: connections are lost with all that is under way. ``tail``: the same, but what was on the way to Charlie
         arrives late, behind the frames of the next connection. ``still``: nothing moves for a while. ``slow``: every
-        frame takes longer from here on.
+        frame takes longer from here on. ``again``: the last frames of a connection arrive a second time.
     whom : tuple of str
         The parties whose connections it concerns.
     seconds : float
@@ -136,7 +137,7 @@ def faults_of(seed: int, names: Sequence[str], frames: int, longest: float = _LO
     draw = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same each time
     faults = []
     for _ in range(draw.randint(1, 6)):
-        kind = draw.choice(("cut", "cut", "tail", "tail", "still", "slow"))
+        kind = draw.choice(("cut", "cut", "tail", "tail", "still", "slow", "again"))
         whom = tuple(names) if draw.random() < 0.2 else tuple(draw.sample(list(names), draw.randint(1, len(names) - 1)))
         seconds = draw.choice((0.0, 0.1, 1.0, draw.uniform(0, 10), draw.uniform(0, longest)))
         faults.append(Fault(draw.randint(0, frames), kind, whom, seconds))
@@ -190,6 +191,11 @@ class Network:
         self.frames += 1
         _v, run, _who, whom, kind, number, _type, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
         if kind in NUMBERED:
+            party = source if to == CHARLIE else to
+            # A roster that comes twice bears no run's id, so it is refused. It is never sent twice: who says that it
+            # holds nothing has not begun a run.
+            if (connection := self.now.get(party)) is not None and kind != "roster":
+                connection.passed.append((to, data))
             hop = to if source == CHARLIE else source
             self.signed[run, source, hop if whom.strip() != "*" else "*", number].add(data)
         while self.faults and self.faults[0].after <= self.frames:
@@ -207,10 +213,16 @@ class Network:
                 connection.delay += self.slow[party]
             elif fault.kind == "still":
                 connection.still_until = until
+            elif fault.kind == "again":
+                self._repeat(connection)
             elif connection.lives:
                 self.lose(connection, tail=fault.kind == "tail")
                 self.closed_until[party] = until
                 self.links[party].lost_at = self.clock.now + self.draw.uniform(0.0, _DETECTION)
+
+    def _repeat(self, connection: Connection) -> None:
+        for to, data in connection.passed[-self.draw.randint(1, 6) :]:
+            self.put(connection, connection.to_charlie if to == CHARLIE else connection.to_party, data)
 
     def taken(self, connection: Connection, queue: deque[tuple[float, bytes]]) -> Iterator[bytes]:
         """Take what has arrived."""
@@ -382,7 +394,9 @@ class Site:
     def _draw(self, once: Once) -> Any:
         rng = SimulationRng(f"{once.label} {self.draws[once.label]}", self.name)
         self.draws[once.label] += 1
-        return unpack_plain(pack_plain(once.compute(rng)))
+        result = unpack_plain(pack_plain(once.compute(rng)))
+        self.group.drawn.append(result)
+        return result
 
     def _note(self, effect: Effect) -> None:
         if isinstance(effect, Release):
@@ -397,6 +411,7 @@ class Group:
 
     def __init__(self, play: Play, seed: int = 0, faults: Sequence[Fault] = ()) -> None:
         self.play = play
+        self.drawn: list[Any] = []
         self.clock = Clock()
         study = play.world.study
         self.network = Network(self.clock, study.names, seed, faults)
