@@ -23,6 +23,7 @@ from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
+from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.schedule import Schedule
 from masquerade_host.session import Session
@@ -50,8 +51,8 @@ class PartySession(Session):
         This party's.
     connect : callable
         Makes the link; called when the role joins, not before.
-    answers_as_curve : callable
-        Looks at Charlie's address and says whether a CURVE server answers there.
+    who_answers : callable
+        Looks at Charlie's address (:func:`~masquerade_host.probe.probe`).
     version, observe, clock, debits
         See :class:`~masquerade_host.session.Session`.
     """
@@ -62,7 +63,7 @@ class PartySession(Session):
         study: Study,
         keys: Keys,
         connect: Callable[[], PartyLink],
-        answers_as_curve: Callable[[], bool],
+        who_answers: Callable[[], Answer],
         *,
         version: str,
         observe: Observer = quiet,
@@ -73,7 +74,7 @@ class PartySession(Session):
         self._connect = connect
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE
-        self._dialing = Dialing(study.address, answers_as_curve)
+        self._dialing = Dialing(study.address, who_answers)
         self._endpoint = Endpoint(self.me, self.study_id, keys.signing, {CHARLIE: study.curator.key.sign})
         self._lane = Lane(CHARLIE, self._transmit)
         self.patience = _PATIENCE * self.deadline

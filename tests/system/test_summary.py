@@ -44,7 +44,7 @@ def test_everybody_ends_with_the_same_statistics_and_the_columns_of_a_next_study
         assert result["metrics"] == {}
     again = machines.start("p1").end()
     assert again.code == 6
-    assert "has finished" in again.error["message"]
+    assert "has finished on this machine" in again.error["message"]
 
 
 def test_a_test_set_is_refused_since_there_is_no_model_to_test(machines: Machines) -> None:
