@@ -30,7 +30,7 @@ def test_a_run_over_a_network_that_breaks_ends_with_the_model_of_a_run_without_f
 @pytest.mark.parametrize("name", PLAYS)
 def test_where_the_outage_is_too_long_everybody_ends_and_nobody_is_accused(name: str) -> None:
     ended = 0
-    for seed in range(max(SEEDS // 10, 1)):
+    for seed in range(20):
         ended += bool(check_ends(name, seed).errors)
     assert ended  # else no outage was too long
 
