@@ -8,7 +8,7 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
-from masquerade.cli.watching import LogFileOption, LogLevelOption
+from masquerade.cli.watching import LogFileOption, LogLevelOption, MetricsOption
 from masquerade_host.levels import Level
 
 __all__ = ["curator", "party"]
@@ -30,6 +30,7 @@ def curator(
     out: OutOption = None,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Run Charlie, the curator: listen, wait for the parties, serve the run, publish the model."""
@@ -39,7 +40,7 @@ def curator(
     from masquerade_host.signals import stoppable
 
     harden()
-    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
+    with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(study, key, out=out, test=test, listen=listen, observe=observe)
     return _done(result, output_format)
 
@@ -59,6 +60,7 @@ def party(
     yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree to it.")] = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
@@ -68,7 +70,7 @@ def party(
     from masquerade_party import ask, no_questions, run
 
     harden()
-    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
+    with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(
             study,
             data,
