@@ -18,99 +18,23 @@ enforces three rules:
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from masquerade_core.crypto.boxes import BoxKey, open_anonymous, seal_anonymous
+from masquerade_core.effects import Effect, Join, Once, Progress, Receive, Release, Send, Stage
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
+from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
-
-
-class Effect:
-    """A request of a role to its driver; awaiting it hands it over and returns the driver's answer."""
-
-    def __await__(self) -> Generator["Effect", Any, Any]:
-        """Yield this effect and return what the driver sends back."""
-        return (yield self)
-
-
-@dataclass(frozen=True)
-class Join(Effect):
-    """Join the run: publish the key for sealed boxes, and wait for everybody's; the answer is ((name, key), ...)."""
-
-    box_key: bytes
-
-
-@dataclass(frozen=True)
-class Stage(Effect):
-    """A new stage begins; from here on, time, messages and bytes are counted under its name."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Once(Effect):
-    """Run ``compute(rng)`` once in this run; its result is plain data, and a replay of the run gets it again."""
-
-    label: str
-    compute: Callable[[Rng], Any]
-
-
-@dataclass(frozen=True)
-class Send(Effect):
-    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long.
-
-    In a ``broadcast`` all bodies are the same, and all parties are recipients.
-    """
-
-    kind: str
-    type: str
-    to: tuple[str, ...]
-    bodies: tuple[bytes, ...]
-    broadcast: bool = False
-
-
-@dataclass(frozen=True)
-class Receive(Effect):
-    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
-
-    A ``broadcast`` must have gone to all parties. Where ``within`` is set, the driver waits so many seconds at most,
-    and the answer has None in the place of whoever sent nothing.
-    """
-
-    kind: str
-    type: str
-    senders: tuple[str, ...]
-    broadcast: bool = False
-    within: float | None = None
-
-
-@dataclass(frozen=True)
-class Release(Effect):
-    """Count what the contents of the next send cost in privacy."""
-
-    label: str
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class Progress(Effect):
-    """``done`` of ``total`` rounds are over; ``iterate`` is the current public classifier, if there is one."""
-
-    done: int
-    total: int
-    iterate: tuple[float, ...]
 
 
 class Seat:
@@ -122,15 +46,19 @@ class Seat:
         This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
         The parties, in the order of the study's roster.
-    run : bytes
-        The run id; all keys that two participants derive together depend on it.
+
+    Attributes
+    ----------
+    released : dict of str to Release
+        What the role has counted so far, by label.
     """
 
-    def __init__(self, me: str, names: tuple[str, ...], run: bytes) -> None:
+    def __init__(self, me: str, names: tuple[str, ...]) -> None:
         self.me = me
         self.names = names
-        self.run = run
+        self._run = b""
         self._labels: set[str] = set()
+        self.released: dict[str, Release] = {}
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
         self._sent: Counter[tuple[str, str]] = Counter()
@@ -143,6 +71,12 @@ class Seat:
         return tuple(name for name in self.names if name != self.me)
 
     @property
+    def run(self) -> bytes:
+        """The run id, which the answer to :meth:`join` brings; keys that two participants share depend on it."""
+        _ = self._joined_box
+        return self._run
+
+    @property
     def _joined_box(self) -> BoxKey:
         if self._box is None:
             msg = "a role used its seat before it joined the run; join() must come first"
@@ -150,7 +84,7 @@ class Seat:
         return self._box
 
     async def join(self) -> None:
-        """Draw the key for sealed boxes, publish its public half and receive everybody else's.
+        """Draw the key for sealed boxes, publish its public half and receive everybody else's, and the run id.
 
         Raises
         ------
@@ -159,10 +93,13 @@ class Seat:
         """
         secret = await self.once("box key", lambda rng: rng.bytes(32))
         box = BoxKey(secret)
-        self._keys = dict(await Join(box.public))
+        # A nonce needs no draw of its own: the secret key is fresh in every run, and its hash tells nothing of it.
+        nonce = hashlib.blake2b(secret, digest_size=NONCE_BYTES, person=b"masq nonce").digest()
+        keys, run = await Join(box.public, nonce)
+        self._keys = dict(keys)
         for name, key in self._keys.items():
             box.check(key, name)
-        self._box = box
+        self._box, self._run = box, run
 
     async def stage(self, name: str) -> None:
         """Say which stage of the protocol begins."""
@@ -195,9 +132,21 @@ class Seat:
         result: T = await Once(label, compute)
         return result
 
-    async def release(self, label: str, epsilon: float, delta: float) -> None:
-        """Count what the contents of the next send cost in privacy: epsilon and delta."""
-        await Release(label, epsilon, delta)
+    async def release(self, label: str, epsilon: float, delta: float, mu: float = 0.0, slack: float = 0.0) -> None:
+        """Count what the contents of the next send cost in privacy; :class:`Release` has the parameters.
+
+        A party's process debits its privacy budget with this before anything of that send leaves.
+
+        Raises
+        ------
+        LocalProtocolError
+            The label was used before: two releases with one label would cost one.
+        """
+        if label in self.released:
+            msg = f"the release {label!r} was counted twice in one run; each release needs a label of its own"
+            raise LocalProtocolError(msg)
+        self.released[label] = Release(label, epsilon, delta, mu, slack)
+        await self.released[label]
 
     async def send(self, to: str, message: Message) -> None:
         """Send a message from a party to Charlie, or from Charlie to one party."""

@@ -22,6 +22,7 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.run_files import hash_of_release
 from masquerade_host.session import Session
 from masquerade_host.signals import handled
 from masquerade_host.transport import wait
@@ -165,6 +166,7 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
             match thread.asked.get():
                 case _Returned(value):
                     result = value
+                    session.release = hash_of_release(value, session.study, session.run)
                     session.finish()
                 case _Raised(error):
                     raise error

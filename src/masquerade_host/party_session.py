@@ -15,12 +15,13 @@ from masquerade_core.errors import (
     ProtocolViolation,
     RunFailed,
 )
-from masquerade_core.seat import Send
+from masquerade_core.seat import Join, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame, Kind
+from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.closing import Told, check_all_closed
+from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
@@ -54,7 +55,7 @@ class PartySession(Session):
         Makes the link; called when the role joins, not before.
     answers_as_curve : callable
         Looks at Charlie's address and says whether a CURVE server answers there.
-    version, observe, clock
+    version, observe, clock, debits
         See :class:`~masquerade_host.session.Session`.
     """
 
@@ -69,8 +70,9 @@ class PartySession(Session):
         version: str,
         observe: Observer = quiet,
         clock: Callable[[], float] = time.monotonic,
+        debits: Debits | None = None,
     ) -> None:
-        super().__init__(me, study, keys, version, observe, clock)
+        super().__init__(me, study, keys, version, observe, clock, debits)
         self._connect = connect
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE
@@ -85,7 +87,7 @@ class PartySession(Session):
         self._heard = 0.0
 
     def _new_endpoint(self) -> Endpoint:
-        return Endpoint(self.me, self.run, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
+        return Endpoint(self.me, self.study_id, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
 
     @property
     def link(self) -> PartyLink | None:
@@ -97,10 +99,9 @@ class PartySession(Session):
 
     # --- The role's side ------------------------------------------------------
 
-    def _join(self, box_key: bytes) -> None:
-        self._hello = self._endpoint.seal(
-            CHARLIE, "hello", encode(Hello(version=self.version, box_key=box_key), CHARLIE)
-        )
+    def _join(self, effect: Join) -> None:
+        hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
+        self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
@@ -133,7 +134,8 @@ class PartySession(Session):
         self._hold(self._close)
 
     def _close(self) -> None:
-        self._closed = self._seal(Turn.CLOSED, encode(Closed(digest=self._told.digest()), CHARLIE))
+        closed = Closed(digest=self._told.digest(), release=self.release)
+        self._closed = self._seal(Turn.CLOSED, encode(closed, CHARLIE))
         self._put(self._closed)
 
     def _may_send(self, turn: Turn) -> bool:
@@ -148,6 +150,7 @@ class PartySession(Session):
     def _put(self, data: bytes) -> None:
         if self._link is not None:
             self.stats.count(len(data))
+            self.transcript.sent(CHARLIE, data)
             self._link.send(data)
 
     # --- The wire's side ------------------------------------------------------
@@ -198,7 +201,7 @@ class PartySession(Session):
         if turn is Turn.REFUSAL:
             self._receive(Turn.REFUSAL)
             raise self._refused(decode(Refusal, frame.body, CHARLIE))
-        if (frame.version, frame.run) != (WIRE_VERSION, self.run):
+        if not frame.own:
             raise ProtocolViolation(
                 f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
                 peer=CHARLIE,
@@ -211,6 +214,9 @@ class PartySession(Session):
             self._observe("connected", party=self.me)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data)
+        self.transcript.received(CHARLIE, data)
+        if frame.broadcast and frame.kind != "closed":
+            self._told.add(data)
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -221,15 +227,13 @@ class PartySession(Session):
             self._check_source(frame)
         else:
             self._receive(turn)
-        if frame.broadcast and turn is not Turn.CLOSED:
-            self._told.add(frame.kind, frame.type, frame.body)
         match turn:
             case Turn.BEAT:
                 read_beat(frame.body, self.everybody, CHARLIE)
             case Turn.ABORT:
                 raise self._ended(read_abort(frame.body, self.everybody, CHARLIE))
             case Turn.ROSTER:
-                self._take_seat(decode(Roster, frame.body, CHARLIE))
+                self._take_seat(frame.body)
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
@@ -275,11 +279,12 @@ class PartySession(Session):
             )
         return error_of(abort)
 
-    def _take_seat(self, roster: Roster) -> None:
-        keys = box_keys_of(roster, self.study, self.run, self._keys.signing, (self.me, self._hello))
-        self._observe("joined", parties=self.study.K)
+    def _take_seat(self, body: bytes) -> None:
+        roster = decode(Roster, body, CHARLIE)
+        keys = box_keys_of(roster, self.study, self.study_id, self._keys.signing, (self.me, self._hello))
+        self._endpoint.begin(run_id(self.study_id, body))
         self._last_came = self._clock()
-        self._reply(keys)
+        self._begin_run(keys, body, self._endpoint.run)
 
     def due_in(self) -> float | None:
         """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""

@@ -19,11 +19,14 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
+from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.session_messages import DIGEST_BYTES
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
+from masquerade_host.transcript import Recorder, Transcript
 from masquerade_host.verdicts import abort_of, suspects_of
 
 __all__ = ["Session"]
@@ -48,26 +51,43 @@ class Session(ABC):
     observe : Observer
     clock : callable
         Seconds, monotonic.
+    debits : Debits, optional
+        Where the cost of a release is written down before the release leaves; by default nowhere.
 
     Attributes
     ----------
+    study_id : bytes
+        The id that frames bear until the roster is known.
+    run : bytes
+        The id of the run, once the roster is known; before, the study's.
     releases : list of Release
-        What each release so far cost in privacy.
+        What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
     kept : Kept
         The signed messages of the last secure sum.
+    transcript : Recorder
+        A hash of every frame that belongs to the run.
+    release : bytes
+        The hash of the files that publish the result, once the role has returned.
     """
 
     def __init__(
-        self, me: str, study: Study, keys: Keys, version: str, observe: Observer, clock: Callable[[], float]
+        self,
+        me: str,
+        study: Study,
+        keys: Keys,
+        version: str,
+        observe: Observer,
+        clock: Callable[[], float],
+        debits: Debits | None = None,
     ) -> None:
         self.me = me
         self.study = study
         self.names = study.names
         self.everybody = (*study.names, CHARLIE)
         self.version = version
-        self.run = study.run_id(version)
+        self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
@@ -75,9 +95,13 @@ class Session(ABC):
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.kept = Kept()
+        self.transcript = Recorder(me, study.names)
+        self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
         self._clock = clock
+        self._debits: Debits = debits or NoDebits()
+        self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
@@ -92,6 +116,10 @@ class Session(ABC):
         """Return the signed messages of the last secure sum, signed as a whole."""
         return self.kept.to_json(identity, self._keys.signing.sign)
 
+    def sign(self, transcript: Transcript) -> Transcript:
+        """Return a transcript with this participant's signature."""
+        return transcript.with_signature(self._keys.signing.sign)
+
     # --- The role's side ------------------------------------------------------
 
     def begin(self, effect: Effect) -> None:
@@ -102,25 +130,33 @@ class Session(ABC):
                 self.stats.stage(name)
                 self._reply(None)
             case Release():
-                self.releases.append(effect)
+                self._due.append(effect)
                 self._reply(None)
             case Progress():
                 self._come_so_far(effect)
                 self._reply(None)
             case Send():
+                self._debit()
                 self._send(effect)
                 self._reply(None)
-            case Join(box_key):
+            case Join():
                 self.stats.stage(JOINING)
                 # The wire shows the beats, so their clock starts here. Training takes longer with more records: a clock
                 # that ran from before it would show how many there are.
                 self._next_beat = self._clock()
-                self._join(box_key)
+                self._join(effect)
             case Receive():
                 self._progress = self._asked = self._clock()
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
+
+    def _debit(self) -> None:
+        """Have the budget pay for what the next send releases, before any of it is put on the wire."""
+        if self._due:
+            due, self._due = self._due, []
+            self._debits.debit(self.run, due)
+            self.releases.extend(due)
 
     def _come_so_far(self, progress: Progress) -> None:
         self.iterates.append((progress.done, progress.iterate))
@@ -139,8 +175,14 @@ class Session(ABC):
         return () if answer is _NOTHING else (answer,)
 
     @abstractmethod
-    def _join(self, box_key: bytes) -> None:
+    def _join(self, effect: Join) -> None:
         """Start to say hello."""
+
+    def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes) -> None:
+        """Answer the role's Join: the roster is known, and so is the run's id."""
+        self.run, self.kept.roster = run, roster
+        self._observe("joined", parties=self.study.K)
+        self._reply((keys, run))
 
     @abstractmethod
     def _send(self, effect: Send) -> None:

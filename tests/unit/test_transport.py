@@ -11,9 +11,12 @@ import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
+from masquerade_core.rng import SystemRng
 from masquerade_core.wire.frames import MAX_FRAME
-from masquerade_host import transport
+from masquerade_host import dialer, transport
+from masquerade_host.chunks import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
 from masquerade_host.dialer import ConnectionEvent, PartySocket, speaks_curve
+from masquerade_host.dialing import Dialing
 from masquerade_host.keyfiles import Keys
 from masquerade_host.transport import Arrival, CharlieSocket, _Doorkeeper
 from tests.host_helpers import free_port, new_keys
@@ -104,6 +107,16 @@ def test_without_the_doorkeepers_list_nobody_gets_in() -> None:
     charlie.close(0)
 
 
+def test_the_pauses_between_attempts_grow_and_start_anew_after_a_connection() -> None:
+    dialing = Dialing("tcp://here", lambda: False)
+    pauses: list[float | None] = []
+    for event in [ConnectionEvent.UNREACHED] * 5 + [ConnectionEvent.CONNECTED, ConnectionEvent.LOST]:
+        dialing.reopen_at = None
+        dialing.note(event, 10.0)
+        pauses.append(dialing.reopen_at)
+    assert pauses == [10.25, 10.5, 11.0, 12.0, 12.0, None, 10.25]
+
+
 class _NoDoorkeeper:
     """Nobody answers ZeroMQ's question whether a key may come in."""
 
@@ -142,9 +155,11 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
     charlies = new_keys()
     party_keys = new_keys()
     party = PartySocket(address, party_keys, charlies.public.curve)
-    assert connection_event(party, 1.0) is None
+    assert connection_event(party) is ConnectionEvent.UNREACHED
     assert not speaks_curve(address)
     charlie = CharlieSocket(address, charlies, {"p1": party_keys.public.curve})
+    assert connection_event(party, 1.0) is None  # it makes one attempt; the session says when the next one is due
+    party.reopen()
     assert connection_event(party) is ConnectionEvent.CONNECTED
     party.close(0)
     charlie.close(0)
@@ -154,8 +169,31 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
 def test_a_name_that_nobody_knows_is_told_once(name: str) -> None:
     party = PartySocket(f"tcp://{name}:5555", new_keys(), new_keys().public.curve)
     assert connection_event(party) is ConnectionEvent.UNRESOLVED
-    assert connection_event(party, 1.0) is None
+    assert connection_event(party, 0.5) is None
+    party.reopen()
+    assert connection_event(party) is ConnectionEvent.UNREACHED
     party.close(0)
+
+
+def test_an_attempt_of_which_nothing_is_heard_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that only ZeroMQ cannot resolve is reported by nobody."""
+    monkeypatch.setattr(dialer, "_ATTEMPT", 0.1)
+    monkeypatch.setattr(PartySocket, "_resolve", lambda _: None)
+    party = PartySocket("tcp://no-such-name.invalid:5555", new_keys(), new_keys().public.curve)
+    assert connection_event(party) is ConnectionEvent.UNREACHED
+    party.close(0)
+
+
+def test_a_broken_connection_is_lost_once_and_made_again_when_asked(place: Place) -> None:
+    party = place.party("p1")
+    assert connection_event(party) is ConnectionEvent.CONNECTED
+    place.charlie.close(0)
+    assert connection_event(party) is ConnectionEvent.LOST
+    roster = {"p1": place.keys["p1"].public.curve}
+    place.charlie = CharlieSocket(place.address, place.keys["charlie"], roster)
+    assert connection_event(party, 1.0) is None
+    party.reopen()
+    assert connection_event(party) is ConnectionEvent.CONNECTED
 
 
 def test_somebody_who_speaks_something_else_is_foreign() -> None:
@@ -215,7 +253,7 @@ def test_a_borrowed_routing_id_makes_nobody_somebody_else(place: Place) -> None:
     [arrival] = arrivals(place)
     place.charlie.found("p2", arrival.route)
     thief = raw(place, place.keys["p1"], arrival.route)
-    thief.send(b"I am p2, too")
+    thief.send(next(cut(b"I am p2, too")))
     stolen = arrivals(place, 1.0)
     assert {a.name for a in stolen} <= {"p1"}
     place.charlie.send("p2", b"for p2 alone")
@@ -224,27 +262,55 @@ def test_a_borrowed_routing_id_makes_nobody_somebody_else(place: Place) -> None:
     thief.close()
 
 
-def test_a_message_of_several_parts_is_no_frame(place: Place) -> None:
+def test_a_message_that_is_longer_than_a_chunk_never_arrives(place: Place) -> None:
     dealer = raw(place, place.keys["p1"])
-    dealer.send_multipart([b"one", b"two"])
-    [arrival] = arrivals(place)
-    assert (arrival.name, arrival.data) == ("p1", None)
-    dealer.close()
-
-
-def test_a_hugely_oversized_frame_never_arrives(place: Place) -> None:
-    dealer = raw(place, place.keys["p1"])
-    for length in (2 * MAX_FRAME + 1, MAX_FRAME + 100_000):
-        dealer.send(bytes(length))
-        assert arrivals(place, 0.5) == []
+    dealer.send(bytes(MAX_MESSAGE))  # and CURVE's own bytes
+    assert arrivals(place, 0.5) == []
 
     def sent_again() -> list[Arrival]:
-        dealer.send(bytes(MAX_FRAME))  # lost as well, unless there is a new connection already
+        dealer.send(next(cut(b"short")))  # lost as well, unless there is a new connection already
         return arrivals(place, 2.0)
 
     received = until(sent_again)
     assert isinstance(received, list)
-    assert {len(a.data or b"") for a in received} == {MAX_FRAME}
+    assert {a.data for a in received} == {b"short"}
+    dealer.close()
+
+
+@pytest.mark.parametrize("length", [0, 1, CHUNK, CHUNK + 1, MAX_FRAME, MAX_JOINED])
+def test_frames_of_all_lengths_go_both_ways(place: Place, length: int) -> None:
+    party = place.party("p1")
+    frame = SystemRng().bytes(length)
+    party.send(frame)
+
+    def went() -> list[Arrival]:
+        party.flush()
+        return list(place.charlie.arrivals())
+
+    found = until(went)
+    assert isinstance(found, list)
+    [arrival] = found
+    assert (arrival.name, arrival.data) == ("p1", frame)
+    place.charlie.found("p1", arrival.route)
+    place.charlie.send("p1", frame)
+
+    def came() -> list[bytes | None]:
+        place.charlie.flush()
+        return list(party.arrivals())
+
+    assert until(came) == [frame]
+    assert not party.busy
+    assert place.charlie.waiting("p1") == 0
+
+
+@pytest.mark.parametrize(
+    "message", [[b"no header"], [b""], [next(cut(b"x" * CHUNK))[:-1]], [next(cut(b"a")), next(cut(b"b"))]]
+)
+def test_what_is_no_chunk_arrives_as_nothing_under_the_senders_name(place: Place, message: list[bytes]) -> None:
+    dealer = raw(place, place.keys["p1"])
+    dealer.send_multipart(message)
+    [arrival] = arrivals(place)
+    assert (arrival.name, arrival.data) == ("p1", None)
     dealer.close()
 
 
@@ -321,6 +387,20 @@ def test_the_doorkeeper_denies_whatever_is_not_a_listed_key(request_: list[bytes
     assert keeper._judge(request_)[2] == b"400"
     good = [b"1.0", b"7", b"masquerade", b"127.0.0.1", b"", b"CURVE", b"k" * 32]
     assert keeper._judge(good) == [b"1.0", b"7", b"200", b"OK", z85.encode(b"k" * 32), b""]
+    keeper._socket.close(0)
+    context.term()
+
+
+def test_a_listed_key_may_connect_only_so_often_and_is_not_told_that_it_is_unknown() -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    keeper = _Doorkeeper(context, [b"k" * 32, b"j" * 32])
+    request = [b"1.0", b"7", b"masquerade", b"127.0.0.1", b"", b"CURVE", b"k" * 32]
+    answers = [keeper._judge(request)[2] for _ in range(40)]
+    assert answers[:16] == [b"200"] * 16
+    assert set(answers[20:]) == {b"300"}
+    assert keeper._judge([*request[:-1], b"j" * 32])[2] == b"200"
+    assert keeper._may_connect(b"k" * 32, time.monotonic() + 0.6)
+    assert not keeper.denied
     keeper._socket.close(0)
     context.term()
 
