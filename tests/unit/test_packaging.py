@@ -22,7 +22,12 @@ TOOLS: list[str] = [entry for entry in PROJECT["dependency-groups"]["dev"] if is
 
 # A distribution whose modules have another name than it has.
 MODULES = {
-    "prometheus-client": {"prometheus_client"},"pynacl": {"nacl"}, "pyzmq": {"zmq"}, "scikit-learn": {"sklearn"}, "pydantic": {"pydantic", "pydantic_core"}}
+    "prometheus-client": {"prometheus_client"},
+    "pynacl": {"nacl"},
+    "pyzmq": {"zmq"},
+    "scikit-learn": {"sklearn"},
+    "pydantic": {"pydantic", "pydantic_core"},
+}
 
 
 def _name(requirement: str) -> str:
