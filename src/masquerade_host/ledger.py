@@ -252,11 +252,21 @@ class Ledger:
             books.reservation(digest, me)
             write("finished", study=digest, me=me)
 
-    def release(self, study: str, me: str, *, by: str) -> None:
-        """Give up a study (its digest) that did not finish: the rest of its reservation is free, debits stay."""
+    def release(self, study: str, me: str, *, by: str) -> str:
+        """Give up a study (its digest) that did not finish; returns its population.
+
+        The rest of its reservation is free again, and debits stay.
+        """
         with self._writing() as (books, write):
-            books.reservation(study, me)
+            population = books.reservation(study, me).population
             write("released", study=study, me=me, by=by)
+        return population
+
+    def parties_of(self, study: Study) -> tuple[str, ...]:
+        """Return as which parties of a study this machine has an open reservation."""
+        with self._writing() as (books, _):
+            digest = study.digest().hex()
+            return tuple(r.me for r in books.reservations.values() if (r.study, r.state) == (digest, "open"))
 
     def debit(self, study: str, me: str, number: int, run: bytes, releases: Sequence[Release]) -> None:
         """Debit releases of an attempt at a study (its digest), but for those that were debited before."""
