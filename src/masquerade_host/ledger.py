@@ -122,7 +122,7 @@ class Ledger:
         with self._writing() as (books, _):
             limit, reserved = books.population(population), books.reservations.values()
             own = [r for r in reserved if r.population == population]
-            debited: Total = sum((r.taken.at_most(r.whole) for r in own), start=Total())
+            debited: Total = sum((r.spent(basic_only=limit.basic_only) for r in own), start=Total())
             charged = books.charged(population)
         spent, taken = (total.composed(limit.delta, basic_only=limit.basic_only) for total in (debited, charged))
         epsilon = limit.epsilon / UNITS
@@ -145,7 +145,7 @@ class Ledger:
             before = books.reservations.get((new.study, new.me))
             if before is not None and before.state != "released":
                 return before.state == "open"
-            return books.population(population).fits(books.charged(population) + Total.of(new.whole))
+            return books.population(population).fits(books.charged(population, before) + Total.of(new.whole))
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries."""

@@ -28,6 +28,7 @@ from masquerade_host.hop import turn_of
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.schedule import Schedule
 from masquerade_host.session import Session
@@ -53,8 +54,8 @@ class PartySession(Session):
         This party's.
     connect : callable
         Makes the link; called when the role joins, not before.
-    answers_as_curve : callable
-        Looks at Charlie's address and says whether a CURVE server answers there.
+    who_answers : callable
+        Looks at Charlie's address (:func:`~masquerade_host.probe.probe`).
     version, observe, clock, debits
         See :class:`~masquerade_host.session.Session`.
     """
@@ -65,7 +66,7 @@ class PartySession(Session):
         study: Study,
         keys: Keys,
         connect: Callable[[], PartyLink],
-        answers_as_curve: Callable[[], bool],
+        who_answers: Callable[[], Answer],
         *,
         version: str,
         observe: Observer = quiet,
@@ -76,7 +77,7 @@ class PartySession(Session):
         self._connect = connect
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE
-        self._dialing = Dialing(study.address, answers_as_curve)
+        self._dialing = Dialing(study.address, who_answers)
         self._endpoint = self._new_endpoint()
         self._hello = b""
         self._schedule = Schedule(study.study.slot_seconds)

@@ -25,11 +25,12 @@ from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import MAX_FRAME, Frame
-from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import make_keys
 from masquerade_host.named_messages import pack_beat, read_beat
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import probe
 from masquerade_host.session_messages import Closed
 from masquerade_host.session_states import Turn
 from masquerade_protocols import protocol_of
@@ -77,7 +78,7 @@ class Insider:
             study,
             keys,
             lambda: PartySocket(study.address, keys, study.curator.key.curve),
-            lambda: speaks_curve(study.address),
+            lambda: probe(study.address, study.curator.key.curve),
             version=__version__,
         )
         self._seat = Seat(name, study.names)
