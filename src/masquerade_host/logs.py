@@ -24,7 +24,7 @@ __all__ = ["EVERY", "Log", "LogFile"]
 EVERY = 30.0
 """Seconds between two lines that say how far the run has come."""
 
-_WARNINGS = frozenset({"left", "lost", "other_version", "refused", "stranger", "unresolved"})
+_WARNINGS = frozenset({"cut_off", "left", "lost", "refused", "stranger", "turned_away", "unreachable", "unresolved"})
 _ABOUT_RECORDS = frozenset({"one_class", "repaired", "same_answer"})
 
 

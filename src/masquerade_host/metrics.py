@@ -115,7 +115,7 @@ class Metrics:
                     self._here.set(float(fields["joined"]))
             case "joined":
                 self._here.set(float(fields["parties"]))
-            case "disconnected" | "left":
+            case "cut_off" | "left":
                 self._lost.inc()
                 self._connected.set(0)
             case "stranger":

@@ -79,7 +79,7 @@ def test_numbers_follow_the_events(metrics: Metrics) -> None:
     metrics("traffic", messages=3, bytes=100, waited_for="p1, p2", seconds=1.5, silence=0.5)
     metrics("traffic", messages=5, bytes=130, waited_for="p2", seconds=2.5, silence=2.0)
     metrics("progress", done=7, total=20)
-    metrics("disconnected")
+    metrics("cut_off", address="tcp://charlie:5555")
     assert (
         values(metrics).items()
         >= {
