@@ -1,4 +1,4 @@
-"""Every test draws the same numbers each time, so that a failure can be looked at again.
+"""Every test draws the same numbers each time, so that a failure can be looked at again. No test sees another's state.
 
 Noise is tested by its law, and such a test fails by chance once in a million runs. With thousands of them, a failure
 that cannot be repeated says little. So what the tests in this process draw follows from ``--seed`` and the test's name.
@@ -48,3 +48,9 @@ def _repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
             return stream.bytes(n)
 
     monkeypatch.setattr(masquerade_core.rng, "secrets", SimpleNamespace(token_bytes=token_bytes))
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep away from the ledger of whoever runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state" / secrets.token_hex(8)))

@@ -19,6 +19,7 @@ from masquerade_host.results import RESULT, RunDirectory, default_directory, sum
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
+from masquerade_protocols.blame import check_evidence
 
 __all__ = ["run"]
 
@@ -101,7 +102,7 @@ def run(
         version=__version__,
         observe=curve,
     )
-    with RunDirectory(out or default_directory(study, CHARLIE), session) as directory:
+    with RunDirectory(out or default_directory(study, CHARLIE), session, check_evidence) as directory:
         shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
         role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
         release = run_role(role, session, SystemRng())

@@ -29,6 +29,7 @@ from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
 from masquerade_party._site import Site, budget_in_words, login_name
 from masquerade_protocols import Protocol, protocol_of
+from masquerade_protocols.blame import check_evidence
 
 __all__ = ["run"]
 
@@ -93,7 +94,7 @@ def run(
         if approval is not None:
             site.adopt_unattended(ledger, records, approval.population)
             site.reserve(ledger, records, approval.population, approval.who)
-        with RunDirectory(out or default_directory(study, me)) as directory:
+        with RunDirectory(out or default_directory(study, me), check=check_evidence) as directory:
             if approval is None:
                 ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
                 site.record(ledger, records, account.population, login_name())

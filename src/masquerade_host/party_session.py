@@ -31,11 +31,12 @@ from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_b
 from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.schedule import Schedule
+from masquerade_host.seen import seen_in
 from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.verdicts import error_of, suspects_of
+from masquerade_host.verdicts import heard, suspects_of
 
 __all__ = ["PartySession"]
 
@@ -146,7 +147,9 @@ class PartySession(Session):
         """Move the state on, and make the frame; ``type`` and ``to`` as in :meth:`Endpoint.seal`."""
         self._state = sending(End.PARTY, self._state, turn)
         kind: Kind = "hello" if turn is Turn.FIELDS else turn.value
-        return self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        data = self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        self.kept.add(self.me, type, data)
+        return data
 
     def _put(self, data: bytes) -> None:
         if self._link is not None:
@@ -163,7 +166,8 @@ class PartySession(Session):
             self._notice(event, now)
         self._link.flush()
         for data in self._link.arrivals():
-            self._accept(data, now)
+            with seen_in(data):
+                self._accept(data, now)
             if self.closed:
                 return
 
@@ -214,7 +218,7 @@ class PartySession(Session):
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
         if frame.kind == "message":
-            self.kept.add(CHARLIE, frame.type, data)
+            self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         self.transcript.received(CHARLIE, data)
         if frame.broadcast and frame.kind != "closed":
             self._told.add(data)
@@ -232,7 +236,7 @@ class PartySession(Session):
             case Turn.BEAT:
                 read_beat(frame.body, self.everybody, CHARLIE)
             case Turn.ABORT:
-                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE))
+                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
             case Turn.ROSTER:
                 self._take_seat(frame.body)
             case Turn.MESSAGE | Turn.SEALED:
@@ -267,18 +271,13 @@ class PartySession(Session):
             "take the coordinator's file, or ask the coordinator to correct it",
         )
 
-    def _ended(self, abort: Abort) -> MasqueradeError:
-        if abort.reason != "violation" and not abort.blamed:
-            return ProtocolViolation(
-                f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
-                peer=CHARLIE,
-            )
+    def _ended(self, abort: Abort, data: bytes) -> MasqueradeError:
         if self.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (self.me,), CHARLIE):
             return RunFailed(
                 "the run goes on without this party: Charlie had nothing of it in time, or something broken",
                 "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
             )
-        return error_of(abort)
+        return heard(abort, data, CHARLIE, self.judge, self.me)
 
     def _take_seat(self, body: bytes) -> None:
         roster = decode(Roster, body, CHARLIE)
@@ -340,7 +339,7 @@ class PartySession(Session):
             try:
                 frame = self._endpoint.open(CHARLIE, data or b"")
                 if frame.kind == "abort":
-                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE))
+                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
             except ProtocolViolation:
                 return None
         return None

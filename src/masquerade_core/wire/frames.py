@@ -19,48 +19,34 @@ So nobody on the network tells a participant by the length of its name.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import MAX_BODY, unpack_strict
+from masquerade_core.wire.codec import MAX_BODY
+from masquerade_core.wire.header import RUN_BYTES, SEQ_BYTES, WIRE_VERSION, Header, Kind, read_header
 from masquerade_core.wire.messages import NAME_BYTES, PARTIES
 
-__all__ = ["MAX_FRAME", "NONCE_BYTES", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Kind", "run_id"]
+__all__ = [
+    "MAX_FRAME",
+    "NONCE_BYTES",
+    "RUN_BYTES",
+    "WIRE_VERSION",
+    "Endpoint",
+    "Frame",
+    "Kind",
+    "run_id",
+]
 
-WIRE_VERSION = 4
-RUN_BYTES = 16
 NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
-_SEQ_BYTES = 4
-_HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
-Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "closed"]
 _FOR_ALL = ("roster", "closed")  # kinds that Charlie sends to all parties or to nobody
 _EARLY = ("hello", "beat", "abort")  # kinds that the other end can read before it has the roster
 _FOR_ALL_OR_ONE = ("message",)
-
-_PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
-
-
-class _Wire(BaseModel):
-    """The header as it is signed. Strict: ``True`` is not a version, and 1.0 is not a number."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
-
-    v: Annotated[int, Field(ge=0, le=2**31)]
-    run: Annotated[bytes, Field(min_length=RUN_BYTES, max_length=RUN_BYTES)]
-    src: _PaddedName
-    dst: _PaddedName
-    kind: Kind
-    seq: Annotated[bytes, Field(min_length=_SEQ_BYTES, max_length=_SEQ_BYTES)]
-    type: Annotated[str, Field(max_length=64)]
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -77,6 +63,10 @@ class Frame:
         The frame's length on the wire, in bytes.
     own : bool
         Whether it is a frame of this run, or of this study before the run began, and of this version.
+    number : int
+        As its signer counts.
+    data : bytes
+        The frame as it came, with its signature.
     """
 
     version: int
@@ -88,6 +78,8 @@ class Frame:
     body: bytes
     size: int
     own: bool = True
+    number: int = 0
+    data: bytes = field(default=b"", repr=False)
 
     @property
     def broadcast(self) -> bool:
@@ -157,7 +149,7 @@ class Endpoint:
         early = kind == "hello" or (kind in _EARLY and self._me == CHARLIE and hop not in self._knows)
         return self._study if self._study and early else self._run
 
-    def _is_of_this_run(self, hop: str, wire: "_Wire") -> bool:
+    def _is_of_this_run(self, hop: str, wire: Header) -> bool:
         if wire.v != WIRE_VERSION:
             return False
         if not self._study or wire.kind == "hello":
@@ -216,7 +208,7 @@ class Endpoint:
             _padded(ends[0]),
             _padded(ends[1]),
             kind,
-            number.to_bytes(_SEQ_BYTES, "big"),
+            number.to_bytes(SEQ_BYTES, "big"),
             type,
             body,
         )
@@ -255,17 +247,17 @@ class Endpoint:
         if not verify(self._peers[hop], signed, signature):
             msg = f"{hop} sent a frame without a valid signature of its own"
             raise ProtocolViolation(msg, peer=hop)
-        wire = self._parse(hop, signed)
+        wire = read_header(signed, hop)
         own = self._is_of_this_run(hop, wire)
         if not own and not any_run:
             msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
-        source, to = wire.src.rstrip(" "), wire.dst.rstrip(" ")
-        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), own)
+        source, to, number = wire.src.rstrip(" "), wire.dst.rstrip(" "), int.from_bytes(wire.seq, "big")
+        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), own, number, data)
         if not numbered:
             return frame
-        due, number = self._due(hop, frame.kind, broadcast=frame.broadcast), int.from_bytes(wire.seq, "big")
+        due = self._due(hop, frame.kind, broadcast=frame.broadcast)
         if number != due:
             what = "broadcast" if frame.broadcast else "frame"
             msg = f"{hop} sent {what} {number}, but {due} is due: a frame was replayed, lost or reordered"
@@ -288,23 +280,13 @@ class Endpoint:
         answer decides nothing but how the end of the run is worded.
         """
         try:
-            wire = self._parse(hop, data[SIGNATURE_BYTES:])
+            wire = read_header(data[SIGNATURE_BYTES:], hop)
         except ProtocolViolation:
             return False
         broadcast = hop == CHARLIE and wire.dst == _padded(PARTIES)
         return int.from_bytes(wire.seq, "big") > self._due(hop, wire.kind, broadcast=broadcast)
 
-    def _parse(self, hop: str, signed: bytes) -> _Wire:
-        fields = unpack_strict(signed, hop)
-        if isinstance(fields, tuple) and len(fields) == len(_HEADER_FIELDS):
-            try:
-                return _Wire.model_validate(dict(zip(_HEADER_FIELDS, fields, strict=True)))
-            except ValidationError:
-                pass
-        msg = f"{hop} sent a frame whose header does not have the form that this program writes"
-        raise ProtocolViolation(msg, peer=hop) from None
-
-    def _check_direction(self, hop: str, wire: _Wire) -> None:
+    def _check_direction(self, hop: str, wire: Header) -> None:
         theirs, mine, all_of_them = _padded(hop), _padded(self._me), _padded(PARTIES)
         if hop != CHARLIE:
             sound = wire.src == theirs
