@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import re
 import shlex
 import shutil
@@ -15,27 +14,17 @@ from pathlib import Path
 import pytest
 from nacl.pwhash import argon2id
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_host import locked_keys, meter
 from masquerade_host.logs import EVERY
 from masquerade_host.metrics import STALE, serving
-from tests.face_helpers import Shell, records, write_csv
-from tests.host_helpers import free_port
+from tests.face_helpers import Shell
 from tests.pages import ROOT, Page
+from tests.site_helpers import PAGE, SITE, UNIT, WORDS, Person, Site, blocks, settings
 from tests.unit.test_logs import LINE
 from tests.unit.test_metrics import fetch
 from tests.unit.test_readme import table
 
-PAGE = Page("docs/operations.md")
-UNIT = ROOT / "docs" / "masquerade-party@.service"
-WORDS = "an umbrella for nine cats"
-OTHERS = ("south", "west")
-SITE = "/srv/masquerade"
 STATE = "/var/lib/masquerade"
-
-
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"```{kind}\n(.*?)```", PAGE.text, flags=re.DOTALL)
 
 
 def commands(prompt: str) -> list[list[str]]:
@@ -48,73 +37,6 @@ def commands(prompt: str) -> list[list[str]]:
 # --- The whole page, as the site's user types it ---------------------------------------
 
 
-class Person:
-    """Somebody at a terminal, who says yes."""
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        return "yes\n"
-
-
-class Site:
-    """The site's machine, and the coordinator and two other sites elsewhere."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "site"
-        self.state = folder / "state" / "masquerade"
-        self.elsewhere = folder / "elsewhere"
-        self.others: list[subprocess.Popen[str]] = []
-        for made in (self.folder / "results", self.state, self.elsewhere):
-            made.mkdir(parents=True)
-        write_csv(self.folder / "records.csv", records(400, 7))
-
-    def _tell(self, shell: Shell, *words: object) -> str:
-        answer = shell(*words)
-        assert answer.code == 0, f"{words}: {answer.err}"
-        return answer.out.strip()
-
-    def get_studies(self, shell: Shell, own: str) -> None:
-        """Let the coordinator write the studies and the others approve of the first, once this site's key is known."""
-        keys = {name: self._tell(shell, "keys", "new", self.elsewhere / f"{name}.key") for name in (*OTHERS, "charlie")}
-        who = ["--curator-key", keys["charlie"], "--party", f"north={own}"]
-        who += [word for name in OTHERS for word in ("--party", f"{name}={keys[name]}")]
-        columns = ["--feature", "age:0:120", "--feature", "sex:f,m", "--label", "ill:yes", "--min-records", "300"]
-        address = ["--address", f"tcp://127.0.0.1:{free_port()}"]
-        for name, epsilon in (("relapse", "1"), ("relapse-2", "0.5")):
-            named = ["--output", self.folder / f"{name}.toml", "--name", name, "--epsilon", epsilon]
-            self._tell(shell, "study", "new", *named, *who, *columns, *address)
-        (policy,) = blocks("toml")
-        policy = policy.replace("mq1:...", keys["charlie"]).replace(SITE, str(self.folder))
-        (self.state / "policy.toml").write_text(policy)
-
-    def others_start(self, shell: Shell) -> None:
-        """Start Charlie and the other two sites."""
-        study = self.folder / "relapse.toml"
-        fingerprint = load_study(study)[0].fingerprint()
-        for seed, name in enumerate(OTHERS):
-            data = write_csv(self.elsewhere / f"{name}.csv", records(400, seed))
-            state = ["--state", self.elsewhere / f"state-{name}"]
-            given = ["--key", self.elsewhere / f"{name}.key", "--data", data]
-            self._tell(shell, "budget", "init", "--epsilon", "10", "--delta", "1e-5", *state)
-            self._tell(shell, "approve", study, *given, *state, "--fingerprint", fingerprint)
-            self._start("party", study, *given, *state, "--approved", "--out", self.elsewhere / name)
-        self._start("curator", study, "--key", self.elsewhere / "charlie.key", "--out", self.elsewhere / "charlie")
-
-    def _start(self, *words: object) -> None:
-        command = [sys.executable, "-m", "masquerade", *map(str, words)]
-        env = {**os.environ, "XDG_STATE_HOME": str(self.elsewhere / "state")}
-        self.others.append(
-            subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        )
-
-    def others_end(self) -> None:
-        for process in self.others:
-            _, err = process.communicate(timeout=120)
-            assert process.returncode == 0, err
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     made = Site(tmp_path)
@@ -125,9 +47,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(getpass, "getpass", lambda *_: WORDS)
     monkeypatch.setattr(sys, "stdin", Person())
     yield made
-    for process in made.others:
-        process.kill()
-        process.wait()
+    made.stop()
 
 
 def test_the_page_s_commands_work_in_the_page_s_order(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,13 +146,9 @@ def test_containers_run_the_page_s_commands_and_nothing_can_connect_to_them(
 @pytest.fixture
 def unit() -> dict[str, list[str]]:
     """Every setting of the unit."""
-    text = UNIT.read_text()
-    sections = re.findall(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
+    sections = re.findall(r"^\[(\w+)\]$", UNIT.read_text(), flags=re.MULTILINE)
     assert sections == ["Unit", "Service", "Install"]
-    found: dict[str, list[str]] = {}
-    for name, value in re.findall(r"^([A-Za-z]+)=(.*)$", text, flags=re.MULTILINE):
-        found.setdefault(name, []).append(value)
-    return found
+    return settings()
 
 
 def test_the_unit_starts_the_page_s_command(unit: dict[str, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
