@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,7 @@ class Service:
         result = condition.removeprefix("!").replace("%i", self._study).replace(SITE, str(self._site.folder))
         if Path(result).exists():
             return 0
+        code = 0
         for _ in range(int(self._settings["StartLimitBurst"][0])):
             process = self._start()
             assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""As a site's operator would: a power cut in mid-run, a restart by systemd, and next month's study with what is left."""
+"""As a site's operator would: a power cut in mid-run, a restart by systemd, next month's study with what is left."""
 
 from __future__ import annotations
 
