@@ -3,6 +3,9 @@
 So long arithmetic never keeps the sockets waiting, and their state needs no locks. The two threads meet only where the
 role hands an effect over and where its answer comes back. The result of a ``once`` is packed and unpacked before the
 role gets it. So a role sees the same types here as in a replay from recorded answers (:mod:`masquerade_core.table`).
+
+The packed result goes to the session's journal before the role can use it in anything that is sent. A process that was
+started again first brings the role and the session to where they stood (:mod:`masquerade_host.resuming`).
 """
 
 import contextlib
@@ -22,6 +25,7 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.resuming import Stand, resume
 from masquerade_host.session import Session
 from masquerade_host.signals import handled
 from masquerade_host.transport import wait
@@ -34,6 +38,12 @@ _LAST_WORDS = 0.08  # of the deadline, at most 1 s: time for an abort to leave, 
 _LINGER = 0.08  # of the deadline, at most 2 s: time for ZeroMQ to hand its last frames to the operating system
 
 Role = Coroutine[Effect, Any, Any]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    label: str
+    packed: bytes
 
 
 @dataclass(frozen=True)
@@ -55,23 +65,21 @@ class _RoleThread(threading.Thread):
 
     def __init__(self, role: Role, rng: Rng, bell: socket.socket) -> None:
         super().__init__(name="role", daemon=True)
+        self.stand = Stand()
         self._role = role
         self._rng = rng
         self._bell = bell
-        self.asked: queue.SimpleQueue[Effect | _Returned | _Raised] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[Effect | _Drawn | _Returned | _Raised] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._abandoned = False
 
     def run(self) -> None:
         """Step the role until it returns or raises."""
-        answer: Any = None
+        effect = self.stand.effect
         try:
+            answer = self._wait() if self.stand.begun else None if effect is None else self._carry_out(effect)
             while True:
-                effect = self._role.send(answer)
-                if isinstance(effect, Once):
-                    answer = unpack_plain(pack_plain(effect.compute(self._rng)))
-                else:
-                    answer = self._ask(effect)
+                answer = self._carry_out(self._role.send(answer))
         except StopIteration as stop:
             self._tell(_Returned(stop.value))
         except _AbandonedError:
@@ -81,13 +89,21 @@ class _RoleThread(threading.Thread):
         finally:
             self._role.close()
 
-    def _tell(self, what: Effect | _Returned | _Raised) -> None:
+    def _tell(self, what: Effect | _Drawn | _Returned | _Raised) -> None:
         self.asked.put(what)
         with contextlib.suppress(OSError):  # the run may have ended meanwhile
             self._bell.send(b"\0")
 
-    def _ask(self, effect: Effect) -> Any:
+    def _carry_out(self, effect: Effect) -> Any:
+        if isinstance(effect, Once):
+            packed = pack_plain(effect.compute(self._rng))
+            # The I/O thread takes what it is told in order: this is in the journal before any effect that follows.
+            self._tell(_Drawn(effect.label, packed))
+            return unpack_plain(packed)
         self._tell(effect)
+        return self._wait()
+
+    def _wait(self) -> Any:
         answer = self._answers.get()
         if self._abandoned:
             raise _AbandonedError
@@ -105,10 +121,11 @@ class _RoleThread(threading.Thread):
             self._role.close()
 
 
-def run_role(role: Role, session: Session, rng: Rng) -> Any:
+def run_role(role: Role, session: Session, rng: Rng, *, begun: bytes = b"") -> Any:
     """Run a role in a session until every participant is done, and return what the role returned.
 
-    In the main thread of a process, SIGTERM and SIGINT end the run in order.
+    In the main thread of a process, SIGTERM and SIGINT end the run in order. A session whose journal has rows goes on
+    where an earlier process stopped.
 
     Parameters
     ----------
@@ -117,6 +134,8 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
     session : Session
     rng : SystemRng
         No other source of randomness is allowed between processes.
+    begun : bytes
+        A hash of the program and of the records. After a restart it must be the same.
 
     Raises
     ------
@@ -136,6 +155,9 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
     linger = min(2.0, _LINGER * session.deadline)
     with bell, ringer, _signals(ringer) as caught:
         try:
+            session.steps.note("begun", data=begun)
+            session.open()
+            thread.stand = resume(role, session)
             result = _converse(session, thread, bell, caught)
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
@@ -153,9 +175,9 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
 
 
 def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught: list[int]) -> Any:
-    result: Any = None
-    session.open()
-    thread.start()
+    result = thread.stand.result
+    if not thread.stand.returned:
+        thread.start()
     while not session.closed:
         _sleep(session, bell)
         if caught:
@@ -166,6 +188,8 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
                 case _Returned(value):
                     result = value
                     session.finish()
+                case _Drawn(label, packed):
+                    session.steps.note("once", label=label, data=packed)
                 case _Raised(error):
                     raise error
                 case effect:
