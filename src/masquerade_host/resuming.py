@@ -1,7 +1,7 @@
 """Resuming: after a restart, the same role and session are fed the journal's rows until they stand where they stood.
 
-A *role* is one participant's part of a protocol. It depends on nothing but its inputs, so the same inputs lead it to the
-same place. Rows that came from outside are handed to the session: frames, and decisions of a clock. For all other rows
+A *role* is one participant's part of a protocol. It depends on nothing but its inputs, so the same inputs lead it to
+the same place. Rows that came from outside are handed to the session: frames, and decisions of a clock. For all other rows
 the role is stepped until it, or the session, does what the row says. Nothing is drawn, no clock is asked and nothing
 leaves meanwhile. When the rows end, the role and the session go on with the world.
 """
@@ -55,7 +55,7 @@ def resume(role: Role, session: Session) -> Stand:
         passed = steps.passed
         if due.kind in _FROM_OUTSIDE and not due.label:
             session.again(due)
-        elif session.let_go() or _step(role, session, stand):
+        elif (due.kind == "sent" and session.let_go()) or _step(role, session, stand):
             continue
         if steps.passed == passed:
             raise steps.changed("that nothing happens")

@@ -19,11 +19,13 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
+from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
+from masquerade_host.steps import Steps
 from masquerade_host.verdicts import abort_of, suspects_of
 
 __all__ = ["Session"]
@@ -80,6 +82,8 @@ class Session(ABC):
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
+        self.steps = Steps()
+        self._outgoing: list[Callable[[], None]] = []
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
@@ -121,6 +125,7 @@ class Session(ABC):
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
+        self._post()
 
     def _come_so_far(self, progress: Progress) -> None:
         self.iterates.append((progress.done, progress.iterate))
@@ -212,7 +217,35 @@ class Session(ABC):
             self._next_beat = now + self.beat_every
             self._beat(pack_beat(self.missing(), self.everybody))
             self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
+        self._post()
         self._stepped = self._clock()
+
+    # --- The journal's side ---------------------------------------------------
+
+    def _leave(self, send: Callable[[], None]) -> None:
+        """Call ``send``, which puts a frame on the wire, as soon as all that led to the frame is written down."""
+        self._outgoing.append(send)
+
+    def _post(self) -> None:
+        """Write down what happened, and then let out what waits; in a replay nothing leaves."""
+        if not self._outgoing or self.steps.due is not None:
+            return
+        outgoing, self._outgoing = self._outgoing, []
+        self.steps.commit()
+        for send in outgoing:
+            send()
+
+    @abstractmethod
+    def again(self, row: Entry) -> None:
+        """Take again what came from outside before this process was started."""
+
+    def let_go(self) -> bool:
+        """Send what this session holds back, for it was sent before; return whether there was anything."""
+        return False
+
+    def look_again(self) -> None:
+        """Answer the role if its answer is there."""
+        self._look()
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
@@ -246,7 +279,9 @@ class Session(ABC):
 
     def _gives_up(self, wanted: Receive) -> bool:
         """Say whether the role goes on with what is there."""
-        return wanted.within is not None and self._clock() - self._asked > wanted.within
+        if wanted.within is None:
+            return False
+        return self.steps.decide("patience", now=self._clock() - self._asked > wanted.within)
 
     def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
@@ -288,3 +323,4 @@ class Session(ABC):
     def abort(self, error: MasqueradeError | None) -> None:
         """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
         self.say_abort(abort_of(error, self.me, self.names))
+        self._post()

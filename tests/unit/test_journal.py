@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_host.journal import Entry, NoJournal, SqliteJournal
+from masquerade_host.journal import Entry, NoJournal
+from masquerade_host.journal_file import SqliteJournal
 
 SECRET = b"canary-canary"
 STEPS = tuple(tuple(Entry("once", "", f"{step}.{row}", SECRET * (step + row)) for row in range(2)) for step in range(2))
@@ -62,7 +63,7 @@ def killed_at(line: int, work: Callable[[Callable[[int], None]], None]) -> tuple
     left = [line]
 
     def trace(frame: Any, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.endswith("masquerade_host/journal.py"):
+        if not frame.f_code.co_filename.endswith("masquerade_host/journal_file.py"):
             return None
         if event == "line":
             left[0] -= 1
