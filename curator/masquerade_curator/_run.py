@@ -61,6 +61,8 @@ def run(
     out: Path | str | None = None,
     test: Path | str | None = None,
     listen: str | None = None,
+    state: Path | str | None = None,
+    journal: bool = True,
     observe: Observer = quiet,
 ) -> Path:
     """Run Charlie until the study is done; return the path of his ``result.json``.
@@ -76,6 +78,10 @@ def run(
         public, the objective at each becomes ``rounds``.
     listen : str, optional
         The address to listen at, if it is not the study's: behind address translation, for example.
+    state : path, optional
+        The state folder, if it is not this machine's usual one. It has the journal.
+    journal : bool
+        Keep a journal, so that a process that died goes on when it is started again.
     observe : Observer
 
     Raises

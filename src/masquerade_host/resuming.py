@@ -1,9 +1,9 @@
 """Resuming: after a restart, the same role and session are fed the journal's rows until they stand where they stood.
 
 A *role* is one participant's part of a protocol. It depends on nothing but its inputs, so the same inputs lead it to
-the same place. Rows that came from outside are handed to the session: frames, and decisions of a clock. For all other rows
-the role is stepped until it, or the session, does what the row says. Nothing is drawn, no clock is asked and nothing
-leaves meanwhile. When the rows end, the role and the session go on with the world.
+the same place. Rows that came from outside are handed to the session: frames, and decisions of a clock. For all other
+rows the role is stepped until it, or the session, does what the row says. Nothing is drawn, no clock is asked and
+nothing leaves meanwhile. When the rows end, the role and the session go on with the world.
 """
 
 from collections.abc import Coroutine

@@ -35,7 +35,7 @@ _Digest = Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTE
 
 
 class Ask(Message):
-    """From a party that was started again to Charlie, and from him to every other party: the question where it stands."""
+    """The question where a party stands: from one that was started again to Charlie, and from him to every other."""
 
     asker: _Name
     nonce: _Nonce
