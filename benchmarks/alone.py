@@ -63,7 +63,7 @@ def charlie_alone(study: Study, table: MeteredTable, modulus: int) -> Alone:
         Entry(Once(entry.effect.label, _never), entry.answer) if isinstance(entry.effect, Once) else entry
         for entry in table.journal(CHARLIE)
     ]
-    data = pickle.dumps((modulus, study.to_toml(), table.names, table.run_id, journal))
+    data = pickle.dumps((modulus, study.to_toml(), table.names, journal))
     command = [sys.executable, "-m", "benchmarks.alone"]
     path = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run(  # noqa: S603  our own module
@@ -78,9 +78,9 @@ def _never(_rng: object) -> None:
 
 
 def _play(data: bytes) -> Alone:
-    modulus, toml, names, run, journal = pickle.loads(data)  # noqa: S301  from the benchmark that started this process
+    modulus, toml, names, journal = pickle.loads(data)  # noqa: S301  from the benchmark that started this process
     study, meter = Study.parse(toml, in_memory=True), Meter()
-    seat = MeteredSeat(CHARLIE, names, run)
+    seat = MeteredSeat(CHARLIE, names)
     seat.meter = meter
     yardstick = Yardstick(KEY_BITS, modulus)
     before = yardstick.take(5)

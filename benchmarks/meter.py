@@ -318,7 +318,7 @@ class MeteredTable(Table):
 
     def seat(self, name: str, meter: Meter | None = None) -> Seat:
         """Return a new seat, with this table's meter or another one."""
-        seat = self._seats(name, self.names, self.run_id)
+        seat = self._seats(name, self.names)
         seat.meter = self.meter if meter is None else meter
         return seat
 

@@ -51,7 +51,7 @@ def _take_part(who: str, directory: Path) -> None:
         host = CharlieSession(
             study, keys, lambda: CharlieSocket(study.address, keys, roster), version=__version__, observe=quiet
         )
-        run_role(multiplying(Seat(who, study.names, host.run), study, rounds), host, SystemRng())
+        run_role(multiplying(Seat(who, study.names), study, rounds), host, SystemRng())
         return
     dialed = json.loads((directory / "dialed.json").read_text())
     session = PartySession(
@@ -63,7 +63,7 @@ def _take_part(who: str, directory: Path) -> None:
         version=__version__,
         observe=quiet,
     )
-    role = adding(Seat(who, study.names, session.run), study, rounds, time.perf_counter)
+    role = adding(Seat(who, study.names), study, rounds, time.perf_counter)
     times, total = run_role(role, session, SystemRng())
     (directory / f"{who}.json").write_text(json.dumps({"times": times, "total": total}))
 

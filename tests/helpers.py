@@ -71,7 +71,7 @@ class Header:
     def __init__(self, name: str, hop: str) -> None:
         self.key = SigningKey(SimulationRng(name).bytes(32))
         self.fields: dict[str, Any] = {
-            "v": 3,
+            "v": 4,
             "run": RUN,
             "src": name,
             "dst": hop,
@@ -166,7 +166,7 @@ def finish(role: Coroutine[Effect, Any, T], *answers: object) -> T:
 
 def joined(me: str, names: tuple[str, ...], run: bytes = RUN) -> Seat:
     """Seat a participant at a table where everybody's box key is known: it follows from the name."""
-    seat = Seat(me, names, run)
+    seat = Seat(me, names)
     role = seat.join()
     once = role.send(None)
     assert isinstance(once, Once)
@@ -174,7 +174,7 @@ def joined(me: str, names: tuple[str, ...], run: bytes = RUN) -> Seat:
     assert isinstance(asked, Join)
     keys = [(name, BoxKey(SimulationRng(name, "box").bytes(32)).public) for name in (*names, CHARLIE)]
     with pytest.raises(StopIteration):
-        role.send(keys)
+        role.send((tuple(keys), run))
     return seat
 
 

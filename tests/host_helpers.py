@@ -195,7 +195,7 @@ def run_together(
 
     def one(name: str) -> None:
         session = sessions[name]
-        seat = Seat(name, session.names, session.run)
+        seat = Seat(name, session.names)
         role = (roles or {}).get(name) or (toy_charlie if name == CHARLIE else toy_party)
         try:
             outcome.results[name] = run_role(role(seat), session, SystemRng())

@@ -241,7 +241,7 @@ class Wired:
     def join(self, *names: str) -> None:
         """Let these participants join, by default all."""
         for name in names or (*self.world.study.names, CHARLIE):
-            self.begin(name, Join(BoxKey(SystemRng().bytes(32)).public))
+            self.begin(name, Join(BoxKey(SystemRng().bytes(32)).public, SystemRng().bytes(16)))
         self.pump()
 
     def say(self, name: str, body: bytes = b"hello", kind: str = "Hi", to: str | None = None) -> None:

@@ -72,7 +72,7 @@ def run(
     study_path, key_path : path
         The study, and Charlie's secret keys.
     out : path, optional
-        The run directory; by default ``runs/<study>-<run>/charlie``.
+        The run directory; by default ``runs/<study>-<digest>/charlie``.
     test : path, optional
         A **public** test set. The released model's error on it becomes ``metrics.test_error``. Where the iterates are
         public, the objective at each becomes ``rounds``.
@@ -107,9 +107,9 @@ def run(
         version=__version__,
         observe=curve,
     )
-    with RunDirectory(out or default_directory(study, session.run, CHARLIE), session) as directory:
+    with RunDirectory(out or default_directory(study, CHARLIE), session) as directory:
         shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
-        role = protocol.charlie(Seat(CHARLIE, study.names, session.run), study, **shared)
+        role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
         release = run_role(role, session, SystemRng())
         metrics = {}
         if tests is not None and isinstance(release, Model):

@@ -49,7 +49,7 @@ def run(
         The classifier that this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or
         scikit-learn's name of one, with its settings. By default it is the study's own.
     out : path, optional
-        The run directory; by default ``runs/<study>-<run>/<name>``.
+        The run directory; by default ``runs/<study>-<digest>/<name>``.
     approve : callable
         Shows the study to the data owner; :func:`~masquerade_party.no_questions` after ``--yes``.
     observe : Observer
@@ -86,9 +86,9 @@ def run(
         version=__version__,
         observe=observe,
     )
-    with RunDirectory(out or default_directory(study, session.run, me), session) as directory:
+    with RunDirectory(out or default_directory(study, me), session) as directory:
         approve(study, me, protocol.explain(study))
-        release = run_role(role(Seat(me, study.names, session.run), study, data), session, SystemRng())
+        release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
         statement = [claim.to_json() for claim in protocol.statement(study)]
         directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {}, release)})
     result = directory.path / RESULT

@@ -151,7 +151,7 @@ def simulate(
         return _baseline(protocol, study, data, seed, test)
     shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
     everybody = (*study.names, CHARLIE)
-    table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.run_id(__version__))
+    table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.study_id(__version__))
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
     roles = roles_of(protocol, table, study, data, classifiers=chosen, instead={CHARLIE: charlie}, **shared)
     release: Release = table.run(roles)[CHARLIE]
@@ -207,7 +207,7 @@ def _baseline(
 def _header(study: Study, seed: int | None) -> dict[str, Any]:
     return {
         "watermark": WATERMARK,
-        "run_id": study.run_id(__version__).hex(),
+        "run_id": study.study_id(__version__).hex(),
         "version": __version__,
         "study": study.study.name,
         "protocol": study.study.protocol,

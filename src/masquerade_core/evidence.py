@@ -24,9 +24,17 @@ _TYPES = frozenset({"Contribution", "Masked", "Opened", "Outcome", "RoundSum", "
 
 @dataclass
 class Kept:
-    """The newest frame of each message of a secure sum, by its sender and type, as its sender signed it."""
+    """The newest frame of each message of a secure sum, by its sender and type, as its sender signed it.
+
+    Attributes
+    ----------
+    frames : dict of (str, str) to bytes
+    roster : bytes
+        The body of Charlie's roster, from which the run's id follows.
+    """
 
     frames: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    roster: bytes = b""
 
     def add(self, source: str, type_: str, frame: bytes) -> None:
         """Keep a frame, unless its message belongs to no sum."""
@@ -41,7 +49,13 @@ class Kept:
             {"source": source, "type": type_, "frame": base64.b64encode(frame).decode()}
             for (source, type_), frame in self.frames.items()
         ]
-        return {**identity, "frames": shown, "signature": base64.b64encode(sign(whole.signed())).decode()}
+        roster = base64.b64encode(self.roster).decode()
+        return {
+            **identity,
+            "roster": roster,
+            "frames": shown,
+            "signature": base64.b64encode(sign(whole.signed())).decode(),
+        }
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,8 @@ class Evidence:
     ----------
     run : str
         The run id, in hex.
+    roster : bytes
+        The body of Charlie's roster: the run id is its hash, together with the study's id.
     participant : str
         Who kept the frames.
     frames : tuple of (str, bytes)
@@ -64,6 +80,7 @@ class Evidence:
     participant: str
     frames: tuple[tuple[str, bytes], ...]
     signature: bytes
+    roster: bytes = b""
 
     def signed(self) -> bytes:
         """Return the bytes that the participant signs."""
@@ -82,6 +99,7 @@ def read_evidence(text: str, name: str) -> Evidence:
     try:
         data = json.loads(text)
         rows = tuple((str(row["source"]), base64.b64decode(row["frame"], validate=True)) for row in data["frames"])
-        return Evidence(str(data["run_id"]), str(data["participant"]), rows, base64.b64decode(data["signature"]))
+        roster, signature = (base64.b64decode(data[key]) for key in ("roster", "signature"))
+        return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster)
     except (ValueError, TypeError, KeyError, binascii.Error) as error:
         raise BadInput(f"{name} is no evidence of a run", f"give a file {EVIDENCE} of a run's directory") from error

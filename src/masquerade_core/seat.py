@@ -28,6 +28,7 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
+from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
@@ -46,9 +47,13 @@ class Effect:
 
 @dataclass(frozen=True)
 class Join(Effect):
-    """Join the run: publish the key for sealed boxes, and wait for everybody's; the answer is ((name, key), ...)."""
+    """Join the run: publish the key for sealed boxes and a nonce, and wait for everybody's.
+
+    The answer is (((name, key), ...), run id). The run id depends on everybody's nonce.
+    """
 
     box_key: bytes
+    nonce: bytes
 
 
 @dataclass(frozen=True)
@@ -122,14 +127,12 @@ class Seat:
         This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
         The parties, in the order of the study's roster.
-    run : bytes
-        The run id; all keys that two participants derive together depend on it.
     """
 
-    def __init__(self, me: str, names: tuple[str, ...], run: bytes) -> None:
+    def __init__(self, me: str, names: tuple[str, ...]) -> None:
         self.me = me
         self.names = names
-        self.run = run
+        self._run = b""
         self._labels: set[str] = set()
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
@@ -143,6 +146,12 @@ class Seat:
         return tuple(name for name in self.names if name != self.me)
 
     @property
+    def run(self) -> bytes:
+        """The run id, which the answer to :meth:`join` brings; keys that two participants share depend on it."""
+        _ = self._joined_box
+        return self._run
+
+    @property
     def _joined_box(self) -> BoxKey:
         if self._box is None:
             msg = "a role used its seat before it joined the run; join() must come first"
@@ -150,7 +159,7 @@ class Seat:
         return self._box
 
     async def join(self) -> None:
-        """Draw the key for sealed boxes, publish its public half and receive everybody else's.
+        """Draw the key for sealed boxes, publish its public half and receive everybody else's, and the run id.
 
         Raises
         ------
@@ -159,10 +168,13 @@ class Seat:
         """
         secret = await self.once("box key", lambda rng: rng.bytes(32))
         box = BoxKey(secret)
-        self._keys = dict(await Join(box.public))
+        # A nonce needs no draw of its own: the secret key is fresh in every run, and its hash tells nothing of it.
+        nonce = hashlib.blake2b(secret, digest_size=NONCE_BYTES, person=b"masq nonce").digest()
+        keys, run = await Join(box.public, nonce)
+        self._keys = dict(keys)
         for name, key in self._keys.items():
             box.check(key, name)
-        self._box = box
+        self._box, self._run = box, run
 
     async def stage(self, name: str) -> None:
         """Say which stage of the protocol begins."""

@@ -137,7 +137,7 @@ class Table:
 
     def seat(self, name: str) -> Seat:
         """Return a new seat for this participant's role."""
-        return Seat(name, self.names, self.run_id)
+        return Seat(name, self.names)
 
     def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
         """Run all roles to their end and return each role's result by its participant's name.
@@ -206,7 +206,7 @@ class Table:
             case Join(box_key):
                 player.box_key = box_key
                 keys = [(other, p.box_key) for other, p in self._players.items()]
-                return all(key is not None for _, key in keys), tuple(keys)
+                return all(key is not None for _, key in keys), (tuple(keys), self.run_id)
             case Stage(stage):
                 self.stages.append((name, stage))
             case Progress() as progress:

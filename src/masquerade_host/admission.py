@@ -12,7 +12,7 @@ from masquerade_core.errors import DeadlinePassed, LocalProtocolError, Masquerad
 from masquerade_core.seat import Join
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame, Kind
+from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.closing import Told
@@ -59,10 +59,10 @@ class AdmittingSession(Session):
         self._connect = connect
         self._link: CharlieLink | None = None
         signers = {party.name: party.key.sign for party in study.parties}
-        self._endpoint = Endpoint(CHARLIE, self.run, keys.signing, signers)
+        self._endpoint = Endpoint(CHARLIE, self.study_id, keys.signing, signers)
         self._hops = {name: Hop(name, self._endpoint) for name in self.names}
         self._told = Told()
-        self._box_key: bytes | None = None
+        self._joins: Join | None = None
         self._gathering = clock()
         self._most = 0
         self._verdict: Abort | None = None
@@ -92,8 +92,8 @@ class AdmittingSession(Session):
         self._gathering = self._clock()
         self._observe("listening", address=self._link.address)
 
-    def _join(self, box_key: bytes) -> None:
-        self._box_key = box_key
+    def _join(self, effect: Join) -> None:
+        self._joins = effect
         self._seat_if_complete()
 
     def _put(self, name: str, data: bytes, *, counted: bool = True) -> None:
@@ -134,7 +134,7 @@ class AdmittingSession(Session):
             self.stats.count(frame.size)
             return
         self._out.found(name, arrival.route)
-        if (frame.version, frame.run) != (WIRE_VERSION, self.run):
+        if not frame.own:
             raise ProtocolViolation(
                 f"{name} sent a frame of another run or version; allowed are frames of this run and version", peer=name
             )
@@ -166,8 +166,7 @@ class AdmittingSession(Session):
             # The process that is there now is told as well, on a hop that starts anew.
             self._start_anew(hop, arrival.route)
             raise self._broke(hop.name)
-        own = (frame.version, frame.run) == (WIRE_VERSION, self.run)  # the run id stands for study and version
-        turn = hop.turn_of_hello(frame, arrival, own=own)
+        turn = hop.turn_of_hello(frame, arrival)
         match turn:
             case Turn.FIELDS:
                 where = decode(Fields, frame.body, hop.name).differing(self.study.field_hashes())
@@ -210,7 +209,7 @@ class AdmittingSession(Session):
 
     def _seat_if_complete(self) -> None:
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
-        if self._seated or len(self._joined) < self.study.K or not isinstance(self._pending, Join):
+        if self._seated or len(self._joined) < self.study.K or self._joins is None:
             return
         # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
         self._beat(pack_beat((), self.everybody))
@@ -218,10 +217,11 @@ class AdmittingSession(Session):
         if len(self._joined) < self.study.K:
             return
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
-        roster = Roster(hellos=hellos, box_key=self._box_key or b"")
-        self._broadcast("roster", encode(roster, PARTIES))
-        self._observe("joined", parties=self.study.K)
-        self._reply((*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._box_key)))
+        body = encode(Roster(hellos=hellos, box_key=self._joins.box_key, nonce=self._joins.nonce), PARTIES)
+        self._broadcast("roster", body)
+        self._endpoint.begin(run_id(self.study_id, body))
+        keys = (*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._joins.box_key))
+        self._begin_run(keys, body, self._endpoint.run)
 
     def _look_who_is_absent(self, now: float) -> None:
         """Before the roster is out: send it if everybody is there, or name those who did not come in time."""

@@ -92,7 +92,7 @@ class Hop:
         self.state = after(End.CHARLIE, self.state, event)
         return self.state
 
-    def turn_of_hello(self, frame: Frame, arrival: Arrival, *, own: bool) -> Turn:
+    def turn_of_hello(self, frame: Frame, arrival: Arrival) -> Turn:
         """Return the turn of a frame of kind ``hello``, which depends on what came over this hop before.
 
         Parameters
@@ -100,8 +100,6 @@ class Hop:
         frame : Frame
         arrival : Arrival
             The same frame as it arrived.
-        own : bool
-            The frame bears Charlie's run id and wire version.
 
         Raises
         ------
@@ -118,7 +116,7 @@ class Hop:
                 f"{self.name} sent a hello of an unknown type; allowed are a plain one and one of type 'fields'",
                 peer=self.name,
             )
-        return Turn.FOREIGN_HELLO if turn is Turn.HELLO and not own else turn
+        return Turn.FOREIGN_HELLO if turn is Turn.HELLO and not frame.own else turn
 
     def start_anew(self, route: bytes) -> None:
         """Start the numbering of frames anew, along the route by which the party came."""

@@ -15,10 +15,10 @@ from masquerade_core.errors import (
     ProtocolViolation,
     RunFailed,
 )
-from masquerade_core.seat import Send
+from masquerade_core.seat import Join, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import WIRE_VERSION, Endpoint, Frame, Kind
+from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.closing import Told, check_all_closed
 from masquerade_host.dialer import ConnectionEvent
@@ -85,7 +85,7 @@ class PartySession(Session):
         self._heard = 0.0
 
     def _new_endpoint(self) -> Endpoint:
-        return Endpoint(self.me, self.run, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
+        return Endpoint(self.me, self.study_id, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
 
     @property
     def link(self) -> PartyLink | None:
@@ -97,10 +97,9 @@ class PartySession(Session):
 
     # --- The role's side ------------------------------------------------------
 
-    def _join(self, box_key: bytes) -> None:
-        self._hello = self._endpoint.seal(
-            CHARLIE, "hello", encode(Hello(version=self.version, box_key=box_key), CHARLIE)
-        )
+    def _join(self, effect: Join) -> None:
+        hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
+        self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
@@ -198,7 +197,7 @@ class PartySession(Session):
         if turn is Turn.REFUSAL:
             self._receive(Turn.REFUSAL)
             raise self._refused(decode(Refusal, frame.body, CHARLIE))
-        if (frame.version, frame.run) != (WIRE_VERSION, self.run):
+        if not frame.own:
             raise ProtocolViolation(
                 f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
                 peer=CHARLIE,
@@ -229,7 +228,7 @@ class PartySession(Session):
             case Turn.ABORT:
                 raise self._ended(read_abort(frame.body, self.everybody, CHARLIE))
             case Turn.ROSTER:
-                self._take_seat(decode(Roster, frame.body, CHARLIE))
+                self._take_seat(frame.body)
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
@@ -275,11 +274,12 @@ class PartySession(Session):
             )
         return error_of(abort)
 
-    def _take_seat(self, roster: Roster) -> None:
-        keys = box_keys_of(roster, self.study, self.run, self._keys.signing, (self.me, self._hello))
-        self._observe("joined", parties=self.study.K)
+    def _take_seat(self, body: bytes) -> None:
+        roster = decode(Roster, body, CHARLIE)
+        keys = box_keys_of(roster, self.study, self.study_id, self._keys.signing, (self.me, self._hello))
+        self._endpoint.begin(run_id(self.study_id, body))
         self._last_came = self._clock()
-        self._reply(keys)
+        self._begin_run(keys, body, self._endpoint.run)
 
     def due_in(self) -> float | None:
         """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""

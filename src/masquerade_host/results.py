@@ -26,9 +26,9 @@ MODEL = "model.json"
 SPENT = "spent.json"
 
 
-def default_directory(study: Study, run: bytes, me: str) -> Path:
+def default_directory(study: Study, me: str) -> Path:
     """Return the directory for a participant's files where the command line names none."""
-    return Path("runs") / f"{study.study.name}-{run.hex()[:8]}" / me
+    return Path("runs") / f"{study.study.name}-{study.digest().hex()[:8]}" / me
 
 
 class RunDirectory:

@@ -12,7 +12,7 @@ __all__ = ["box_keys_of"]
 
 
 def box_keys_of(
-    roster: Roster, study: Study, run: bytes, signing: SigningKey, own_hello: tuple[str, bytes]
+    roster: Roster, study: Study, study_id: bytes, signing: SigningKey, own_hello: tuple[str, bytes]
 ) -> tuple[tuple[str, bytes], ...]:
     """Return every participant's public box key of this run: ((name, key), ...), Charlie's last.
 
@@ -22,8 +22,8 @@ def box_keys_of(
         As Charlie sent it.
     study : Study
         It pins the key under which each party signs.
-    run : bytes
-        The run id.
+    study_id : bytes
+        The study's id, which hellos bear.
     signing : SigningKey
         This party's identity. It signs nothing here.
     own_hello : (str, bytes)
@@ -40,7 +40,7 @@ def box_keys_of(
             peer=CHARLIE,
         )
     signers = {party.name: party.key.sign for party in study.parties}
-    reader = Endpoint(CHARLIE, run, signing, signers)
+    reader = Endpoint(CHARLIE, study_id, signing, signers)
     keys = []
     for name, signed in zip(study.names, roster.hellos, strict=True):
         try:

@@ -53,6 +53,10 @@ class Session(ABC):
 
     Attributes
     ----------
+    study_id : bytes
+        The id that frames bear until the roster is known.
+    run : bytes
+        The id of the run, once the roster is known; before, the study's.
     releases : list of Release
         What each release so far cost in privacy.
     iterates : list of (int, tuple of float)
@@ -69,7 +73,7 @@ class Session(ABC):
         self.names = study.names
         self.everybody = (*study.names, CHARLIE)
         self.version = version
-        self.run = study.run_id(version)
+        self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
@@ -114,12 +118,12 @@ class Session(ABC):
             case Send():
                 self._send(effect)
                 self._reply(None)
-            case Join(box_key):
+            case Join():
                 self.stats.stage(JOINING)
                 # The wire shows the beats, so their clock starts here. Training takes longer with more records: a clock
                 # that ran from before it would show how many there are.
                 self._next_beat = self._clock()
-                self._join(box_key)
+                self._join(effect)
             case Receive():
                 self._progress = self._asked = self._clock()
                 self._look()
@@ -144,8 +148,14 @@ class Session(ABC):
         return () if answer is _NOTHING else (answer,)
 
     @abstractmethod
-    def _join(self, box_key: bytes) -> None:
+    def _join(self, effect: Join) -> None:
         """Start to say hello."""
+
+    def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes) -> None:
+        """Answer the role's Join: the roster is known, and so is the run's id."""
+        self.run, self.kept.roster = run, roster
+        self._observe("joined", parties=self.study.K)
+        self._reply((keys, run))
 
     @abstractmethod
     def _send(self, effect: Send) -> None:

@@ -25,6 +25,7 @@ from nacl.bindings import crypto_scalarmult
 from nacl.exceptions import CryptoError
 from pydantic import AfterValidator, Field, model_validator
 
+from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_core.wire.messages import Message
 
 __all__ = ["DIGEST_BYTES", "AllClosed", "Closed", "Fields", "Hello", "Refusal", "Roster"]
@@ -44,6 +45,7 @@ def _contributory(key: bytes) -> bytes:
 
 
 BoxKeyBytes = Annotated[bytes, Field(min_length=32, max_length=32), AfterValidator(_contributory)]
+Nonce = Annotated[bytes, Field(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 Version = Annotated[str, Field(pattern=r"\A[0-9A-Za-z.+-]{1,32}\z")]
 _FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,256}")
 _HASH_BYTES = 16
@@ -52,13 +54,14 @@ _MAX_NAMES = 2**21  # bytes; names and hashes together fit into one frame
 
 
 class Hello(Message):
-    """From a party to Charlie: the version of its program, and its public box key for this run.
+    """From a party to Charlie: the version of its program, its public box key for this run, and a fresh nonce.
 
-    The frame around it bears the party's signature and the run id that the party computed from its own study.
+    The frame around it bears the party's signature and the study id that the party computed from its own study.
     """
 
     version: Version
     box_key: BoxKeyBytes
+    nonce: Nonce
 
 
 class Fields(Message):
@@ -117,10 +120,14 @@ class Refusal(Fields):
 
 
 class Roster(Message):
-    """From Charlie to every party: each party's hello as that party signed it, in roster order, and his own box key."""
+    """From Charlie to every party: each party's hello as it signed it, in roster order, and his own box key and nonce.
+
+    The run's id is a hash of this message (:func:`~masquerade_core.wire.frames.run_id`).
+    """
 
     hellos: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]
     box_key: BoxKeyBytes
+    nonce: Nonce
 
 
 class Closed(Message):

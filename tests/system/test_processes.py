@@ -79,7 +79,7 @@ class Insider:
             lambda: speaks_curve(study.address),
             version=__version__,
         )
-        self._seat = Seat(name, study.names, self.session.run)
+        self._seat = Seat(name, study.names)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +53,7 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
             await super().broadcast(change(self.me, message))
 
     async def party(seat: Seat) -> Any:
-        mine = Changing(seat.me, seat.names, seat.run)
+        mine = Changing(seat.me, seat.names)
         await mine.join()
         sums = await set_up(mine, study)
         first = await sums.open_sum(layout, [1, 2, 3, 4], b"first")
@@ -62,7 +61,7 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         return first
 
     async def charlie(seat: Seat) -> Any:
-        mine = Changing(seat.me, seat.names, seat.run)
+        mine = Changing(seat.me, seat.names)
         await mine.join()
         sums = await set_up_charlie(mine, study)
         first = await sums.open_sum(layout)
@@ -152,11 +151,20 @@ def _signed(world: World, file: Evidence, who: str) -> Evidence:
     )
 
 
-def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(tmp_path: Path) -> None:
+def same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs of a study have one id, as if everybody's nonce were the same: so two runs show what one could."""
+    for module in ("admission", "party_session"):
+        monkeypatch.setattr(f"masquerade_host.{module}.run_id", lambda study_id, _roster: study_id)
+
+
+def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It signs another contribution for the same round. It cannot write Charlie's file, and its own does not count."""
     world, lies = _world("masks"), tmp_path / "lies"
+    same_run(monkeypatch)
     files = _run(world, tmp_path, _garbage)
-    run = world.study.run_id(__version__)
+    run = world.study.study_id(__version__)
     true = {name: read_evidence(path.read_text(), name) for name, path in files.items()}
     assert verdict(world.study, run, true.values()).culprit == ""
 
@@ -172,9 +180,10 @@ def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(tmp_path: P
     assert verdict(world.study, run, [true["p1"], _signed(world, mixed, CHARLIE)]).culprit == CHARLIE
 
 
-def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path) -> None:
+def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = _world("masks")
-    run = world.study.run_id(__version__)
+    same_run(monkeypatch)
+    run = world.study.study_id(__version__)
     one = read_evidence(_run(world, tmp_path / "a", _garbage)["p1"].read_text(), "p1")
     two = read_evidence(_run(world, tmp_path / "b", _forged_sum)["p3"].read_text(), "p3")
     assert verdict(world.study, run, [one, two]) == (CHARLIE, ("Charlie signed two different sums of round 0",))
@@ -188,9 +197,21 @@ def test_files_that_are_no_evidence_are_refused_with_a_sentence(tmp_path: Path, 
         bad.write_text(text)
         code, answer = _blamed(world, tmp_path, {"p1": bad}, capsys)
         assert (code, answer["message"]) == (4, f"{bad} is no evidence of a run")
-    bad.write_text(
-        json.dumps({"run_id": "00", "participant": "p1", "frames": [], "signature": base64.b64encode(b"?").decode()})
-    )
+    bad.write_text(json.dumps({"run_id": "00", "participant": "p1", "roster": "", "frames": [], "signature": "Pw=="}))
     code, answer = _blamed(world, tmp_path, {"p1": bad}, capsys)
     assert code == 4
-    assert "is of the run 00, but" in answer["message"]
+    assert f"is of the run 00, which is no run of {tmp_path}" in answer["message"]
+
+
+def test_files_of_two_runs_of_one_study_are_not_taken_together(tmp_path: Path, capsys: Any) -> None:
+    """Otherwise Charlie would seem to have told two sums of one round: one in each run."""
+    world = _world("masks")
+    one, two = (_run(world, tmp_path / name, _garbage)["p1"] for name in ("a", "b"))
+    code, answer = _blamed(world, tmp_path, {"p1": one, "p2": two}, capsys)
+    assert code == 4
+    assert "give files of one run" in answer["hint"]
+    runs = [bytes.fromhex(read_evidence(path.read_text(), "").run) for path in (one, two)]
+    files = [read_evidence(path.read_text(), "") for path in (one, two)]
+    assert runs[0] != runs[1]
+    assert verdict(world.study, runs[0], files).culprit == ""
+    assert "for this run does not bear its signature" in verdict(world.study, runs[0], files).found[0]

@@ -210,13 +210,13 @@ def test_a_box_key_that_one_party_alone_is_shown_is_found_at_the_close(
     def exchange(source: str, to: str, data: bytes) -> Iterable[bytes]:
         fields = header(data)
         if (source, to, fields[KIND]) == (CHARLIE, "p1", "roster"):
-            fields[BODY] = fields[BODY][:-32] + evil
+            fields[BODY] = fields[BODY].replace(wired.charlie._joins.box_key, evil)  # type: ignore[union-attr]
             return (signed_by(wired, CHARLIE, fields),)
         return (data,)
 
     wired.tamper = exchange
     wired.join()
-    assert dict(wired.answers["p1"])[CHARLIE] == evil
+    assert dict(wired.answers["p1"][0])[CHARLIE] == evil
     all_finish(wired)
     assert {type(wired.errors[name]) for name in PARTIES} == {ProtocolViolation}
 
@@ -254,7 +254,7 @@ def _forged(wired: Wired, frames: list[bytes]) -> list[bytes]:
 
 
 def _ones_own_of_before(wired: Wired, frames: list[bytes]) -> list[bytes]:
-    """A frame that p1 signed in an earlier attempt at the same study, whose run id is the same."""
+    """A frame that p1 signed for this run, but another one than it sent."""
     own = Endpoint("p1", wired.charlie.run, wired.world.keys["p1"].signing, {CHARLIE: b""})
     return [own.seal(CHARLIE, "closed", encode(Closed(digest=bytes(32)), CHARLIE)), *frames[1:]]
 

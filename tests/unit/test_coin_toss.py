@@ -217,12 +217,12 @@ def test_charlie_cannot_exchange_the_boxes_of_a_commitment(monkeypatch: pytest.M
 
 
 def test_a_toss_draws_once_and_only_through_the_seat() -> None:
-    role = tosser(Seat("alice", NAMES, bytes(16)))
+    role = tosser(Seat("alice", NAMES))
     box = role.send(None)
     assert isinstance(box, Once)
     assert isinstance(role.send(bytes(31) + b"\1"), Join)
     keys = [(name, joined(name, NAMES)._joined_box.public) for name in (*NAMES, CHARLIE)]
-    coins = role.send(keys)
+    coins = role.send((keys, bytes(16)))
     assert isinstance(coins, Once)
     assert coins.label == "coins"
     role.close()

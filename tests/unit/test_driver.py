@@ -87,7 +87,7 @@ def test_a_seed_is_refused_between_processes() -> None:
     world = World.new(2)
     session = world.party("p1")
     with pytest.raises(RefusedLocally, match="never from a seed"):
-        run_role(toy_party(Seat("p1", session.names, session.run)), session, SimulationRng(1))
+        run_role(toy_party(Seat("p1", session.names)), session, SimulationRng(1))
 
 
 def test_a_role_that_fails_before_it_joins_sends_nothing() -> None:
@@ -98,7 +98,7 @@ def test_a_role_that_fails_before_it_joins_sends_nothing() -> None:
         raise RefusedLocally("too few")
 
     with pytest.raises(RefusedLocally):
-        run_role(refuses(Seat("p1", session.names, session.run)), session, SystemRng())
+        run_role(refuses(Seat("p1", session.names)), session, SystemRng())
     assert session.link is None
 
 
@@ -185,13 +185,13 @@ def test_a_key_that_charlie_does_not_know_is_told_at_once() -> None:
 
     def host() -> None:
         with pytest.raises(RunFailed):
-            run_role(_until(done, Seat(CHARLIE, charlie.names, charlie.run)), charlie, SystemRng())
+            run_role(_until(done, Seat(CHARLIE, charlie.names)), charlie, SystemRng())
 
     thread = threading.Thread(target=host)
     thread.start()
     session = world.party("p1", study=study, keys=stranger)
     with pytest.raises(CannotConnect, match="did not admit"):
-        run_role(never(Seat("p1", session.names, session.run)), session, SystemRng())
+        run_role(never(Seat("p1", session.names)), session, SystemRng())
     done.set()
     thread.join()
 
@@ -210,13 +210,13 @@ def test_another_charlie_key_is_told_soon() -> None:
 
     def host() -> None:
         with pytest.raises(RunFailed):
-            run_role(_until(done, Seat(CHARLIE, charlie.names, charlie.run)), charlie, SystemRng())
+            run_role(_until(done, Seat(CHARLIE, charlie.names)), charlie, SystemRng())
 
     thread = threading.Thread(target=host)
     thread.start()
     session = world.party("p1", study=study)
     with pytest.raises(CannotConnect, match="key is not the one in this study"):
-        run_role(toy_party(Seat("p1", session.names, session.run)), session, SystemRng())
+        run_role(toy_party(Seat("p1", session.names)), session, SystemRng())
     done.set()
     thread.join()
 
@@ -227,6 +227,6 @@ def test_a_port_in_use_is_found_before_the_role_works() -> None:
     first.open()
     second = world.charlie()
     with pytest.raises(BadInput, match="in use"):
-        run_role(toy_charlie(Seat(CHARLIE, second.names, second.run)), second, SystemRng())
+        run_role(toy_charlie(Seat(CHARLIE, second.names)), second, SystemRng())
     assert first.link is not None
     first.link.close(0)

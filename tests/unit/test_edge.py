@@ -454,10 +454,9 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
             pass
 
 
-def test_the_default_directory_names_study_run_and_participant() -> None:
+def test_the_default_directory_names_study_and_participant() -> None:
     world = World.new(2, port=5555)
-    run = world.study.run_id("1")
-    assert default_directory(world.study, run, "p1") == Path("runs") / f"toy-{run.hex()[:8]}" / "p1"
+    assert default_directory(world.study, "p1") == Path("runs") / f"toy-{world.study.digest().hex()[:8]}" / "p1"
 
 
 def test_a_result_has_all_that_is_promised() -> None:

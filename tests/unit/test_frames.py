@@ -37,7 +37,7 @@ def header() -> Header:
 def test_a_frame_arrives_as_it_was_sealed(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
     data = ends[PEER].seal(CHARLIE, "message", b"body", type="Hail")
     frame = charlie.open(PEER, data)
-    assert (frame.version, frame.run, frame.kind, frame.type, frame.body) == (3, RUN, "message", "Hail", b"body")
+    assert (frame.version, frame.run, frame.kind, frame.type, frame.body) == (4, RUN, "message", "Hail", b"body")
     assert (frame.source, frame.to, frame.size) == (PEER, CHARLIE, len(data))
 
 
@@ -237,11 +237,11 @@ def test_a_frames_length_does_not_depend_on_names_or_numbers() -> None:
     "changes",
     [
         {"v": True},
-        {"v": 3.0},
-        {"v": "3"},
+        {"v": 4.0},
+        {"v": "4"},
         {"v": 0},
-        {"v": 2},
-        {"v": 4},
+        {"v": 3},
+        {"v": 5},
         {"v": -1},
         {"v": None},
         {"run": bytes(16)},
@@ -342,7 +342,7 @@ def test_other_msgpack_under_a_good_signature_is_refused(charlie: Endpoint, head
         packed + b"\0",
         packed[:-1],
         b"\xdc\0\x08" + packed[1:],
-        packed[:1] + b"\xcc\x03" + packed[2:],
+        packed[:1] + b"\xcc\x04" + packed[2:],
         msgpack.packb([*fields[:-1], None])[:-1] + b"\x91" * 10_000 + b"\xc0",
         b"\x91" * 100,
     ):
@@ -380,7 +380,7 @@ def test_a_frame_of_another_run_is_refused_unless_a_hello_may_be_of_any(ends: di
     violation(lambda: charlie.open(PEER, hello))
     frame = charlie.open(PEER, hello, any_run=True)
     assert (frame.run, frame.version) == (bytes(16), WIRE_VERSION)
-    assert charlie.open(PEER, Header(PEER, CHARLIE).sealed(kind="hello", v=4), any_run=True).version == 4
+    assert charlie.open(PEER, Header(PEER, CHARLIE).sealed(kind="hello", v=5), any_run=True).version == 5
     # Everything else is checked all the same.
     header = Header(PEER, CHARLIE)
     for bad in (header.sealed(kind="hello", src=BOB), header.sealed(kind="hello", v=True), hello[:-1] + b"x"):

@@ -109,7 +109,7 @@ def test_a_size_that_does_not_fit_is_refused_before_the_join(monkeypatch: pytest
     assert study.countable == 2**29 - 1
     assert la._size_with_tie(study.countable, 4, study) < 2**32
     monkeypatch.setattr(type(study), "countable", 9)
-    role = la.party(Seat("p1", study.names, bytes(16)), study, make_data(study, (10,) * 5)["p1"])
+    role = la.party(Seat("p1", study.names), study, make_data(study, (10,) * 5)["p1"])
     with pytest.raises(RefusedLocally, match="more than 9 records"):
         role.send(None)
 

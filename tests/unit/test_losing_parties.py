@@ -109,7 +109,7 @@ def test_a_descent_over_sockets_goes_on_without_a_party(leaves: bool) -> None:
     roles = {name: partial(dp_gd.party, study=study, data=records[name]) for name in study.names[:3]}
 
     async def leaver(seat: Seat) -> object:
-        return await dp_gd.party(Leaving(seat.me, seat.names, seat.run), study, records["p4"])
+        return await dp_gd.party(Leaving(seat.me, seat.names), study, records["p4"])
 
     sessions: dict[str, Any] = {CHARLIE: world.charlie(), **{name: world.party(name) for name in study.names}}
     outcome = run_together(sessions, {**roles, "p4": leaver, CHARLIE: partial(dp_gd.charlie, study=study)})

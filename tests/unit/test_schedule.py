@@ -227,4 +227,4 @@ def test_the_slot_is_public_and_part_of_what_everybody_approves() -> None:
     assert world.study.study.slot_seconds is None
     assert "study.slot_seconds" not in world.study.canonical()
     assert slow.canonical()["study.slot_seconds"] == "2.0"
-    assert slow.run_id("1") != world.study.run_id("1")
+    assert slow.study_id("1") != world.study.study_id("1")

@@ -190,7 +190,7 @@ def test_parties_do_not_send_to_each_other_nor_charlie_to_himself(alice: Seat, c
 
 
 def test_nobody_talks_or_listens_before_joining() -> None:
-    alice, charlie = Seat("alice", NAMES, RUN), Seat(CHARLIE, NAMES, RUN)
+    alice, charlie = Seat("alice", NAMES), Seat(CHARLIE, NAMES)
     for role in (
         alice.send(CHARLIE, Loud(word="x")),
         alice.send_sealed(Hush(word="x")),
@@ -211,12 +211,12 @@ def test_nobody_talks_or_listens_before_joining() -> None:
 
 @pytest.mark.parametrize("key", [bytes(32), (1).to_bytes(32, "little"), bytes(31), b""])
 def test_who_joins_with_no_key_is_named(key: bytes) -> None:
-    seat = Seat("alice", NAMES, RUN)
+    seat = Seat("alice", NAMES)
     role = seat.join()
     until(role, Join)
     good = [(name, BoxKey(SimulationRng(name).bytes(32)).public) for name in ("alice", "eve", CHARLIE)]
     with pytest.raises(ProtocolViolation) as caught:
-        role.send([*good, ("bob", key)])
+        role.send(((*good, ("bob", key)), RUN))
     assert caught.value.peer == "bob"
 
 

@@ -324,7 +324,7 @@ def test_a_second_total_of_a_round_is_refused(after: type[Message], said: str) -
                 await super().send(study.lead, ss.RoundTotal(round=0, total=total, receipt=bytes(32)))
 
     def insistent(seat: Seat, *args: Any) -> Any:
-        return multiplying(Insistent(seat.me, seat.names, seat.run), *args)
+        return multiplying(Insistent(seat.me, seat.names), *args)
 
     run = sums_of(study, layouts)
     with pytest.raises(MasqueradeError, match=said):
@@ -354,7 +354,7 @@ def test_what_is_no_vector_of_ciphertexts_is_its_senders_fault(who: str) -> None
 
         table = Table(study.names)
         roles: dict[str, Any] = {
-            name: adding((Broken if name == who else Seat)(name, study.names, table.run_id), study, [layout], [[1, 2]])
+            name: adding((Broken if name == who else Seat)(name, study.names), study, [layout], [[1, 2]])
             for name in study.names
         }
         roles[CHARLIE] = multiplying(table.seat(CHARLIE), study, [layout])

@@ -137,7 +137,7 @@ def test_an_attack_in_a_later_round_aborts_that_round() -> None:
             return messages
 
     def charlie(seat: Seat, *args: Any) -> Any:
-        return cheating(noting, in_round=2)(Noting(seat.me, seat.names, seat.run), *args)
+        return cheating(noting, in_round=2)(Noting(seat.me, seat.names), *args)
 
     run = sums_of(STUDY, [LAYOUT] * 3)
     with pytest.raises(RunFailed):
@@ -177,7 +177,7 @@ def _run(changes: Callable[[str, Message], Message], rounds: int = 2) -> Sums:
     vectors = {name: v * rounds for name, v in VECTORS.items()}
 
     def charlie(seat: Seat, *args: Any) -> Any:
-        return multiplying(changing(seat.me, seat.names, seat.run), *args)
+        return multiplying(changing(seat.me, seat.names), *args)
 
     # What a round is bound to is in real protocols a hash of the sums before it.
     return run.run(vectors, charlie)
@@ -253,7 +253,7 @@ def test_charlie_cannot_hand_out_a_key_of_his_own(to: str) -> None:
             return messages
 
     def charlie(seat: Seat, *args: Any) -> Any:
-        return multiplying(Opening(seat.me, seat.names, seat.run), *args)
+        return multiplying(Opening(seat.me, seat.names), *args)
 
     with pytest.raises((RunFailed, ProtocolViolation)):
         run.run(VECTORS, charlie)

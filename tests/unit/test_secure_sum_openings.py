@@ -233,7 +233,7 @@ def _telling(names: tuple[str, ...], change: Callable[[ss.Opened], dict[str, Any
     run = sums_of(STUDY, [LAYOUT] * rounds)
 
     def charlie(seat: Seat, *args: Any) -> Any:
-        return multiplying(Telling(seat.me, seat.names, seat.run), *args)
+        return multiplying(Telling(seat.me, seat.names), *args)
 
     return run.run({n: v[:rounds] for n, v in VECTORS.items()}, charlie)
 

@@ -64,10 +64,68 @@ def hand(wired: Wired, name: str, data: bytes | None) -> None:
 
 
 def test_everybody_learns_everybodys_box_key_and_the_same_ones(seated: Wired) -> None:
-    keys = seated.answers["p1"]
+    keys, run = seated.answers["p1"]
     assert [name for name, _ in keys] == list(EVERYBODY)
-    assert all(seated.answers[name] == keys for name in EVERYBODY)
+    assert all(seated.answers[name] == (keys, run) for name in EVERYBODY)
     assert len({key for _, key in keys}) == 4
+
+
+def test_each_run_of_a_study_has_an_id_of_its_own(world: World) -> None:
+    first, second = Wired(world), Wired(world)
+    for wired in (first, second):
+        assert {session.run for session in wired.sessions.values()} == {world.study.study_id(VERSION)}
+        wired.join()
+        assert {session.run for session in wired.sessions.values()} == {wired.answers["p1"][1]}
+    assert len({world.study.study_id(VERSION), first.charlie.run, second.charlie.run}) == 3
+
+
+@pytest.mark.parametrize("name", EVERYBODY)
+def test_a_run_has_another_id_if_only_one_nonce_differs(world: World, name: str) -> None:
+    runs = []
+    for nonce in (b"a" * 16, b"b" * 16, b"a" * 16):
+        wired = Wired(world)
+        for who in EVERYBODY:
+            wired.begin(who, Join(BoxKey(bytes(31) + b"1").public, nonce if who == name else bytes(16)))
+        wired.pump()
+        runs.append(wired.charlie.run)
+    assert runs[0] == runs[2] != runs[1]
+
+
+def test_no_frame_of_one_run_is_one_of_another(world: World) -> None:
+    """p1's message of an earlier run of this study has the right number and signature, and is refused."""
+    first, second = Wired(world), Wired(world)
+    for wired in (first, second):
+        wired.join()
+        for session in wired.parties.values():
+            session._next_beat = wired.clock.now + 60
+    first.say("p1")
+    (message,) = first.links["p1"].sent
+    hand(second, "p1", message)
+    violated(second, "p1")
+    assert "of another run" in second.errors[CHARLIE].message
+
+
+def test_beats_that_cross_the_roster_are_in_order(wired: Wired) -> None:
+    """A party that has no roster yet says beats with the study's id, and can read no others."""
+    held: list[bytes] = []
+
+    def hold(_source: str, to: str, data: bytes) -> tuple[bytes, ...]:
+        if to != "p1":
+            return (data,)
+        held.append(data)
+        return ()
+
+    wired.join("p1")
+    wired.tamper = hold
+    wired.join("p2", "p3", CHARLIE)
+    assert CHARLIE in wired.answers
+    wired.pump(3, seconds=1.0)
+    assert "p1" not in wired.answers
+    wired.links["p1"].inbox += held
+    wired.tamper = lambda _source, _to, data: (data,)
+    wired.pump(3, seconds=1.0)
+    assert not wired.errors
+    assert wired.answers["p1"] == wired.answers[CHARLIE]
 
 
 def test_a_party_says_hello_again_until_it_is_answered_and_then_no_more(wired: Wired) -> None:
@@ -136,29 +194,29 @@ def test_charlie_cannot_exchange_a_partys_box_key(
     if mutant:
         monkeypatch.setattr("masquerade_core.wire.frames.verify", lambda *_: True)
     evil = BoxKey(SystemRng().bytes(32)).public
-    charlie = Endpoint(
-        CHARLIE, wired.charlie.run, wired.world.keys[CHARLIE].signing, {"p1": wired.world.keys["p1"].public.sign}
-    )
+    study_id = wired.charlie.study_id
+    charlie = Endpoint(CHARLIE, study_id, wired.world.keys[CHARLIE].signing, {"p1": wired.world.keys["p1"].public.sign})
 
     def exchange(source: str, to: str, data: bytes) -> tuple[bytes, ...]:
         if (source, to) != (CHARLIE, "p1"):
             return (data,)
         reader = Endpoint(
-            "p1", wired.charlie.run, wired.world.keys["p1"].signing, {CHARLIE: wired.world.keys[CHARLIE].public.sign}
+            "p1", study_id, wired.world.keys["p1"].signing, {CHARLIE: wired.world.keys[CHARLIE].public.sign}
         )
-        frame = reader.open(CHARLIE, data, numbered=False)
+        frame = reader.open(CHARLIE, data, any_run=True, numbered=False)
         if frame.kind != "roster":
             return (charlie.seal("p1", frame.kind, frame.body),)
         roster = decode(Roster, frame.body, CHARLIE)
-        hello = encode(Hello(version=VERSION, box_key=evil), CHARLIE)
-        forged = Endpoint("p2", wired.charlie.run, wired.world.keys[CHARLIE].signing, {CHARLIE: b""})
+        hello = encode(Hello(version=VERSION, box_key=evil, nonce=bytes(16)), CHARLIE)
+        forged = Endpoint("p2", study_id, wired.world.keys[CHARLIE].signing, {CHARLIE: b""})
         hellos = (roster.hellos[0], forged.seal(CHARLIE, "hello", hello), roster.hellos[2])
-        return (charlie.broadcast("roster", encode(Roster(hellos=hellos, box_key=roster.box_key), "p1")),)
+        body = encode(Roster(hellos=hellos, box_key=roster.box_key, nonce=roster.nonce), "p1")
+        return (charlie.broadcast("roster", body),)
 
     wired.tamper = exchange
     wired.join()
     if mutant:
-        assert dict(wired.answers["p1"])["p2"] == evil
+        assert dict(wired.answers["p1"][0])["p2"] == evil
         return
     error = wired.errors["p1"]
     assert isinstance(error, ProtocolViolation)
@@ -172,7 +230,7 @@ def test_a_roster_is_complete_and_of_this_run_and_holds_ones_own_hello(wired: Wi
     charlies = wired.world.keys[CHARLIE]
     hellos = [hop.hello for hop in wired.charlie._hops.values()]
     own = wired.world.keys["p1"].signing
-    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public), CHARLIE)
+    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), CHARLIE)
     if change == "short":
         hellos = hellos[:2]
     elif change == "own hello of before":
@@ -180,7 +238,8 @@ def test_a_roster_is_complete_and_of_this_run_and_holds_ones_own_hello(wired: Wi
     else:
         theirs = wired.world.keys["p2"].signing
         hellos[1] = Endpoint("p2", bytes(16), theirs, {CHARLIE: b""}).seal(CHARLIE, "hello", body)
-    roster = Roster(hellos=tuple(h for h in hellos if h), box_key=BoxKey(SystemRng().bytes(32)).public)
+    key = BoxKey(SystemRng().bytes(32)).public
+    roster = Roster(hellos=tuple(h for h in hellos if h), box_key=key, nonce=bytes(16))
     endpoint = Endpoint(CHARLIE, p1.run, charlies.signing, {"p1": own.public})
     wired.links["p1"].inbox.append(endpoint.broadcast("roster", encode(roster, "p1")))
     wired.pump(1)
@@ -433,7 +492,7 @@ def test_a_hello_of_another_type_is_its_senders_fault(wired: Wired, kind: str) -
     """Charlie would put it into the roster, and every party would blame Charlie for it."""
     wired.join("p2", "p3", CHARLIE)
     p1 = wired.parties["p1"]
-    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public), CHARLIE)
+    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), CHARLIE)
     hand(wired, "p1", p1._endpoint.seal(CHARLIE, "hello", body, type=kind))
     wired.pump(2)
     for name in ("p2", "p3", CHARLIE):
@@ -507,7 +566,7 @@ def test_what_charlie_may_not_say_in_the_middle(seated: Wired, kind: str) -> Non
     """A second roster would exchange keys; a close would end a role that is not done."""
     endpoint = seated.charlie._endpoint
     hellos = tuple(h.hello for h in seated.charlie._hops.values() if h.hello)
-    body = encode(Roster(hellos=hellos, box_key=BoxKey(SystemRng().bytes(32)).public), "p1")
+    body = encode(Roster(hellos=hellos, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), "p1")
     match kind:
         case "hello":
             frame = endpoint.seal("p1", "hello", b"\x80")
@@ -958,7 +1017,7 @@ def test_beats_and_aborts_are_as_long_whomever_they_name(K: int) -> None:
 
 def test_a_box_key_of_small_order_is_refused(wired: Wired) -> None:
     wired.join("p2", "p3", CHARLIE)
-    hello = b"\x82\xa7version\xa51.2.3\xa7box_key\xc4\x20" + bytes(32)
+    hello = b"\x83\xa7version\xa51.2.3\xa7box_key\xc4\x20" + bytes(32) + b"\xa5nonce\xc4\x10" + bytes(16)
     p1 = wired.parties["p1"]
     wired.links["p1"].sent.append(p1._endpoint.seal(CHARLIE, "hello", hello))
     wired.pump(2)
@@ -967,5 +1026,5 @@ def test_a_box_key_of_small_order_is_refused(wired: Wired) -> None:
 
 def test_a_join_is_an_effect_of_a_role(wired: Wired) -> None:
     assert wired.charlie.missing() == ()
-    wired.begin(CHARLIE, Join(bytes(range(32))))
+    wired.begin(CHARLIE, Join(bytes(range(32)), bytes(16)))
     assert CHARLIE not in wired.answers

@@ -267,8 +267,8 @@ def test_the_digest_depends_on_values_and_not_on_spelling() -> None:
     study = Study.parse(GOOD)
     assert study.digest() == Study.parse("# a comment\n" + GOOD.replace("epsilon = 1", "epsilon   = 1.0")).digest()
     assert len(study.digest()) == 32
-    assert len(study.run_id("1.0")) == 16
-    assert study.run_id("1.0") != study.run_id("1.1")
+    assert len(study.study_id("1.0")) == 16
+    assert study.study_id("1.0") != study.study_id("1.1")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.voting import counting, public, roles
 from masquerade_protocols.voting.noiseless import clean_votes
-from tests.helpers import RUN, primes
+from tests.helpers import primes
 from tests.sum_helpers import drawn, received, sent
 from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, points_of, vote_data, vote_study
 
@@ -423,8 +423,8 @@ def test_without_auxiliary_data_there_is_no_run() -> None:
         simulate(study, vote_data(study))
     others = Auxiliary.from_unit_ball(points_of(study).X[::-1])
     for role in (
-        roles.party(Seat("p1", study.names, RUN), study, vote_data(study)["p1"], others),
-        roles.charlie(Seat(CHARLIE, study.names, RUN), study, others),
+        roles.party(Seat("p1", study.names), study, vote_data(study)["p1"], others),
+        roles.charlie(Seat(CHARLIE, study.names), study, others),
     ):
         with pytest.raises(BadInput, match="the auxiliary records' sha256"):
             role.send(None)

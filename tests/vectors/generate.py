@@ -57,7 +57,7 @@ def _signed(data: bytes, signer: str = "alice") -> bytes:
 
 def _header(**changes: Any) -> dict[str, Any]:
     good = {
-        "v": 3,
+        "v": 4,
         "run": RUN,
         "src": "alice",
         "dst": "charlie",
@@ -99,8 +99,8 @@ def frames() -> dict[str, Any]:
         "number as a float": {"seq": 0.0},
         "number as a truth value": {"seq": False},
         "version True": {"v": True},
-        "version 3.0": {"v": 3.0},
-        "version 2": {"v": 2},
+        "version 4.0": {"v": 4.0},
+        "version 3": {"v": 3},
         "another's name": {"src": "bob"},
         "another's sealed message": {"src": "bob", "kind": "sealed"},
         "for somebody else": {"dst": "bob"},
@@ -127,7 +127,7 @@ def frames() -> dict[str, Any]:
         "cut": _signed(packed)[:-1],
         "signed and cut": _signed(packed[:-1]),
         "not canonical: an array header of 16 bits": _signed(b"\xdc\0\x08" + packed[1:]),
-        "not canonical: the version in two bytes": _signed(packed[:1] + b"\xcc\x03" + packed[2:]),
+        "not canonical: the version in two bytes": _signed(packed[:1] + b"\xcc\x04" + packed[2:]),
         "a field too few": _signed(msgpack.packb(header[:-1])),
         "a map": _signed(msgpack.packb(dict(zip(_header(), header, strict=True)))),
         "a name that is not padded": _signed(msgpack.packb([*header[:2], "alice", *header[3:]])),

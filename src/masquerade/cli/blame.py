@@ -24,11 +24,12 @@ def blame(
     from masquerade_core.errors import BadInput
     from masquerade_core.evidence import Evidence, read_evidence
     from masquerade_core.study import Study
+    from masquerade_core.wire.frames import run_id
     from masquerade_protocols.blame import verdict
 
     del output_format
     made = Study.parse(read_study_text(study), str(study), in_memory=True)
-    run = made.run_id(__version__)
+    study_id = made.study_id(__version__)
     files: list[Evidence] = []
     for path in evidence:
         try:
@@ -36,13 +37,18 @@ def blame(
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{path} cannot be read", "give the evidence.json of a run's directory") from error
         file = read_evidence(text, str(path))
-        if file.run != run.hex():
+        if file.run != run_id(study_id, file.roster).hex():
             raise BadInput(
-                f"{path} is of the run {file.run[:8]}, but {study} makes the run {run.hex()[:8]} in this version",
+                f"{path} is of the run {file.run[:8]}, which is no run of {study} in this version",
                 "give the study of that run, and use the version of the program that ran it",
             )
+        if file.run != (files or [file])[0].run:
+            raise BadInput(
+                f"{path} is of the run {file.run[:8]}, but {evidence[0]} is of the run {files[0].run[:8]}",
+                "give files of one run",
+            )
         files.append(file)
-    culprit, found = verdict(made, run, files)
+    culprit, found = verdict(made, bytes.fromhex(files[0].run), files)
     message = f"{culprit} is at fault" if culprit else "nobody is proved to be at fault"
     sentences = ". ".join(sentence[0].upper() + sentence[1:] for sentence in found)
     return Outcome(

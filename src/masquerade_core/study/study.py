@@ -192,8 +192,12 @@ class Study(Section):
         """Return the 32-byte hash of this study."""
         return hashlib.blake2b(json_text(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
 
-    def run_id(self, version: str) -> bytes:
-        """Return the 16 bytes that identify a run of this study by this version of the program."""
+    def study_id(self, version: str) -> bytes:
+        """Return the 16 bytes that identify this study, run by this version of the program, until the roster is known.
+
+        A run has an id of its own, which depends on everybody's nonce as well:
+        :func:`~masquerade_core.wire.frames.run_id`.
+        """
         seed = b"masquerade run" + self.digest() + version.encode()
         return hashlib.blake2b(seed, digest_size=16).digest()
 

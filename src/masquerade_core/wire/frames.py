@@ -17,6 +17,7 @@ The length of a frame follows from its kind, its type and the length of its body
 So nobody on the network tells a participant by the length of its name.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -30,16 +31,18 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import MAX_BODY, unpack_strict
 from masquerade_core.wire.messages import NAME_BYTES, PARTIES
 
-__all__ = ["MAX_FRAME", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Kind"]
+__all__ = ["MAX_FRAME", "NONCE_BYTES", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Kind", "run_id"]
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 RUN_BYTES = 16
+NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 _SEQ_BYTES = 4
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
 Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "closed"]
 _FOR_ALL = ("roster", "closed")  # kinds that Charlie sends to all parties or to nobody
+_EARLY = ("hello", "beat", "abort")  # kinds that the other end can read before it has the roster
 _FOR_ALL_OR_ONE = ("message",)
 
 _PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
@@ -72,6 +75,8 @@ class Frame:
         The recipient's name, or ``*`` for all parties, and for all other parties in a party's sealed message.
     size : int
         The frame's length on the wire, in bytes.
+    own : bool
+        Whether it is a frame of this run, or of this study before the run began, and of this version.
     """
 
     version: int
@@ -82,11 +87,21 @@ class Frame:
     type: str
     body: bytes
     size: int
+    own: bool = True
 
     @property
     def broadcast(self) -> bool:
         """Whether Charlie sent these bytes to all parties."""
         return self.source == CHARLIE and self.to == PARTIES
+
+
+def run_id(study_id: bytes, roster: bytes) -> bytes:
+    """Return the id of a run: the hash of the study's id and of the body of Charlie's roster.
+
+    The roster has everybody's signed hello, and so a fresh nonce of each party, and Charlie's own nonce. So no frame of
+    one run is one of another, whoever repeats it.
+    """
+    return hashlib.blake2b(study_id + roster, digest_size=RUN_BYTES, person=b"masq run").digest()
 
 
 def _padded(name: str) -> str:
@@ -101,7 +116,7 @@ class Endpoint:
     me : str
         This participant's name.
     run : bytes
-        The run id, 16 bytes.
+        The id that frames bear, 16 bytes: the study's at first, and the run's own after :meth:`begin`.
     signing_key : SigningKey
         This participant's identity.
     peers : mapping of str to bytes
@@ -112,6 +127,8 @@ class Endpoint:
     def __init__(self, me: str, run: bytes, signing_key: SigningKey, peers: Mapping[str, bytes]) -> None:
         self._me = me
         self._run = run
+        self._study = b""  # the study's id, once a run has begun
+        self._knows: set[str] = set()  # the hops whose other end has used the run's own id
         self._key = signing_key
         self._peers = dict(peers)
         self._next_out = dict.fromkeys(peers, 0)
@@ -122,6 +139,34 @@ class Endpoint:
     def hops(self) -> int:
         """The number of this end's hops."""
         return len(self._peers)
+
+    @property
+    def run(self) -> bytes:
+        """The id that frames bear."""
+        return self._run
+
+    def begin(self, run: bytes) -> None:
+        """Use the run's own id from here on, in both directions; the roster was the last frame with the study's.
+
+        A party may not have the roster yet. So its beats and aborts may still bear the study's id, until one of its
+        frames bears the run's; and Charlie's beats and aborts for it do so as long. Hellos always do.
+        """
+        self._study, self._run = self._run, run
+
+    def _outgoing(self, hop: str, kind: Kind) -> bytes:
+        early = kind == "hello" or (kind in _EARLY and self._me == CHARLIE and hop not in self._knows)
+        return self._study if self._study and early else self._run
+
+    def _is_of_this_run(self, hop: str, wire: "_Wire") -> bool:
+        if wire.v != WIRE_VERSION:
+            return False
+        if not self._study or wire.kind == "hello":
+            return wire.run == (self._study or self._run)
+        if wire.run == self._run:
+            self._knows.add(hop)
+            return True
+        early = wire.kind in _EARLY and (self._me != CHARLIE or hop not in self._knows)
+        return early and wire.run == self._study
 
     def restart(self, hop: str) -> None:
         """Number the frames of a hop from 0 again, in both directions."""
@@ -139,7 +184,8 @@ class Endpoint:
     ) -> bytes:
         """Make the next frame for ``hop``; ``to`` and ``source`` differ from its ends for sealed messages only."""
         number = 0 if kind == "hello" else self._next_out[hop]
-        data = self._sign(self._me if source is None else source, hop if to is None else to, kind, number, type, body)
+        ends = self._me if source is None else source, hop if to is None else to
+        data = self._sign(self._outgoing(hop, kind), ends, kind, number, type, body)
         if kind != "hello":
             self._next_out[hop] += 1
         return data
@@ -149,18 +195,26 @@ class Endpoint:
         if self._me != CHARLIE:
             msg = f"{self._me} cannot make a frame for all parties; only {CHARLIE} can"
             raise LocalProtocolError(msg)
-        data = self._sign(self._me, PARTIES, kind, self._next_broadcast, type, body)
+        data = self._sign(self._run, (self._me, PARTIES), kind, self._next_broadcast, type, body)
         self._next_broadcast += 1
         for hop in self._next_out:
             self._next_out[hop] += 1
         return data
 
-    def _sign(self, source: str, to: str, kind: Kind, number: int, type: str, body: bytes) -> bytes:  # noqa: A002
+    def _sign(
+        self,
+        run: bytes,
+        ends: tuple[str, str],
+        kind: Kind,
+        number: int,
+        type: str,  # noqa: A002
+        body: bytes,
+    ) -> bytes:
         fields = (
             WIRE_VERSION,
-            self._run,
-            _padded(source),
-            _padded(to),
+            run,
+            _padded(ends[0]),
+            _padded(ends[1]),
             kind,
             number.to_bytes(_SEQ_BYTES, "big"),
             type,
@@ -202,13 +256,13 @@ class Endpoint:
             msg = f"{hop} sent a frame without a valid signature of its own"
             raise ProtocolViolation(msg, peer=hop)
         wire = self._parse(hop, signed)
-        if not any_run and (wire.v, wire.run) != (WIRE_VERSION, self._run):
+        own = self._is_of_this_run(hop, wire)
+        if not own and not any_run:
             msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
-        frame = Frame(
-            wire.v, wire.run, wire.src.rstrip(" "), wire.dst.rstrip(" "), wire.kind, wire.type, wire.body, len(data)
-        )
+        source, to = wire.src.rstrip(" "), wire.dst.rstrip(" ")
+        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), own)
         if not numbered:
             return frame
         due, number = self._due(hop, frame.kind, broadcast=frame.broadcast), int.from_bytes(wire.seq, "big")
