@@ -69,6 +69,7 @@ def test_the_systems_source_asks_the_operating_system_every_time(monkeypatch: py
         asked.append(n)
         return bytes(n)
 
+    monkeypatch.undo()  # elsewhere the tests draw what repeats
     monkeypatch.setattr(secrets, "token_bytes", token_bytes)
     rng = SystemRng()
     rng.bytes(32)

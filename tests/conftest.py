@@ -1,0 +1,43 @@
+"""Every test draws the same numbers each time, so that a failure can be looked at again.
+
+Noise is tested by its law, and such a test fails by chance once in a million runs. With thousands of them, a failure
+that cannot be repeated says little. So what the tests in this process draw follows from ``--seed`` and the test's name.
+``--seed random`` takes another seed in each session, and the first lines of the report name it.
+"""
+
+import secrets
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import masquerade_core.rng
+from masquerade_core.rng import SimulationRng
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--seed``."""
+    parser.addoption("--seed", default="0", help="of what the tests draw: any text, or 'random' for another one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose a seed once, before the workers start; they get the same options."""
+    if config.option.seed == "random":
+        config.option.seed = secrets.token_hex(8)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Name the seed."""
+    return f"what the tests draw: --seed {config.option.seed}"
+
+
+@pytest.fixture(autouse=True)
+def _repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the system's source of randomness repeat itself."""
+    stream, lock = SimulationRng(request.config.option.seed, request.node.nodeid), threading.Lock()
+
+    def token_bytes(n: int) -> bytes:
+        with lock:
+            return stream.bytes(n)
+
+    monkeypatch.setattr(masquerade_core.rng, "secrets", SimpleNamespace(token_bytes=token_bytes))
