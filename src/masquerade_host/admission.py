@@ -16,7 +16,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.closing import Told
-from masquerade_host.hop import Hop
+from masquerade_host.hop import Hop, turn_of
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import CharlieLink
 from masquerade_host.named_messages import Abort, pack_beat
@@ -24,6 +24,7 @@ from masquerade_host.session import Session
 from masquerade_host.session_messages import Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Observer, quiet
+from masquerade_host.steps import NUMBERED, digest_of
 from masquerade_host.transport import Arrival
 
 __all__ = ["AdmittingSession"]
@@ -99,7 +100,7 @@ class AdmittingSession(Session):
     def _put(self, name: str, data: bytes, *, counted: bool = True) -> None:
         if counted:
             self.stats.count(len(data))
-        self._out.send(name, data)
+        self._leave(lambda: self._out.send(name, data))
 
     def _broadcast(self, kind: Kind, body: bytes, *, type: str = "") -> None:  # noqa: A002
         """Send every party the same bytes, signed once; those that the run goes on without get nothing any more."""
@@ -107,6 +108,7 @@ class AdmittingSession(Session):
         for hop in there:
             hop.say(Turn(kind))
         data = self._endpoint.broadcast(kind, body, type=type)
+        self.steps.note("sent", PARTIES, type, digest_of(data))
         self.kept.add(CHARLIE, type, data)
         if kind != "closed":
             self._told.add(kind, type, body)
@@ -139,6 +141,8 @@ class AdmittingSession(Session):
                 f"{name} sent a frame of another run or version; allowed are frames of this run and version", peer=name
             )
         hop.received += 1
+        if turn_of(frame) in NUMBERED:
+            self.steps.note("received", name, data=arrival.data)
         hop.route, hop.heard = arrival.route, now
         if frame.kind != "beat":
             self.stats.count(frame.size)
@@ -149,7 +153,7 @@ class AdmittingSession(Session):
         """Say whether the run can go on without a party."""
 
     @abstractmethod
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party, or raise ``error`` where the run cannot."""
 
     @abstractmethod
@@ -187,6 +191,13 @@ class AdmittingSession(Session):
             case _:
                 hop.receive(turn)  # the same hello again, which was answered, or an illegal one
 
+    def _welcome_again(self, hop: Hop, hello: bytes) -> None:
+        """Take again a hello that stands in the roster that was sent before this process was started."""
+        box_key = decode(Hello, hop.endpoint.open(hop.name, hello).body, hop.name).box_key
+        hop.receive(Turn.HELLO)
+        hop.hello, hop.box_key, hop.heard = hello, box_key, self._clock()
+        self.steps.note("hello", hop.name, data=hello)
+
     def _start_anew(self, hop: Hop, route: bytes) -> None:
         hop.start_anew(route)
         self._out.forget(hop.name)
@@ -211,11 +222,15 @@ class AdmittingSession(Session):
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
         if self._seated or len(self._joined) < self.study.K or self._joins is None:
             return
-        # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
-        self._beat(pack_beat((), self.everybody))
-        self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
+        if self.steps.due is None:
+            # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
+            self._beat(pack_beat((), self.everybody))
+            self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
         if len(self._joined) < self.study.K:
             return
+        if self.steps.due is None:
+            for hop in self._hops.values():
+                self.steps.note("hello", hop.name, data=hop.hello or b"")
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
         body = encode(Roster(hellos=hellos, box_key=self._joins.box_key, nonce=self._joins.nonce), PARTIES)
         self._broadcast("roster", body)
@@ -251,7 +266,7 @@ class AdmittingSession(Session):
         for hop in self._hops.values():
             if hop.may_send(Turn.BEAT):
                 self.stats.beats += 1
-                self._out.send(hop.name, hop.seal(Turn.BEAT, body))
+                self._put(hop.name, hop.seal(Turn.BEAT, body), counted=False)
 
     def _broke(self, name: str) -> RunFailed:
         self._verdict = Abort(reason="left", blamed=(name,), by=CHARLIE)

@@ -18,10 +18,13 @@ from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import listed
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
+from masquerade_host.journal import Entry
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Relayed
+from masquerade_host.steps import digest_of
+from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
@@ -52,6 +55,7 @@ class CharlieSession(AdmittingSession):
         for to, body in zip(effect.to, effect.bodies, strict=True):
             if self._hops[to].lost is None:
                 data = self._hops[to].seal(Turn.MESSAGE, body, type=effect.type)
+                self.steps.note("sent", to, effect.type, digest_of(data))
                 self.kept.add(CHARLIE, effect.type, data)
                 self._put(to, data)
 
@@ -59,18 +63,33 @@ class CharlieSession(AdmittingSession):
         """Charlie's role has returned: close when every party's has."""
         self._finished = True
         self._close_if_done()
+        self._post()
 
     # --- The wire's side ------------------------------------------------------
 
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
-            try:
-                self._accept(arrival, now)
-            except (ProtocolViolation, RunFailed) as error:
-                self._lose(self._hops[arrival.name], error)
+            self._take_one(arrival, now)
             if self.closed:
                 return  # a beat may have been under way
+
+    def _take_one(self, arrival: Arrival, now: float) -> None:
+        try:
+            self._accept(arrival, now)
+        except (ProtocolViolation, RunFailed) as error:
+            self._lose(self._hops[arrival.name], error)
+
+    def again(self, row: Entry) -> None:
+        """Take again a party's frame, or its loss, from before this process was started."""
+        hop, now = self._hops[row.peer], self._clock()
+        match row.kind:
+            case "hello":
+                self._welcome_again(hop, row.data)
+            case "received":
+                self._take_one(Arrival(hop.name, hop.route, row.data), now)
+            case "lost":
+                self._lose(hop, RunFailed(f"the run went on without {hop.name} before Charlie was started again"))
 
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
         turn, was = Turn(frame.kind), hop.state
@@ -104,7 +123,9 @@ class CharlieSession(AdmittingSession):
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            self._put(to, self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source))
+            data = self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source)
+            self.steps.note("sent", to, frame.type, digest_of(data))
+            self._put(to, data)
 
     def _close_if_done(self) -> None:
         if self._finished and all(hop.state is JoinState.DONE for hop in self._there):
@@ -138,7 +159,7 @@ class CharlieSession(AdmittingSession):
         """Say whether the study allows that a party is lost, and this one is in the middle of the run."""
         return self.study.dropouts is not None and hop.state is JoinState.SEATED
 
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party that is silent or broken; where the study has no ``[dropouts]``, raise ``error``.
 
         The role learns it when it next waits for the party: with patience it goes on, and otherwise the run ends.
@@ -146,6 +167,7 @@ class CharlieSession(AdmittingSession):
         if not self._may_lose(hop):
             raise error
         hop.lost, self._verdict = error, None
+        self.steps.note("lost", hop.name, label)
         hop.note(HopEvent.DROPPED)
         self._observe("lost", party=hop.name)
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
@@ -156,7 +178,7 @@ class CharlieSession(AdmittingSession):
         try:
             super()._check_due(sender, wanted, frame)
         except ProtocolViolation as error:
-            self._lose(self._hops[sender], error)
+            self._lose(self._hops[sender], error, wanted.kind)  # it follows from what the role asks for
             self._inbox[sender, wanted.kind].clear()
 
     def _gives_up(self, wanted: Receive) -> bool:

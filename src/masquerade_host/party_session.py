@@ -24,6 +24,7 @@ from masquerade_host.closing import Told, check_all_closed
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
+from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
@@ -33,6 +34,7 @@ from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
+from masquerade_host.steps import NUMBERED, digest_of
 from masquerade_host.verdicts import error_of, suspects_of
 
 __all__ = ["PartySession"]
@@ -100,6 +102,7 @@ class PartySession(Session):
     def _join(self, effect: Join) -> None:
         hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
         self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
+        self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
@@ -130,6 +133,7 @@ class PartySession(Session):
             self.closed = True
             return
         self._hold(self._close)
+        self._post()
 
     def _close(self) -> None:
         self._closed = self._seal(Turn.CLOSED, encode(Closed(digest=self._told.digest()), CHARLIE))
@@ -142,12 +146,15 @@ class PartySession(Session):
         """Move the state on, and make the frame; ``type`` and ``to`` as in :meth:`Endpoint.seal`."""
         self._state = sending(End.PARTY, self._state, turn)
         kind: Kind = "hello" if turn is Turn.FIELDS else turn.value
-        return self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        data = self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        if turn in NUMBERED:
+            self.steps.note("sent", CHARLIE, type, digest_of(data))
+        return data
 
     def _put(self, data: bytes) -> None:
-        if self._link is not None:
+        if (link := self._link) is not None:
             self.stats.count(len(data))
-            self._link.send(data)
+            self._leave(lambda: link.send(data))
 
     # --- The wire's side ------------------------------------------------------
 
@@ -194,6 +201,8 @@ class PartySession(Session):
                 ) from error
             raise
         turn = turn_of(frame)
+        if turn in NUMBERED:
+            self.steps.note("received", CHARLIE, data=data)
         if turn is Turn.REFUSAL:
             self._receive(Turn.REFUSAL)
             raise self._refused(decode(Refusal, frame.body, CHARLIE))
@@ -281,6 +290,18 @@ class PartySession(Session):
         self._last_came = self._clock()
         self._begin_run(keys, body, self._endpoint.run)
 
+    # --- The journal's side -----------------------------------------------------
+
+    def again(self, row: Entry) -> None:
+        """Take again a frame that came before this process was started."""
+        if self._state is JoinState.KNOCKING:
+            self._receive(Turn.BEAT)  # by which Charlie had answered the hello
+        self._accept(row.data, self._clock())
+
+    def let_go(self) -> bool:
+        """Send what waits for its slot, for it was sent before."""
+        return self._schedule.let_go()
+
     def due_in(self) -> float | None:
         """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
         return None if self._schedule.due is None else self._schedule.due - self._clock()
@@ -326,7 +347,8 @@ class PartySession(Session):
     def _beat(self, body: bytes) -> None:
         if self._link is not None and self._may_send(Turn.BEAT):
             self.stats.beats += 1
-            self._link.send(self._seal(Turn.BEAT, body))
+            data, link = self._seal(Turn.BEAT, body), self._link
+            self._leave(lambda: link.send(data))
 
     def hear_verdict(self) -> MasqueradeError | None:
         """Return what Charlie says about the end that this party has just reported."""
@@ -342,4 +364,5 @@ class PartySession(Session):
     def say_abort(self, abort: Abort) -> None:
         """Tell Charlie, if he holds this party's hello and does not know yet."""
         if self._link is not None and self._may_send(Turn.ABORT):
-            self._link.send(self._seal(Turn.ABORT, pack_abort(abort, self.everybody)))
+            data, link = self._seal(Turn.ABORT, pack_abort(abort, self.everybody)), self._link
+            self._leave(lambda: link.send(data))

@@ -219,6 +219,7 @@ class Session(ABC):
             self._shift(pause)
         self._take(now)
         if self.closed:
+            self._post()
             return
         self._look()
         self._tick(now)

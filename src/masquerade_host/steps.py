@@ -23,8 +23,12 @@ from collections.abc import Iterator
 
 from masquerade_core.errors import LocalProtocolError, MasqueradeError
 from masquerade_host.journal import Entry, Journal, NoJournal
+from masquerade_host.session_states import Turn
 
-__all__ = ["Steps", "digest_of"]
+__all__ = ["NUMBERED", "Steps", "digest_of"]
+
+NUMBERED = (Turn.ROSTER, Turn.MESSAGE, Turn.SEALED, Turn.CLOSED)
+"""The turns whose frames a journal knows."""
 
 _DIGEST_BYTES = 32
 
