@@ -18,12 +18,12 @@ enforces three rules:
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from masquerade_core.crypto.boxes import BoxKey, open_anonymous, seal_anonymous
+from masquerade_core.effects import Effect, Join, Once, Progress, Receive, Release, Send, Stage
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE
@@ -35,87 +35,6 @@ __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
-
-
-class Effect:
-    """A request of a role to its driver; awaiting it hands it over and returns the driver's answer."""
-
-    def __await__(self) -> Generator["Effect", Any, Any]:
-        """Yield this effect and return what the driver sends back."""
-        return (yield self)
-
-
-@dataclass(frozen=True)
-class Join(Effect):
-    """Join the run: publish the key for sealed boxes and a nonce, and wait for everybody's.
-
-    The answer is (((name, key), ...), run id). The run id depends on everybody's nonce.
-    """
-
-    box_key: bytes
-    nonce: bytes
-
-
-@dataclass(frozen=True)
-class Stage(Effect):
-    """A new stage begins; from here on, time, messages and bytes are counted under its name."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Once(Effect):
-    """Run ``compute(rng)`` once in this run; its result is plain data, and a replay of the run gets it again."""
-
-    label: str
-    compute: Callable[[Rng], Any]
-
-
-@dataclass(frozen=True)
-class Send(Effect):
-    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long.
-
-    In a ``broadcast`` all bodies are the same, and all parties are recipients.
-    """
-
-    kind: str
-    type: str
-    to: tuple[str, ...]
-    bodies: tuple[bytes, ...]
-    broadcast: bool = False
-
-
-@dataclass(frozen=True)
-class Receive(Effect):
-    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
-
-    A ``broadcast`` must have gone to all parties. Where ``within`` is set, the driver waits so many seconds at most,
-    and the answer has None in the place of whoever sent nothing.
-    """
-
-    kind: str
-    type: str
-    senders: tuple[str, ...]
-    broadcast: bool = False
-    within: float | None = None
-
-
-@dataclass(frozen=True)
-class Release(Effect):
-    """Count what the contents of the next send cost in privacy."""
-
-    label: str
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class Progress(Effect):
-    """``done`` of ``total`` rounds are over; ``iterate`` is the current public classifier, if there is one."""
-
-    done: int
-    total: int
-    iterate: tuple[float, ...]
 
 
 class Seat:
@@ -134,6 +53,7 @@ class Seat:
         self.names = names
         self._run = b""
         self._labels: set[str] = set()
+        self._releases: set[str] = set()
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
         self._sent: Counter[tuple[str, str]] = Counter()
@@ -207,9 +127,21 @@ class Seat:
         result: T = await Once(label, compute)
         return result
 
-    async def release(self, label: str, epsilon: float, delta: float) -> None:
-        """Count what the contents of the next send cost in privacy: epsilon and delta."""
-        await Release(label, epsilon, delta)
+    async def release(self, label: str, epsilon: float, delta: float, mu: float = 0.0, slack: float = 0.0) -> None:
+        """Count what the contents of the next send cost in privacy; :class:`Release` has the parameters.
+
+        A party's process debits its privacy budget with this before anything of that send leaves.
+
+        Raises
+        ------
+        LocalProtocolError
+            The label was used before: two releases with one label would cost one.
+        """
+        if label in self._releases:
+            msg = f"the release {label!r} was counted twice in one run; each release needs a label of its own"
+            raise LocalProtocolError(msg)
+        self._releases.add(label)
+        await Release(label, epsilon, delta, mu, slack)
 
     async def send(self, to: str, message: Message) -> None:
         """Send a message from a party to Charlie, or from Charlie to one party."""

@@ -1,19 +1,21 @@
 """A party's end of the connection: it dials out, and can say why nobody answers.
 
-After most failures ZeroMQ connects again without a word. Only its monitor socket reports them. These are the reports of
-libzmq 4.3.5, as observed:
+A :class:`PartySocket` makes one connection at a time and never a second one by itself: :meth:`PartySocket.reopen` does,
+and the session says when. Only ZeroMQ's monitor socket reports failures. These are the reports of libzmq 4.3.5, as
+observed:
 
 * This party's key is not on Charlie's list: HANDSHAKE_FAILED_AUTH 400, and no further attempt.
-* The server has another key than the study says: HANDSHAKE_FAILED_NO_DETAIL at every attempt, for the server cannot
-  read the handshake and hangs up. A proxy with nobody behind it looks the same, but sends no greeting
-  (:func:`speaks_curve`).
-* Nobody listens, or the name is unknown: CONNECT_RETRIED at every attempt. So the name is resolved here as well.
+* The server has another key than the study says: HANDSHAKE_FAILED_NO_DETAIL, for the server cannot read the handshake
+  and hangs up. A proxy with nobody behind it looks the same, but sends no greeting (:func:`speaks_curve`).
+* Nobody listens: CLOSED, at once or after the time-out.
+* The name is unknown: nothing. So the name is resolved here as well, and the attempt has an end of its own.
 * The server does not use CURVE: HANDSHAKE_FAILED_PROTOCOL, and no further attempt.
 * The server speaks HTTP: DISCONNECTED alone, and no further attempt.
 """
 
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -36,15 +38,22 @@ class ConnectionEvent(Enum):
     FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or chance
     FOREIGN = auto()  # the answer is in another protocol; ZeroMQ does not try again
     UNRESOLVED = auto()  # the name in the address cannot be resolved now; it may be later
-    LOST = auto()  # an established connection broke; ZeroMQ connects again
+    UNREACHED = auto()  # nobody answered, or the name is still unknown
+    LOST = auto()  # an established connection broke
 
 
-_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED | zmq.EVENT_CLOSED
 _FAILURES = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+
+_NEVER = 7 * 24 * 3600 * 1000  # milliseconds until ZeroMQ would connect again by itself
+_CONNECT_TIMEOUT = 5.0  # seconds
+_ATTEMPT = _CONNECT_TIMEOUT + 5.0  # seconds after which an attempt of which nothing was heard has failed
 
 
 class PartySocket:
     """A party's end: a DEALER that connects outwards to the one server key of the study.
+
+    It makes one connection. After that has failed or broken, :meth:`reopen` makes the next one.
 
     Parameters
     ----------
@@ -62,8 +71,7 @@ class PartySocket:
         self._server_key = server_key
         self._outbox: deque[bytes] = deque()
         self._unresolved = threading.Event()
-        # ZeroMQ resolves the name by itself and does not report a failure. A look-up may take long, so nobody waits.
-        threading.Thread(target=self._resolve, name="resolver", daemon=True).start()
+        self._told_unresolved = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._connect()
 
@@ -77,16 +85,20 @@ class PartySocket:
     def _connect(self) -> None:
         self._outbox.clear()
         self._established = False
-        self._judged = True
+        self._judged = False
+        self._silent_until = time.monotonic() + _ATTEMPT
+        self._unresolved.clear()
+        # ZeroMQ resolves the name by itself and does not report a failure. A look-up may take long, so nobody waits.
+        threading.Thread(target=self._resolve, name="resolver", daemon=True).start()
         self._dealer = self._context.socket(zmq.DEALER)
         harden(self._dealer, self._keys)
         self._dealer.curve_serverkey = z85.encode(self._server_key)
         self._dealer.ipv6 = "[" in self._address
         # Not ZMQ_IMMEDIATE: with it, libzmq 4.3.5 drops what has arrived but was not read yet when the other side hangs
         # up. Charlie's last frame was lost in one run of ten.
-        self._dealer.reconnect_ivl = 250
-        self._dealer.reconnect_ivl_max = 2000
-        self._dealer.setsockopt(zmq.CONNECT_TIMEOUT, 5000)
+        # Not -1 either, which switches reconnecting off: with it, what has arrived is dropped in the same way.
+        self._dealer.reconnect_ivl = _NEVER
+        self._dealer.setsockopt(zmq.CONNECT_TIMEOUT, int(1000 * _CONNECT_TIMEOUT))
         self._monitor = self._dealer.get_monitor_socket(_EVENTS | _FAILURES)
         self._dealer.connect(self._address)
 
@@ -114,19 +126,32 @@ class PartySocket:
         """Take what the connection went through since the last call."""
         if self._unresolved.is_set():
             self._unresolved.clear()
-            yield ConnectionEvent.UNRESOLVED
+            yield from self._failed(ConnectionEvent.UNRESOLVED)
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             found = self._read(event["event"], event["value"])
             if found is not None:
                 yield found
+        if time.monotonic() > self._silent_until:
+            yield from self._failed(ConnectionEvent.UNREACHED)
+
+    def _failed(self, event: ConnectionEvent) -> Iterator[ConnectionEvent]:
+        """Tell once that nobody was reached; that the name is unknown, once in all."""
+        if self._judged:
+            return
+        self._judged = True
+        if event is ConnectionEvent.UNRESOLVED and self._told_unresolved:
+            event = ConnectionEvent.UNREACHED
+        self._told_unresolved |= event is ConnectionEvent.UNRESOLVED
+        yield event
 
     def _read(self, event: int, value: int) -> ConnectionEvent | None:
         found: ConnectionEvent | None = None
         match event:
             case zmq.EVENT_CONNECTED:
-                self._judged = False
                 return None
+            case zmq.EVENT_CLOSED:
+                found = None if self._judged else ConnectionEvent.UNREACHED
             case zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 found, self._established = ConnectionEvent.CONNECTED, True
             case zmq.EVENT_HANDSHAKE_FAILED_AUTH:

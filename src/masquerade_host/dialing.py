@@ -8,8 +8,10 @@ from masquerade_host.dialer import ConnectionEvent
 __all__ = ["RETRY_EVERY", "Dialing"]
 
 RETRY_EVERY = 1.0
-"""Seconds between two hellos, and between two connections to somebody who speaks another protocol."""
+"""Seconds between two hellos."""
 
+_FIRST_PAUSE = 0.25  # seconds before the second attempt to connect; each further pause is twice as long
+_LONGEST_PAUSE = 2.0  # seconds
 _BROKEN_HANDSHAKES = 3  # in a row, before the other side is looked at more closely
 
 
@@ -39,6 +41,7 @@ class Dialing:
         self._address = address
         self._answers_as_curve = answers_as_curve
         self._failures = 0
+        self._pause = _FIRST_PAUSE
         self.connected = False
         self.met = False
         self.broken = False
@@ -55,17 +58,23 @@ class Dialing:
         match event:
             case ConnectionEvent.CONNECTED:
                 self.connected = self.met = True
-                self._failures = 0
+                self._failures, self._pause = 0, _FIRST_PAUSE
             case ConnectionEvent.DENIED:
                 raise self._not_admitted()
             case ConnectionEvent.LOST:
-                self.broken = True
+                self.connected, self.broken = False, True
+                self._pause_until_next(now)
+            case ConnectionEvent.UNREACHED | ConnectionEvent.UNRESOLVED:
+                self._pause_until_next(now)
             case ConnectionEvent.FAILED | ConnectionEvent.FOREIGN:
                 self._failures += 1
                 if self._failures >= _BROKEN_HANDSHAKES:
                     self._judge(event)
-                if event is ConnectionEvent.FOREIGN:
-                    self.reopen_at = now + RETRY_EVERY
+                self._pause_until_next(now)
+
+    def _pause_until_next(self, now: float) -> None:
+        self.reopen_at = now + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _judge(self, event: ConnectionEvent) -> None:
         if event is ConnectionEvent.FOREIGN:

@@ -1,13 +1,17 @@
 """A participant's secret keys on disk: one small file that nobody else may read.
 
 The file holds the secret halves of the two keys that the study shows: the CURVE key of the connections, and the seed
-of the Ed25519 identity. The program makes it once, never overwrites it, and refuses it when others could read it.
+of the Ed25519 identity. The program makes it once, never overwrites it, and refuses it when others could read it. A
+passphrase encrypts it if its owner so chooses (:mod:`masquerade_host.locked_keys`).
 """
 
 import base64
 import binascii
 import os
 import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from nacl.public import PrivateKey
@@ -16,10 +20,13 @@ from masquerade_core.crypto.boxes import Secret, SigningKey
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.rng import SystemRng
+from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
+from masquerade_host.passphrases import passphrase_of
 
-__all__ = ["Keys", "load_keys", "make_keys"]
+__all__ = ["Keys", "Rotated", "load_keys", "make_keys", "rotate_keys"]
 
 _MAGIC = "masquerade secret keys 1"
+_LOCKED_MAGIC = "masquerade secret keys 2"  # the same keys under a passphrase
 _KEY_BYTES = 32
 _MAX_BYTES = 4096
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -42,8 +49,14 @@ class Keys(Secret):
         self.public = PublicKeys(curve=bytes(PrivateKey(curve).public_key), sign=self.signing.public)
 
 
-def make_keys(path: Path | str) -> Keys:
+def make_keys(path: Path | str, passphrase: str | None = None) -> Keys:
     """Draw new keys and write them to ``path`` with mode 0600. A missing directory is made with mode 0700.
+
+    Parameters
+    ----------
+    path : path
+    passphrase : str, optional
+        Encrypts the file. Without it, whoever can read the file has the keys.
 
     Raises
     ------
@@ -51,9 +64,6 @@ def make_keys(path: Path | str) -> Keys:
         The file exists already (keys are never overwritten), or cannot be written there.
     """
     path = Path(path)
-    rng = SystemRng()
-    curve, seed = rng.bytes(_KEY_BYTES), rng.bytes(_KEY_BYTES)
-    text = f"{_MAGIC}\n{base64.b64encode(curve).decode()}\n{base64.b64encode(seed).decode()}\n"
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True)
@@ -61,26 +71,129 @@ def make_keys(path: Path | str) -> Keys:
         raise BadInput(
             f"keys cannot be written to {path}: {path.parent} cannot be made", "choose another file"
         ) from error
+    halves = SystemRng().bytes(2 * _KEY_BYTES)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(path, _text(halves, passphrase, path))
     except FileExistsError as error:
         raise BadInput(f"{path} exists already, and keys are never overwritten", "choose another file") from error
     except OSError as error:
         raise BadInput(f"keys cannot be written to {path}: {error.strerror}", "choose another file") from error
-    return Keys(curve, seed)
+    return Keys(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
 
 
-def load_keys(path: Path | str) -> Keys:
-    """Read a participant's keys.
+def _text(halves: bytes, passphrase: str | None, path: Path) -> str:
+    if passphrase is None:
+        lines = [_MAGIC, *(base64.b64encode(x).decode() for x in (halves[:_KEY_BYTES], halves[_KEY_BYTES:]))]
+    else:
+        try:
+            locked = LockedKeys.lock(halves, passphrase, SystemRng())
+        except NotEnoughMemory as error:
+            raise _too_little_memory(path, error) from None
+        lines = [_LOCKED_MAGIC, *locked.lines]
+    return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """New keys in the place of old ones.
+
+    Attributes
+    ----------
+    keys : Keys
+        The new ones.
+    old : PublicKeys
+        The public half of those before.
+    kept : Path
+        The file where the old keys are now.
+    """
+
+    keys: Keys
+    old: PublicKeys
+    kept: Path
+
+
+def rotate_keys(
+    path: Path | str, new: Callable[[Path], str] | None = None, ask: Callable[[Path], str] = passphrase_of
+) -> Rotated:
+    """Draw new keys into ``path``; the old file stays beside it, under a name with today's date.
+
+    At every moment, also if the machine stops, ``path`` holds the old keys or the new ones as a whole.
+
+    Parameters
+    ----------
+    path : path
+        A key file.
+    new : callable, optional
+        Returns the passphrase for the new keys. Without it they get that of the old ones, if those have one.
+    ask : callable
+        Returns the passphrase of the old keys.
 
     Raises
     ------
     BadInput
-        The file is missing, is a symbolic link, belongs to another user, can be read by others, or holds no keys.
+        The old file cannot be used, or nothing can be written beside it.
+    """
+    path = Path(path)
+    given: list[str] = []  # in a list, so that the passphrase is asked for once
+
+    def asked(file: Path) -> str:
+        given.append(ask(file))
+        return given[-1]
+
+    old = load_keys(path, asked)
+    passphrase = new(path) if new is not None else given[-1] if given else None
+    fresh = path.with_name(f".{path.name}.rotating")
+    fresh.unlink(missing_ok=True)  # of a rotation that did not come to its end
+    keys = make_keys(fresh, passphrase)
+    try:
+        kept = _kept_beside(path)
+        fresh.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise BadInput(f"the keys in {path} cannot be replaced: {error.strerror}", "see who owns its folder") from error
+    return Rotated(keys, old.public, kept)
+
+
+def _kept_beside(path: Path) -> Path:
+    """Give the file a second name with today's date, and a number where that name is taken."""
+    number = 1
+    while True:
+        name = f"{path.name}.until-{datetime.now(UTC):%Y-%m-%d}" + (f"-{number}" if number > 1 else "")
+        try:
+            path.with_name(name).hardlink_to(path)
+        except FileExistsError:
+            number += 1
+        else:
+            return path.with_name(name)
+
+
+def load_keys(path: Path | str, ask: Callable[[Path], str] = passphrase_of) -> Keys:
+    """Read a participant's keys.
+
+    Parameters
+    ----------
+    path : path
+    ask : callable
+        Returns the passphrase; called only for a file that has one.
+
+    Raises
+    ------
+    BadInput
+        The file is missing, is a symbolic link, belongs to another user, can be read by others, or holds no keys; or
+        its passphrase is another one.
     """
     path = Path(path)
     try:
@@ -94,9 +207,10 @@ def load_keys(path: Path | str) -> Keys:
         raise BadInput(f"the key file {path} cannot be used: {reason}", hint) from error
     try:
         _check_access(path, os.fstat(descriptor))
-        return _parse(path, os.read(descriptor, _MAX_BYTES))
+        raw = os.read(descriptor, _MAX_BYTES)
     finally:
         os.close(descriptor)
+    return _parse(path, raw, ask)
 
 
 def _check_access(path: Path, status: os.stat_result) -> None:
@@ -123,9 +237,21 @@ def _check_folder(folder: Path, others: int) -> None:
         raise BadInput(f"others can write to {folder}, and so replace the key file", f"chmod go-w {folder}")
 
 
-def _parse(path: Path, raw: bytes) -> Keys:
+def _parse(path: Path, raw: bytes, ask: Callable[[Path], str]) -> Keys:
     # No cause is chained and nothing is quoted: the text may be half a key.
     lines = raw.decode("ascii", "replace").splitlines()
+    if lines[:1] == [_LOCKED_MAGIC] and (locked := LockedKeys.parse(lines[1:])) is not None:
+        try:
+            halves = locked.open(ask(path))
+        except WrongPassphrase:
+            raise BadInput(
+                f"the passphrase does not open the key file {path}, or somebody changed the file",
+                "give the passphrase that was chosen when the keys were made; nothing else can open them",
+            ) from None
+        except NotEnoughMemory as error:
+            raise _too_little_memory(path, error) from None
+        if len(halves) == 2 * _KEY_BYTES:
+            return Keys(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
     try:
         magic, curve, seed = lines[0], *(base64.b64decode(line, validate=True) for line in lines[1:3])
     except (IndexError, ValueError, binascii.Error):
@@ -133,3 +259,10 @@ def _parse(path: Path, raw: bytes) -> Keys:
     if magic != _MAGIC or len(lines) != 3 or (len(curve), len(seed)) != (_KEY_BYTES, _KEY_BYTES):  # noqa: PLR2004
         raise BadInput(f"{path} is not a key file of this program", "give the file that 'masquerade keys new' made")
     return Keys(curve, seed)
+
+
+def _too_little_memory(path: Path, error: NotEnoughMemory) -> BadInput:
+    return BadInput(
+        f"the passphrase of {path} needs {error} MB of memory for a moment, which this machine does not give",
+        "raise the memory limit of this process or container",
+    )

@@ -21,6 +21,7 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.closing import Told, check_all_closed
+from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
@@ -56,7 +57,7 @@ class PartySession(Session):
         Makes the link; called when the role joins, not before.
     answers_as_curve : callable
         Looks at Charlie's address and says whether a CURVE server answers there.
-    version, observe, clock
+    version, observe, clock, debits
         See :class:`~masquerade_host.session.Session`.
     """
 
@@ -71,8 +72,9 @@ class PartySession(Session):
         version: str,
         observe: Observer = quiet,
         clock: Callable[[], float] = time.monotonic,
+        debits: Debits | None = None,
     ) -> None:
-        super().__init__(me, study, keys, version, observe, clock)
+        super().__init__(me, study, keys, version, observe, clock, debits)
         self._connect = connect
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE

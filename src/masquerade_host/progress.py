@@ -18,7 +18,7 @@ from structlog.typing import EventDict, WrappedLogger
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.spent import with_spent
 
-__all__ = ["Mode", "Progress", "mode_of"]
+__all__ = ["Mode", "Progress", "Writable", "end_of", "mode_of", "sentence", "withhold"]
 
 _ALLOWED = frozenset(
     {
@@ -71,8 +71,8 @@ def mode_of(arguments: Sequence[str]) -> Mode:
     return Mode.TEXT
 
 
-def _withhold(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
-    """Let only listed fields through."""
+def withhold(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+    """Let only listed fields through: a step of structlog."""
     passed: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _ALLOWED and isinstance(value, (str, int, float)):
@@ -80,7 +80,8 @@ def _withhold(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventD
     return passed
 
 
-def _sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
+def sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
+    """Return the sentence for an event: structlog's last step. An event without one is dropped."""
     event = fields["event"]
     if event == "error":
         hint = f"\nwhat to do: {fields['hint']}" if fields.get("hint") else ""
@@ -93,14 +94,15 @@ def _sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
     return template.format_map(fields)
 
 
-class _Writable:
-    """Escapes letters that a file's encoding lacks, such as those of a column's name on an ASCII terminal."""
+class Writable:
+    """structlog's last step. Letters that the file's encoding lacks, as a column's name may have them, are escaped."""
 
     def __init__(self, render: Callable[..., str | bytes], file: TextIO) -> None:
         self._render = render
         self._encoding = getattr(file, "encoding", None) or "utf-8"
 
     def __call__(self, logger: WrappedLogger, method: str, fields: EventDict) -> str:
+        """Return the event as a line that the file can take."""
         return (
             str(self._render(logger, method, fields)).encode(self._encoding, "backslashreplace").decode(self._encoding)
         )
@@ -119,12 +121,10 @@ class Progress:
 
     def __init__(self, mode: Mode, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._mode = mode
-        render = structlog.processors.JSONRenderer() if mode is Mode.JSON else _sentence
+        render = structlog.processors.JSONRenderer() if mode is Mode.JSON else sentence
         file = (out or sys.stdout) if mode is Mode.JSON else (err or sys.stderr)
         self._err = err or sys.stderr
-        self._logger = structlog.wrap_logger(
-            structlog.WriteLogger(file), processors=[_withhold, _Writable(render, file)]
-        )
+        self._logger = structlog.wrap_logger(structlog.WriteLogger(file), processors=[withhold, Writable(render, file)])
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Report one event. A reader who has gone away does not end the run."""
@@ -141,36 +141,43 @@ class Progress:
         Parameters
         ----------
         error : BaseException
-            The text of an unexpected error is not shown, for it may hold a record.
         debug : bool
             Show the traceback on stderr all the same.
         """
-        match error:
-            case MasqueradeError():
-                fields: dict[str, str] = {"message": error.message, "hint": error.hint}
-                code, exit_code = error.error_code, error.exit_code
-                if waited_for := getattr(error, "waited_for", ()):
-                    fields["waited_for"] = ", ".join(waited_for)
-                for name in ("peer", "said_by"):
-                    if value := getattr(error, name, ""):
-                        fields[name] = value
-                if suspects := getattr(error, "suspects", ()):
-                    fields["suspects"] = ", ".join(suspects)
-            case typer.TyperException():
-                fields = {"message": error.format_message(), "hint": "--help shows what is allowed"}
-                code, exit_code = "usage", 4
-            case KeyboardInterrupt() | typer.Abort():
-                fields, code, exit_code = {"message": "you stopped this process", "hint": ""}, "run_failed", 1
-            case _:
-                error_id = secrets.token_hex(4)
-                fields = {
-                    "message": f"this program has a bug: it raised a {type(error).__name__} (id {error_id})",
-                    "hint": "please report it; --debug shows where; read that before you post it, for it may show data",
-                    "error_id": error_id,
-                }
-                code, exit_code = "bug", 5
-        fields["message"] = with_spent(fields["message"], error)
+        fields = end_of(error)
         if debug:
             traceback.print_exception(error, file=self._err)
-        self("error", error_code=code, exit_code=exit_code, **fields)
-        return exit_code
+        self("error", **fields)
+        return int(fields["exit_code"])
+
+
+def end_of(error: BaseException) -> dict[str, str | int]:
+    """Return the fields of the event "error". The text of an unexpected error is left out, for it may hold a record."""
+    fields: dict[str, str | int]
+    match error:
+        case MasqueradeError():
+            fields = {"message": error.message, "hint": error.hint}
+            code, exit_code = error.error_code, error.exit_code
+            if waited_for := getattr(error, "waited_for", ()):
+                fields["waited_for"] = ", ".join(waited_for)
+            for name in ("peer", "said_by"):
+                if value := getattr(error, name, ""):
+                    fields[name] = value
+            if suspects := getattr(error, "suspects", ()):
+                fields["suspects"] = ", ".join(suspects)
+        case typer.TyperException():
+            fields = {"message": error.format_message(), "hint": "--help shows what is allowed"}
+            code, exit_code = "usage", 4
+        case KeyboardInterrupt() | typer.Abort():
+            fields = {"message": "you stopped this process", "hint": ""}
+            code, exit_code = "run_failed", 1
+        case _:
+            error_id = secrets.token_hex(4)
+            fields = {
+                "message": f"this program has a bug: it raised a {type(error).__name__} (id {error_id})",
+                "hint": "please report it; --debug shows where; read that before you post it, for it may show data",
+                "error_id": error_id,
+            }
+            code, exit_code = "bug", 5
+    fields["message"] = with_spent(str(fields["message"]), error)
+    return {"error_code": code, "exit_code": exit_code, **fields}

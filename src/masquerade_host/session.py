@@ -7,7 +7,7 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 :class:`~masquerade_host.party_session.PartySession` are the two ends.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,13 +19,13 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
-from masquerade_host.journal import Entry
+from masquerade_host.debits import Debits
+from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
-from masquerade_host.steps import Steps
 from masquerade_host.verdicts import abort_of, suspects_of
 
 __all__ = ["Session"]
@@ -36,7 +36,7 @@ _NEWS_EVERY = 0.5  # seconds between two reports of a long stage's progress
 _NOTHING = object()
 
 
-class Session(ABC):
+class Session(Journaling):
     """One participant's side of one run.
 
     Parameters
@@ -50,6 +50,8 @@ class Session(ABC):
     observe : Observer
     clock : callable
         Seconds, monotonic.
+    debits : Debits, optional
+        Where the cost of a release is written down before the release leaves; by default nowhere.
 
     Attributes
     ----------
@@ -58,7 +60,7 @@ class Session(ABC):
     run : bytes
         The id of the run, once the roster is known; before, the study's.
     releases : list of Release
-        What each release so far cost in privacy.
+        What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
     kept : Kept
@@ -66,8 +68,16 @@ class Session(ABC):
     """
 
     def __init__(
-        self, me: str, study: Study, keys: Keys, version: str, observe: Observer, clock: Callable[[], float]
+        self,
+        me: str,
+        study: Study,
+        keys: Keys,
+        version: str,
+        observe: Observer,
+        clock: Callable[[], float],
+        debits: Debits | None = None,
     ) -> None:
+        super().__init__(debits)
         self.me = me
         self.study = study
         self.names = study.names
@@ -77,7 +87,6 @@ class Session(ABC):
         self.deadline = study.study.deadline_seconds
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
-        self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.kept = Kept()
@@ -86,8 +95,6 @@ class Session(ABC):
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
-        self.steps = Steps()
-        self._outgoing: list[Callable[[], None]] = []
         self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
@@ -110,12 +117,14 @@ class Session(ABC):
                 self.stats.stage(name)
                 self._reply(None)
             case Release():
-                self.releases.append(effect)
+                self._due.append(effect)
                 self._reply(None)
             case Progress():
                 self._come_so_far(effect)
                 self._reply(None)
             case Send():
+                self._owed += self._due
+                self._due = []
                 self._send(effect)
                 self._reply(None)
             case Join():
@@ -227,32 +236,16 @@ class Session(ABC):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat(pack_beat(self.missing(), self.everybody))
-            self._observe("traffic", messages=self.stats.messages, bytes=self.stats.bytes)
+            self._tell_of_traffic(now)
         self._post()
         self._stepped = self._clock()
 
-    # --- The journal's side ---------------------------------------------------
-
-    def _leave(self, send: Callable[[], None]) -> None:
-        """Call ``send``, which puts a frame on the wire, as soon as all that led to the frame is written down."""
-        self._outgoing.append(send)
-
-    def _post(self) -> None:
-        """Write down what happened, and then let out what waits; in a replay nothing leaves."""
-        if not self._outgoing or self.steps.due is not None:
-            return
-        outgoing, self._outgoing = self._outgoing, []
-        self.steps.commit()
-        for send in outgoing:
-            send()
-
-    @abstractmethod
-    def again(self, row: Entry) -> None:
-        """Take again what came from outside before this process was started."""
-
-    def let_go(self) -> bool:
-        """Send what this session holds back, for it was sent before; return whether there was anything."""
-        return False
+    def _tell_of_traffic(self, now: float) -> None:
+        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
+        missing = self.missing()
+        waited = now - self._progress if missing else 0.0
+        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
+        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
 
     def look_again(self) -> None:
         """Answer the role if its answer is there."""

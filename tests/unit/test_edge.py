@@ -332,7 +332,7 @@ def test_a_disk_that_breaks_between_the_two_files_leaves_neither(
 )
 def test_an_end_after_a_release_says_and_keeps_what_was_spent(tmp_path: Path, error: BaseException) -> None:
     session = World.new(2, port=5555).party("p1")
-    session.begin(Release("shares", 1.0, 1e-5))
+    session.releases.append(Release("shares", 1.0, 1e-5))
     with pytest.raises(type(error)) as caught, RunDirectory(tmp_path / "run", session):
         raise error
     told_, out, _ = told(Mode.JSON)
@@ -356,7 +356,7 @@ def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
 
     monkeypatch.setattr(os, "fsync", full)
     session = World.new(2, port=5555).party("p1")
-    session.begin(Release("shares", 1.0, 0.0))
+    session.releases.append(Release("shares", 1.0, 0.0))
     with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session) as run:
         run.write({"result.json": {"x": 1}})
     assert "as spent (which could not be written down" in describe(caught.value).message
@@ -462,7 +462,7 @@ def test_the_default_directory_names_study_and_participant() -> None:
 def test_a_result_has_all_that_is_promised() -> None:
     world = World.new(3, port=5555)
     session = world.party("p2")
-    session.begin(Release("model", 1.0, 0.0))
+    session.releases.append(Release("model", 1.0, 0.0))
     result = summarize(session, [{"view": "x"}], {"test_error": 0.25})
     promised = "run_id protocol parties n_features epsilon delta calibration seconds stages messages bytes statement"
     assert set(promised.split()) <= set(result)

@@ -1,11 +1,14 @@
 """Sessions without sockets: the hello, the roster, the relay, everybody's clocks, and how a run ends badly."""
 
+from collections.abc import Sequence
+
 import msgpack
 import pytest
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey
 from masquerade_core.errors import (
     BadInput,
+    BudgetExceeded,
     CannotConnect,
     DeadlinePassed,
     LocalProtocolError,
@@ -14,7 +17,7 @@ from masquerade_core.errors import (
     RunFailed,
 )
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Join, Progress, Release, Stage
+from masquerade_core.seat import Join, Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
@@ -973,9 +976,38 @@ def test_stages_count_what_passes_and_beats_apart(seated: Wired) -> None:
     assert seated.charlie.stats.beats >= 12
 
 
-def test_releases_are_kept(seated: Wired) -> None:
-    seated.begin("p1", Release("model", 1.0, 0.0))
-    assert seated.parties["p1"].releases == [Release("model", 1.0, 0.0)]
+def test_a_release_is_debited_before_the_next_message_is_put_on_the_wire(seated: Wired) -> None:
+    class Noted:
+        def debit(self, run: bytes, releases: Sequence[Release]) -> None:
+            debited.append((run, tuple(releases), len(seated.links["p1"].sent)))
+
+    debited: list[tuple[bytes, tuple[Release, ...], int]] = []
+    p1 = seated.parties["p1"]
+    p1._debits = Noted()
+    before = len(seated.links["p1"].sent)
+    first, second = Release("round 0", 1.0, 0.0), Release("round 1", 0.5, 1e-6, 0.25)
+    seated.begin("p1", first)
+    seated.begin("p1", second)
+    assert (debited, p1.releases) == ([], [])
+    seated.say("p1", b"x")
+    assert debited == [(p1.run, (first, second), before)]
+    assert p1.releases == [first, second]
+    seated.say("p1", b"y")
+    assert len(debited) == 1
+
+
+def test_where_a_debit_is_refused_nothing_is_put_on_the_wire(seated: Wired) -> None:
+    class Empty:
+        def debit(self, run: bytes, releases: Sequence[Release]) -> None:
+            raise BudgetExceeded("nothing is left")
+
+    p1 = seated.parties["p1"]
+    p1._debits = Empty()
+    p1.begin(Release("round 0", 1.0, 0.0))
+    before = len(seated.links["p1"].sent)
+    with pytest.raises(BudgetExceeded):
+        p1.begin(Send("message", "Hi", (CHARLIE,), (b"x",)))
+    assert (len(seated.links["p1"].sent), p1.releases) == (before, [])
 
 
 def test_a_long_stage_tells_how_far_it_is_but_not_at_every_round(seated: Wired) -> None:

@@ -12,8 +12,9 @@ from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
 from masquerade_core.wire.frames import MAX_FRAME
-from masquerade_host import transport
+from masquerade_host import dialer, transport
 from masquerade_host.dialer import ConnectionEvent, PartySocket, speaks_curve
+from masquerade_host.dialing import Dialing
 from masquerade_host.keyfiles import Keys
 from masquerade_host.transport import Arrival, CharlieSocket, _Doorkeeper
 from tests.host_helpers import free_port, new_keys
@@ -104,6 +105,16 @@ def test_without_the_doorkeepers_list_nobody_gets_in() -> None:
     charlie.close(0)
 
 
+def test_the_pauses_between_attempts_grow_and_start_anew_after_a_connection() -> None:
+    dialing = Dialing("tcp://here", lambda: False)
+    pauses: list[float | None] = []
+    for event in [ConnectionEvent.UNREACHED] * 5 + [ConnectionEvent.CONNECTED, ConnectionEvent.LOST]:
+        dialing.reopen_at = None
+        dialing.note(event, 10.0)
+        pauses.append(dialing.reopen_at)
+    assert pauses == [10.25, 10.5, 11.0, 12.0, 12.0, None, 10.25]
+
+
 class _NoDoorkeeper:
     """Nobody answers ZeroMQ's question whether a key may come in."""
 
@@ -142,9 +153,11 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
     charlies = new_keys()
     party_keys = new_keys()
     party = PartySocket(address, party_keys, charlies.public.curve)
-    assert connection_event(party, 1.0) is None
+    assert connection_event(party) is ConnectionEvent.UNREACHED
     assert not speaks_curve(address)
     charlie = CharlieSocket(address, charlies, {"p1": party_keys.public.curve})
+    assert connection_event(party, 1.0) is None  # it makes one attempt; the session says when the next one is due
+    party.reopen()
     assert connection_event(party) is ConnectionEvent.CONNECTED
     party.close(0)
     charlie.close(0)
@@ -154,8 +167,31 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
 def test_a_name_that_nobody_knows_is_told_once(name: str) -> None:
     party = PartySocket(f"tcp://{name}:5555", new_keys(), new_keys().public.curve)
     assert connection_event(party) is ConnectionEvent.UNRESOLVED
-    assert connection_event(party, 1.0) is None
+    assert connection_event(party, 0.5) is None
+    party.reopen()
+    assert connection_event(party) is ConnectionEvent.UNREACHED
     party.close(0)
+
+
+def test_an_attempt_of_which_nothing_is_heard_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that only ZeroMQ cannot resolve is reported by nobody."""
+    monkeypatch.setattr(dialer, "_ATTEMPT", 0.1)
+    monkeypatch.setattr(PartySocket, "_resolve", lambda _: None)
+    party = PartySocket("tcp://no-such-name.invalid:5555", new_keys(), new_keys().public.curve)
+    assert connection_event(party) is ConnectionEvent.UNREACHED
+    party.close(0)
+
+
+def test_a_broken_connection_is_lost_once_and_made_again_when_asked(place: Place) -> None:
+    party = place.party("p1")
+    assert connection_event(party) is ConnectionEvent.CONNECTED
+    place.charlie.close(0)
+    assert connection_event(party) is ConnectionEvent.LOST
+    roster = {"p1": place.keys["p1"].public.curve}
+    place.charlie = CharlieSocket(place.address, place.keys["charlie"], roster)
+    assert connection_event(party, 1.0) is None
+    party.reopen()
+    assert connection_event(party) is ConnectionEvent.CONNECTED
 
 
 def test_somebody_who_speaks_something_else_is_foreign() -> None:

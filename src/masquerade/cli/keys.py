@@ -12,19 +12,34 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Make a participant's keys, or show their public half.")
+app = typer.Typer(help="Make a participant's keys, replace them, or show their public half.")
+
+_Passphrase = Annotated[
+    bool,
+    typer.Option(
+        "--passphrase",
+        help="Encrypt the file under a new passphrase. You are asked for it; a service reads it from the file that the "
+        "variable MASQUERADE_PASSPHRASE_FILE names.",
+    ),
+]
 
 
 @app.command()
 def new(
     file: Annotated[Path, typer.Argument(help="The file for the secret keys. Only you will be able to read it.")],
+    passphrase: _Passphrase = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Make a participant's keys. The public half goes to stdout."""
     from masquerade_host.keyfiles import make_keys
+    from masquerade_host.passphrases import new_passphrase
 
     del output_format
-    return _outcome(make_keys(file).public, file, f"Your secret keys are in {file}: keep it, and show it to nobody.")
+    keys = make_keys(file, new_passphrase(file) if passphrase else None)
+    told = f"Your secret keys are in {file}: keep it, and show it to nobody."
+    if passphrase:
+        told += " Nobody can open it without the passphrase, so keep that as well, in another place."
+    return _outcome(keys.public, file, told)
 
 
 @app.command()
@@ -37,6 +52,31 @@ def show(
 
     del output_format
     return _outcome(load_keys(file).public, file, f"The public half of {file}:")
+
+
+@app.command()
+def rotate(
+    file: Annotated[Path, typer.Argument(help="A file that 'masquerade keys new' made.")],
+    passphrase: _Passphrase = False,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Replace keys by new ones. The old file stays beside them; the account of the privacy budget goes on."""
+    from dataclasses import replace
+
+    from masquerade_host.keyfiles import rotate_keys
+    from masquerade_host.passphrases import new_passphrase
+
+    del output_format
+    rotated = rotate_keys(file, new_passphrase if passphrase else None)
+    told = f"New secret keys are in {file}. The old ones, {rotated.old.fingerprint()}, are in {rotated.kept}."
+    outcome = _outcome(rotated.keys.public, file, told)
+    return replace(
+        outcome,
+        data={**outcome.data, "old_file": str(rotated.kept), "old_public_key": str(rotated.old)},
+        hint="this program cannot know which studies name the old keys: tell every coordinator you work with, and send "
+        f"the line that begins with mq1. A study that names the old keys needs --key {rotated.kept}; when the last "
+        "such study is over, delete that file",
+    )
 
 
 def _outcome(public: "PublicKeys", file: Path, message: str) -> Outcome:

@@ -2,15 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
-
-if TYPE_CHECKING:
-    from masquerade_host.stats import Observer
+from masquerade.cli.watching import LogFileOption, LogLevelOption
+from masquerade_host.levels import Level
 
 __all__ = ["curator", "party"]
 
@@ -29,16 +28,19 @@ def curator(
         str | None, typer.Option(help="tcp://ADDRESS:PORT, if Charlie does not listen at the study's own address.")
     ] = None,
     out: OutOption = None,
+    log_file: LogFileOption = None,
+    log_level: LogLevelOption = Level.INFO,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Run Charlie, the curator: listen, wait for the parties, serve the run, publish the model."""
     from masquerade_curator import run
     from masquerade_host.process import harden
+    from masquerade_host.reporting import Reporting, reporting
     from masquerade_host.signals import stoppable
 
     harden()
-    with stoppable():
-        result = run(study, key, out=out, test=test, listen=listen, observe=_observer())
+    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
+        result = run(study, key, out=out, test=test, listen=listen, observe=observe)
     return _done(result, output_format)
 
 
@@ -55,15 +57,18 @@ def party(
     ] = None,
     out: OutOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree to it.")] = False,
+    log_file: LogFileOption = None,
+    log_level: LogLevelOption = Level.INFO,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
     from masquerade_host.process import harden
+    from masquerade_host.reporting import Reporting, reporting
     from masquerade_host.signals import stoppable
     from masquerade_party import ask, no_questions, run
 
     harden()
-    with stoppable():
+    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
         result = run(
             study,
             data,
@@ -71,16 +76,9 @@ def party(
             classifier=classifier,
             out=out,
             approve=no_questions if yes else ask,
-            observe=_observer(),
+            observe=observe,
         )
     return _done(result, output_format)
-
-
-def _observer() -> "Observer":
-    """Report progress on stderr in both formats, since stdout is for the answer."""
-    from masquerade_host.progress import Mode, Progress
-
-    return Progress(Mode.TEXT)
 
 
 def _done(path: Path, output_format: Format) -> Outcome:

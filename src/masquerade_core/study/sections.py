@@ -56,6 +56,16 @@ class StudySection(Section):
     slot_seconds: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="the slot of the public schedule, in seconds"
     )
+    attempts: int = Field(
+        default=3, ge=1, le=100, description="how many attempts may end that released nothing, at each party"
+    )
+    charged_attempts: int = Field(
+        default=0,
+        ge=0,
+        le=10,
+        description="how many further attempts may follow that released something; each attempt gets its share of "
+        "epsilon and delta, so there is more noise",
+    )
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
 
 

@@ -1,0 +1,315 @@
+"""The ledger's files: a list of entries that only grows, and a copy that shows if an older list was put back.
+
+``ledger.sqlite`` holds the entries. Nothing in it is ever changed or removed; triggers see to it. Each entry has a
+*chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines`` holds one line for
+each entry. An entry is on the disk in both files before :meth:`LedgerFile.append` returns.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from masquerade_core.errors import BudgetExceeded, RefusedLocally, RunFailed
+from masquerade_host.state import StateFolder
+
+__all__ = ["Entry", "LedgerFile"]
+
+_SCHEMA = """
+CREATE TABLE entries (n INTEGER PRIMARY KEY, chain BLOB NOT NULL, body TEXT NOT NULL) STRICT;
+CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger only grows'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger only grows'); END;
+"""
+_KEY_BYTES = 32
+_WAIT = 30.0  # seconds that one process waits while another writes
+_START = bytes(32)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One fact: its number from 1, what kind of fact it is, when it was written (UTC), and its fields."""
+
+    n: int
+    kind: str
+    at: str
+    fields: Mapping[str, Any]
+
+
+class LedgerFile:
+    """The two files and the key of a state folder's ledger.
+
+    Parameters
+    ----------
+    folder : StateFolder
+
+    Raises
+    ------
+    BudgetExceeded
+        There is no ledger: then there is no budget.
+    """
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._path, self._lines = folder.ledger, _lines_of(folder)
+        if not self._path.exists():
+            raise BudgetExceeded(
+                f"{folder.root} has no ledger of a privacy budget, and without one nothing may be spent",
+                "give this machine a budget once: masquerade budget init --epsilon 10 --delta 1e-5",
+            )
+        self.key = _read_key(folder.ledger_key)
+        with _told(self._path):
+            self._db = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
+            self._db.execute("PRAGMA synchronous = FULL")
+        self.forget()
+
+    @classmethod
+    def make(cls, folder: StateFolder) -> "LedgerFile":
+        """Make an empty ledger where there is none.
+
+        Raises
+        ------
+        RefusedLocally
+            Its second file is there and has entries.
+        """
+        folder.made()
+        with _told(folder.ledger):
+            if (lines := _lines_of(folder)).exists() and lines.stat().st_size:
+                raise RefusedLocally(
+                    f"{folder.ledger} is missing, but {lines} has its entries",
+                    "put the ledger back; if it is lost for good, 'masquerade budget recover' makes it from that file",
+                )
+            if not folder.ledger_key.exists():
+                _create(folder.ledger_key, secrets.token_bytes(_KEY_BYTES))
+            if not lines.exists():
+                _create(lines, b"")
+            _make_empty(folder.ledger)
+        return cls(folder)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def forget(self) -> None:
+        """Read everything anew at the next transaction, as after one that failed."""
+        self._count, self._chain = 0, _START
+        self._unwritten: list[tuple[bytes, str]] = []  # chains and bodies of entries that the second file may not have
+        self._offset = 0  # how far the second file was compared with the first
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[list[Entry]]:
+        """Hold the ledger for this process alone; yields the entries that are new since the last transaction.
+
+        Raises
+        ------
+        RefusedLocally
+            The two files contradict each other: one of them is an older copy, or was changed.
+        RunFailed
+            The file cannot be read or written. What was appended may be there or not.
+        """
+        with _told(self._path):
+            self._db.execute("BEGIN IMMEDIATE")
+        try:
+            with _told(self._path):
+                new = self._read()
+                self._compare()
+            yield new
+            with _told(self._path):
+                self._db.execute("COMMIT")
+                self._mirror()
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.rollback()
+            self.forget()
+            raise
+
+    def append(self, kind: str, fields: Mapping[str, Any]) -> Entry:
+        """Add an entry in the transaction under way."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        body = json.dumps({"kind": kind, "at": at, **fields}, ensure_ascii=False, sort_keys=True)
+        with _told(self._path):
+            self._insert(body)
+        return Entry(self._count, kind, at, fields)
+
+    def _insert(self, body: str) -> None:
+        chain = self._next(body)
+        self._db.execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, chain, body))
+        self._step(chain, body)
+
+    def _next(self, body: str) -> bytes:
+        data = self._chain + (self._count + 1).to_bytes(8, "big") + body.encode()
+        return hashlib.blake2b(data, digest_size=32, key=self.key, person=b"masq ledger").digest()
+
+    def _step(self, chain: bytes, body: str) -> None:
+        self._count, self._chain = self._count + 1, chain
+        self._unwritten.append((chain, body))
+
+    def _read(self) -> list[Entry]:
+        new = []
+        rows = self._db.execute("SELECT n, chain, body FROM entries WHERE n > ? ORDER BY n", (self._count,))
+        for n, chain, body in rows:
+            if n != self._count + 1 or chain != self._next(body):
+                raise RefusedLocally(
+                    f"entry {n} of {self._path} does not follow from those before it: the file was changed, or its key",
+                    "put back the newest copy that you have of the whole state folder",
+                )
+            self._step(chain, body)
+            content = json.loads(body)
+            new.append(Entry(n, content.pop("kind"), content.pop("at"), content))
+        return new
+
+    # --- The second file ------------------------------------------------------
+
+    def _compare(self) -> None:
+        """Check that the second file has no entry that the first has not; it may lack the last ones."""
+        if not self._lines.exists():
+            raise RefusedLocally(
+                f"{self._lines} is missing, so nobody can tell whether {self._path.name} is an older copy",
+                "put it back; if it is lost for good, 'masquerade budget recover' writes it anew from the ledger",
+            )
+        for chain in _chains(self._lines, self._offset):
+            if not self._unwritten:
+                raise RefusedLocally(
+                    f"{self._lines} knows of entries that {self._path.name} lacks: the ledger is an older copy, from "
+                    "before something was spent",
+                    "put back the newest copy; without one, 'masquerade budget recover' enters what the other file has",
+                )
+            if chain != self._unwritten[0][0]:
+                raise RefusedLocally(
+                    f"{self._lines} and {self._path.name} disagree: one of them was changed, or is from elsewhere",
+                    "put back the newest copy that you have of the whole state folder",
+                )
+            self._offset += len(_line(*self._unwritten.pop(0)))
+
+    def _mirror(self) -> None:
+        """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go."""
+        data = b"".join(_line(chain, body) for chain, body in self._unwritten)
+        if not data:
+            return
+        descriptor = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.truncate(self._offset)
+            file.seek(self._offset)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        self._offset += len(data)
+        self._unwritten.clear()
+
+    @classmethod
+    def recover(cls, folder: StateFolder) -> int:
+        """Enter what the second file alone knows, or write that file anew if it is missing; returns how many entries.
+
+        Raises
+        ------
+        RefusedLocally
+            An entry of the second file does not follow from those of the first.
+        """
+        with _told(folder.ledger):
+            if not folder.ledger.exists() and _lines_of(folder).exists():
+                _make_empty(folder.ledger)
+        file = cls(folder)
+        try:
+            with _told(folder.ledger):
+                file._db.execute("BEGIN IMMEDIATE")
+                entered = file._enter()
+                file._db.execute("COMMIT")
+                file._mirror()
+        finally:
+            file.close()
+        return entered
+
+    def _enter(self) -> int:
+        self._read()
+        known = [chain for chain, _ in self._unwritten]
+        lines = _whole_lines(self._lines, 0) if self._lines.exists() else []
+        for i, line in enumerate(lines):
+            written, _, body = line.partition(b" ")
+            chain = known[i] if i < len(known) else self._next(body.decode())
+            if written != chain.hex().encode():
+                raise RefusedLocally(
+                    f"line {i + 1} of {self._lines} does not follow from the entries before it",
+                    "put back the newest copy that you have of the whole state folder",
+                )
+            if i >= len(known):
+                self._insert(body.decode())
+        return max(0, len(lines) - len(known))
+
+
+def _lines_of(folder: StateFolder) -> Path:
+    return folder.ledger.with_suffix(".lines")
+
+
+def _line(chain: bytes, body: str) -> bytes:
+    return f"{chain.hex()} {body}\n".encode()
+
+
+def _whole_lines(path: Path, offset: int) -> list[bytes]:
+    """Return the lines after an offset; the last one may have been cut off by a power failure and does not count."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read().split(b"\n")[:-1]
+
+
+def _chains(path: Path, offset: int) -> Iterator[bytes]:
+    if path.stat().st_size > offset:
+        for line in _whole_lines(path, offset):
+            yield bytes.fromhex(line.partition(b" ")[0].decode("ascii", "replace"))
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say in a sentence why the files cannot be used."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RunFailed(
+            f"the ledger {path} cannot be read or written ({why}), so nothing more leaves this machine",
+            "see whether the disk is full or read-only; what was debited before stays debited",
+        ) from error
+
+
+def _create(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_empty(path: Path) -> None:
+    """Make the first file, whole or not at all."""
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    _create(part, b"")
+    with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
+    part.rename(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise RefusedLocally(
+            f"the ledger's key {path} cannot be read: {error.strerror}", "put it back; it belongs to this ledger alone"
+        ) from error
+    if len(key) != _KEY_BYTES:
+        raise RefusedLocally(f"{path} is no ledger's key: it has {len(key)} bytes, not {_KEY_BYTES}", "put it back")
+    return key

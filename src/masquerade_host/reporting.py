@@ -1,0 +1,127 @@
+"""Everything that a running process tells its operator: at the terminal, in logs, and to a monitoring system."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from masquerade_host.levels import Level
+from masquerade_host.logs import Log, LogFile
+from masquerade_host.meter import Meter
+from masquerade_host.progress import Mode, Progress, end_of
+from masquerade_host.stats import Observer
+
+__all__ = ["Reporting", "Terminal", "reporting"]
+
+_CLEAR = "\r\x1b[K"
+_NARROW = 80  # columns, where the terminal does not say how many it has
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """What an operator asked for.
+
+    Attributes
+    ----------
+    log_file : Path or None
+        A file that gets a copy of the log.
+    level : Level
+        The least grave events that logs show.
+    metrics : str or None
+        The address at which a monitoring system can ask, as :func:`masquerade_host.metrics.serve` reads it.
+    """
+
+    log_file: Path | None = None
+    level: Level = Level.INFO
+    metrics: str | None = None
+
+
+class Terminal:
+    """An observer for a person at a terminal: a sentence for each event, and below them one line that changes.
+
+    Parameters
+    ----------
+    file : text file
+        The terminal.
+    clock : callable
+        Seconds, monotonic.
+    """
+
+    def __init__(self, file: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = file
+        self._meter = Meter(clock)
+        self._sentences = Progress(Mode.TEXT, err=file)
+
+    def __call__(self, event: str, /, **fields: str | float) -> None:
+        """Show one event."""
+        self._meter.note(event, fields)
+        self._put(_CLEAR)
+        if event != "error":  # the command shows it when it ends
+            self._sentences(event, **fields)
+        line = self._meter.line()
+        if line and event not in ("done", "error"):
+            encoding = self._file.encoding or "utf-8"
+            line = line.encode(encoding, "backslashreplace").decode(encoding)
+            self._put(line[: self._columns() - 1])  # a line that wraps cannot be taken back
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._file.fileno()).columns or _NARROW
+        except (OSError, ValueError):
+            return _NARROW
+
+    def _put(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that went away ends no run
+            self._file.write(text)
+            self._file.flush()
+
+    def close(self) -> None:
+        """Take the changing line away."""
+        self._put(_CLEAR)
+
+
+@contextlib.contextmanager
+def reporting(wanted: Reporting, err: TextIO | None = None) -> Iterator[Observer]:
+    """Return an observer that tells everybody who is to be told, for the time of one run.
+
+    At a terminal, stderr shows sentences and a changing line. Elsewhere it is a log. An error that ends the run is
+    logged, and raised again.
+
+    Parameters
+    ----------
+    wanted : Reporting
+    err : text file, optional
+        By default the stderr of this process.
+
+    Raises
+    ------
+    BadInput
+        The log cannot be written, or nothing can listen at the address.
+    """
+    err = err or sys.stderr
+    with contextlib.ExitStack() as stack:
+        observers: list[Observer] = []
+        if err.isatty():
+            terminal = Terminal(err)
+            stack.callback(terminal.close)
+            observers.append(terminal)
+        else:
+            observers.append(Log(err, wanted.level))
+        if wanted.log_file is not None:
+            file = LogFile(wanted.log_file)
+            stack.callback(file.close)
+            observers.append(Log(file, wanted.level))
+
+        def observe(event: str, /, **fields: str | float) -> None:
+            for each in observers:
+                each(event, **fields)
+
+        try:
+            yield observe
+        except (Exception, KeyboardInterrupt) as error:
+            observe("error", **end_of(error))
+            raise

@@ -1,0 +1,440 @@
+"""The ledger of the privacy budget: what is refused, what is kept, and what a machine that fails does not forget."""
+
+import os
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.study import Study
+from masquerade_host.ledger import Ledger
+from masquerade_host.ledger_file import LedgerFile
+from masquerade_host.state import StateFolder
+from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
+
+OTHERS = Dataset.from_unit_ball([[0.5], [-0.25], [0.1]], [1.0, -1.0, 1.0])
+RUN = b"r" * 16
+
+
+def spend(ledger: Ledger, study: Study, run: bytes = RUN, epsilon: float = 1.0, delta: float = 1e-6) -> None:
+    begun(ledger, study)
+    ledger.debits_for(study, "p1").debit(run, [mechanism(epsilon=epsilon, delta=delta)])
+
+
+def spent(ledger: Ledger) -> float:
+    return ledger.account("default").spent
+
+
+# --- No ledger, no budget ---------------------------------------------------------
+
+
+def test_without_a_ledger_there_is_no_budget_and_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BudgetExceeded, match="no ledger") as caught:
+        Ledger.open(StateFolder(tmp_path))
+    assert "masquerade budget init" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_is_its_owners_alone(tmp_path: Path) -> None:
+    budget(tmp_path / "state")
+    for path in (tmp_path / "state").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path.name
+
+
+def test_a_population_gets_one_limit_and_another_only_by_name(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    with pytest.raises(BadInput, match="has a budget already"):
+        Ledger.init(StateFolder(tmp_path), "default", 100, 1e-3, by="x")
+    ledger.set_limit("default", 2.0, 1e-7, by="steward")
+    assert (ledger.account("default").epsilon, ledger.account("default").delta) == (2.0, 1e-7)
+    Ledger.init(StateFolder(tmp_path), "cardiology", 3.0, 0.0, by="steward")
+    assert Ledger.open(StateFolder(tmp_path)).populations() == ("default", "cardiology")
+    with pytest.raises(BudgetExceeded, match="'neurology' has no budget"):
+        ledger.account("neurology")
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (-1.0, 0.0), (float("inf"), 0.0), (1.0, 1.0), (1.0, -0.1)])
+def test_what_is_no_limit_is_refused(tmp_path: Path, epsilon: float, delta: float) -> None:
+    with pytest.raises(BadInput, match="limit of"):
+        Ledger.init(StateFolder(tmp_path), "default", epsilon, delta, by="x")
+
+
+# --- Data sets ----------------------------------------------------------------------
+
+
+def test_a_fingerprint_needs_the_key_and_changes_with_every_cell_and_the_order(tmp_path: Path) -> None:
+    ledger, elsewhere = budget(tmp_path / "a"), budget(tmp_path / "b")
+    own = ledger.fingerprint(RECORDS)
+    again = Dataset.from_unit_ball(RECORDS.X, RECORDS.y)
+    backwards = Dataset.from_unit_ball(RECORDS.X[::-1], RECORDS.y[::-1])
+    assert ledger.fingerprint(again) == own
+    others = [ledger.fingerprint(OTHERS), ledger.fingerprint(backwards), elsewhere.fingerprint(RECORDS)]
+    assert len({own, *others}) == 4
+
+
+def test_an_unknown_data_set_is_refused_until_somebody_says_whose_records_they_are(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    other = ledger.fingerprint(OTHERS)
+    assert ledger.population_of(other) is None
+    with pytest.raises(RefusedLocally, match="not known to belong"):
+        ledger.reserve(named("a"), "p1", population="default", fingerprint=other, approved_by="x")
+    ledger.adopt(other, "default", by="steward")
+    assert ledger.population_of(other) == "default"
+    ledger.reserve(named("a"), "p1", population="default", fingerprint=other, approved_by="x")
+
+
+def test_a_corrected_data_set_continues_its_populations_budget(tmp_path: Path) -> None:
+    ledger = budget(tmp_path, epsilon=1.5)
+    spend(ledger, named("a"))
+    ledger.adopt(ledger.fingerprint(OTHERS), "default", by="steward")
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(
+            named("b"), "p1", population="default", fingerprint=ledger.fingerprint(OTHERS), approved_by="steward"
+        )
+
+
+# --- Reservations -------------------------------------------------------------------
+
+
+def test_a_reservation_counts_at_once_and_twice_is_once(tmp_path: Path) -> None:
+    ledger = budget(tmp_path, epsilon=2.0)
+    reserved(reserved(ledger, named("a")), named("a"))
+    account = ledger.account("default")
+    assert (account.spent, account.taken, account.left, account.open_studies) == (0, 1, 1, ("a",))
+    reserved(ledger, named("b"))
+    with pytest.raises(BudgetExceeded, match=r"limit is epsilon = 2 .* epsilon = 2 is spent or reserved"):
+        reserved(ledger, named("c", epsilon=0.001, delta=0.0))
+
+
+def test_delta_is_a_budget_too(tmp_path: Path) -> None:
+    ledger = budget(tmp_path, delta=1e-6)
+    reserved(ledger, named("a"))
+    with pytest.raises(BudgetExceeded):
+        reserved(ledger, named("b", delta=1e-9))
+    reserved(ledger, named("c", delta=0.0))
+
+
+def test_gaussian_studies_compose_better_than_by_adding_up(tmp_path: Path) -> None:
+    plain, gaussian = budget(tmp_path / "plain", epsilon=4.0), budget(tmp_path / "gaussian", epsilon=4.0)
+    for i in range(4):
+        reserved(plain, named(f"s{i}"))
+        reserved(gaussian, named(f"s{i}"), gaussian=True)
+    with pytest.raises(BudgetExceeded):
+        reserved(plain, named("more"))
+    reserved(gaussian, named("more"), gaussian=True)
+    assert gaussian.account("default").taken == pytest.approx(epsilon_of(5**0.5 * mu_of(1.0, 1e-6), 1e-5), rel=1e-6)
+
+
+def test_a_ledger_that_only_adds_up_does_not_compose_better(tmp_path: Path) -> None:
+    ledger = budget(tmp_path, epsilon=4.0, basic_only=True)
+    for i in range(4):
+        reserved(ledger, named(f"s{i}"), gaussian=True)
+    with pytest.raises(BudgetExceeded):
+        reserved(ledger, named("more"), gaussian=True)
+
+
+def test_a_study_that_is_given_up_keeps_its_debits_and_frees_the_rest(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    spend(ledger, study, epsilon=0.25, delta=0.0)
+    assert ledger.account("default").taken == 1.0
+    ledger.release(study.digest().hex(), "p1", by="steward")
+    assert (ledger.account("default").taken, spent(ledger)) == (0.25, 0.25)
+    with pytest.raises(RefusedLocally, match="no budget is reserved"):
+        ledger.start_attempt(study, "p1", ledger.fingerprint(RECORDS))
+    with pytest.raises(BudgetExceeded, match="earlier attempt"):
+        begun(ledger, study)
+
+
+def test_a_lowered_limit_stops_the_next_attempt(tmp_path: Path) -> None:
+    ledger = reserved(budget(tmp_path), named("a"))
+    ledger.set_limit("default", 0.5, 1e-5, by="steward")
+    with pytest.raises(BudgetExceeded, match="was lowered"):
+        ledger.start_attempt(named("a"), "p1", ledger.fingerprint(RECORDS))
+
+
+# --- Debits -------------------------------------------------------------------------
+
+
+def test_the_same_debit_twice_costs_once_and_at_another_cost_is_refused(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    debits.debit(RUN, [mechanism("round 0", 0.25, 0.0)])
+    debits.debit(RUN, [mechanism("round 0", 0.25, 0.0), mechanism("round 1", 0.25, 0.0)])
+    assert spent(ledger) == 0.5
+    with pytest.raises(RefusedLocally, match="'round 0' was debited before in this run at another cost"):
+        debits.debit(RUN, [mechanism("round 0", 0.125, 0.0)])
+    assert spent(Ledger.open(StateFolder(tmp_path))) == 0.5
+
+
+def test_a_run_cannot_spend_more_than_its_study_says(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    debits.debit(RUN, [mechanism("round 0", 0.75, 0.0)])
+    with pytest.raises(BudgetExceeded, match="would spend more than the study's epsilon = 1"):
+        debits.debit(RUN, [mechanism("round 1", 0.75, 0.0)])
+    with pytest.raises(BudgetExceeded):
+        debits.debit(RUN, [mechanism("round 2", 0.0, 2e-6)])
+    assert spent(ledger) == 0.75
+
+
+def test_what_ended_early_keeps_what_had_left_and_frees_the_rest(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    for t in range(3):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.1, 1e-8)])
+    ledger.end_attempt(study, "p1", "p2 fell silent")
+    ledger.release(study.digest().hex(), "p1", by="steward")
+    assert spent(ledger) == ledger.account("default").taken == pytest.approx(0.3)
+    assert ledger.account("default").delta_left == pytest.approx(1e-5 - 3e-8)
+
+
+def test_a_debit_of_an_attempt_that_is_over_is_refused(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    old = ledger.debits_for(study, "p1")
+    begun(Ledger.open(StateFolder(tmp_path)), study)
+    with pytest.raises(RefusedLocally, match="attempt 1 at this study is over"):
+        old.debit(RUN, [mechanism()])
+    assert spent(ledger) == 0
+
+
+def test_two_attempts_never_share_a_run_id_and_one_attempt_has_one(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a", charged_attempts=1)
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    debits.debit(RUN, [mechanism("round 0", 0.1, 0.0)])
+    with pytest.raises(RefusedLocally, match="run id"):
+        debits.debit(b"s" * 16, [mechanism("round 1", 0.1, 0.0)])
+    other = named("b")
+    begun(ledger, other)
+    with pytest.raises(RefusedLocally, match="run id"):
+        ledger.debits_for(other, "p1").debit(RUN, [mechanism("round 1", 0.1, 0.0)])
+
+
+# --- Attempts -----------------------------------------------------------------------
+
+
+def test_attempts_that_released_nothing_are_counted(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    assert [begun(ledger, study) for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(RefusedLocally, match="3 attempts at this study that released nothing; its attempts = 3"):
+        begun(ledger, study)
+    assert begun(ledger, named("b", attempts=1)) == 1
+
+
+def test_an_attempt_is_resumed_under_its_number(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a", attempts=1)
+    assert begun(ledger, study) == 1
+    own = ledger.fingerprint(RECORDS)
+    assert ledger.start_attempt(study, "p1", own, resumed=True) == 1
+    ledger.debits_for(study, "p1").debit(RUN, [mechanism()])
+    assert ledger.start_attempt(study, "p1", own, resumed=True) == 1
+
+
+def test_once_something_has_left_no_other_attempt_fits_the_studys_target(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    spend(ledger, study, epsilon=1e-9, delta=0.0)
+    with pytest.raises(BudgetExceeded, match="earlier attempt at this study released something"):
+        begun(ledger, study)
+
+
+def test_an_attempt_with_other_records_is_refused(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    ledger.adopt(ledger.fingerprint(OTHERS), "default", by="steward")
+    with pytest.raises(RefusedLocally, match="not those with which this study began"):
+        ledger.start_attempt(study, "p1", ledger.fingerprint(OTHERS))
+    with pytest.raises(RefusedLocally, match="not those with which this study began"):
+        ledger.reserve(study, "p1", population="default", fingerprint=ledger.fingerprint(OTHERS), approved_by="steward")
+
+
+def test_a_finished_study_never_runs_again_on_this_machine(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a", charged_attempts=3)
+    spend(ledger, study, epsilon=0.125, delta=0.0)
+    ledger.finish(study, "p1")
+    assert ledger.account("default").taken == 0.125
+    again = Ledger.open(StateFolder(tmp_path))
+    for action in (lambda: reserved(again, study), lambda: begun(again, study), lambda: again.finish(study, "p1")):
+        with pytest.raises(RefusedLocally, match="has finished on this machine"):
+            action()
+    assert not again.would_fit(study, "p1", "default")
+
+
+def test_what_a_study_would_take_is_known_before_it_is_reserved(tmp_path: Path) -> None:
+    ledger = budget(tmp_path, epsilon=1.0)
+    assert ledger.would_fit(named("a"), "p1", "default")
+    assert not ledger.would_fit(named("b", epsilon=1.01), "p1", "default")
+    reserved(ledger, named("a"))
+    assert ledger.would_fit(named("a"), "p1", "default")
+    assert not ledger.would_fit(named("b"), "p1", "default")
+
+
+# --- What fails ---------------------------------------------------------------------
+
+
+def test_entries_cannot_be_changed_or_removed(tmp_path: Path) -> None:
+    budget(tmp_path)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+        for change in ("UPDATE entries SET body = ''", "DELETE FROM entries"):
+            with pytest.raises(sqlite3.Error, match="the ledger only grows"):
+                db.execute(change)
+
+
+def test_a_changed_entry_is_noticed(tmp_path: Path) -> None:
+    spend(budget(tmp_path), named("a"))
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+        db.execute("DROP TRIGGER no_update")
+        db.execute("UPDATE entries SET body = replace(body, '1000000000000', '1') WHERE body LIKE '%debit%'")
+    with pytest.raises(RefusedLocally, match="does not follow from those before it"):
+        spent(Ledger.open(StateFolder(tmp_path)))
+
+
+def older(tmp_path: Path) -> tuple[Ledger, Path]:
+    """Spend twice, and put the ledger back to where it was in between."""
+    ledger = budget(tmp_path / "state")
+    spend(ledger, named("a"))
+    ledger.close()
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    ledger = Ledger.open(StateFolder(tmp_path / "state"))
+    spend(ledger, named("b"), b"s" * 16)
+    ledger.close()
+    for path in (tmp_path / "copy").glob("ledger.sqlite*"):
+        shutil.copy(path, tmp_path / "state" / path.name)
+    return Ledger.open(StateFolder(tmp_path / "state")), tmp_path / "state"
+
+
+def test_a_ledger_that_was_put_back_to_an_older_copy_is_refused(tmp_path: Path) -> None:
+    ledger, _ = older(tmp_path)
+    with pytest.raises(RefusedLocally, match="is an older copy"):
+        reserved(ledger, named("c"))
+
+
+def test_what_an_older_copy_lacks_can_be_entered_again(tmp_path: Path) -> None:
+    ledger, state = older(tmp_path)
+    ledger.close()
+    assert LedgerFile.recover(StateFolder(state)) == 3
+    ledger = Ledger.open(StateFolder(state))
+    assert spent(ledger) == 2.0
+    spend(ledger, named("c"), b"t" * 16)
+    ledger.close()
+    assert LedgerFile.recover(StateFolder(state)) == 0
+    assert spent(Ledger.open(StateFolder(state))) == 3.0
+
+
+def test_a_lost_ledger_is_made_again_from_its_second_file_and_never_begun_anew(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    spend(ledger, named("a"))
+    ledger.close()
+    for path in tmp_path.glob("ledger.sqlite*"):
+        path.unlink()
+    with pytest.raises(RefusedLocally, match=r"ledger\.sqlite is missing, but .*ledger\.lines has its entries"):
+        budget(tmp_path)
+    LedgerFile.recover(StateFolder(tmp_path))
+    assert spent(Ledger.open(StateFolder(tmp_path))) == 1.0
+
+
+def test_a_missing_second_file_is_refused_and_can_be_written_anew(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    spend(ledger, named("a"))
+    before = (tmp_path / "ledger.lines").read_bytes()
+    (tmp_path / "ledger.lines").unlink()
+    with pytest.raises(RefusedLocally, match=r"ledger\.lines is missing"):
+        spent(ledger)
+    ledger.close()
+    assert LedgerFile.recover(StateFolder(tmp_path)) == 0
+    assert (tmp_path / "ledger.lines").read_bytes() == before
+
+
+def test_a_line_that_a_power_failure_cut_off_is_completed(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    spend(ledger, named("a"))
+    ledger.close()
+    lines = tmp_path / "ledger.lines"
+    whole = lines.read_bytes()
+    for cut in (1, 20, whole.rindex(b"\n", 0, -1)):
+        lines.write_bytes(whole[: cut - len(whole)])
+        again = Ledger.open(StateFolder(tmp_path))
+        assert spent(again) == 1.0
+        again.end_attempt(named("none"), "p1", "nothing to end")
+        again.close()
+        assert lines.read_bytes() == whole
+
+
+def test_another_key_does_not_open_the_ledger(tmp_path: Path) -> None:
+    budget(tmp_path).close()
+    (tmp_path / "ledger.key").write_bytes(b"k" * 32)
+    with pytest.raises(RefusedLocally, match="or its key"):
+        spent(Ledger.open(StateFolder(tmp_path)))
+    (tmp_path / "ledger.key").unlink()
+    with pytest.raises(RefusedLocally, match=r"key .* cannot be read"):
+        Ledger.open(StateFolder(tmp_path))
+
+
+def test_on_a_full_disk_a_debit_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    pages = ledger._file._db.execute("PRAGMA page_count").fetchone()[0]
+    ledger._file._db.execute(f"PRAGMA max_page_count = {pages}")
+    many = [mechanism(f"{'x' * 1000} {t}", 1e-6, 0.0) for t in range(100)]
+    with pytest.raises(RunFailed, match=r"full.* so nothing more leaves this machine"):
+        debits.debit(RUN, many)
+    ledger._file._db.execute("PRAGMA max_page_count = 100000")
+    assert spent(ledger) == 0
+    debits.debit(RUN, many)
+    assert spent(ledger) == pytest.approx(1e-4)
+
+
+def test_where_the_second_file_cannot_be_written_a_debit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RunFailed, match="No space left"):
+            debits.debit(RUN, [mechanism()])
+    assert spent(ledger) == 1.0  # it is in the first file, so it counts although nothing left
+
+
+def test_a_ledger_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+    budget(tmp_path).close()
+    ledger = Ledger.open(StateFolder(tmp_path))
+    ledger._file._db.execute("PRAGMA query_only = ON")
+    with pytest.raises(RunFailed, match="cannot be read or written"):
+        reserved(ledger, named("a"))
+
+
+def test_what_is_no_ledger_is_said_in_a_sentence(tmp_path: Path) -> None:
+    budget(tmp_path).close()
+    for path in tmp_path.glob("ledger.sqlite*"):
+        path.unlink()
+    (tmp_path / "ledger.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(RunFailed, match="not a database"):
+        spent(Ledger.open(StateFolder(tmp_path)))
+
+
+def test_no_record_and_no_key_stands_in_the_ledger(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    spend(ledger, named("a"))
+    ledger.close()
+    key = (tmp_path / "ledger.key").read_bytes()
+    for path in tmp_path.glob("ledger.[sl]*"):
+        content = path.read_bytes()
+        assert key not in content
+        assert key.hex().encode() not in content
+        assert np.float64(-0.25).tobytes() not in content
+    assert (tmp_path / "ledger.lines").stat().st_size > 0

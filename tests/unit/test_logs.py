@@ -1,0 +1,327 @@
+"""What an operator sees of a run: how far it has come, a log with times and levels, and nothing about records."""
+
+import io
+import os
+import re
+import stat
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from masquerade_core.errors import BadInput, DeadlinePassed
+from masquerade_host.levels import Level
+from masquerade_host.logs import EVERY, Log, LogFile
+from masquerade_host.meter import Meter
+from masquerade_host.reporting import Reporting, Terminal, reporting
+from tests.face_helpers import Shell
+from tests.host_helpers import World
+from tests.wired import Clock, Wired
+
+CANARY = "canary-0123456789"
+LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (DEBUG|INFO|WARNING|ERROR) +(.*)\n")
+
+
+def lines(text: str) -> list[tuple[str, str]]:
+    """The level and the words of each line; every line has its form."""
+    found = [LINE.fullmatch(line) for line in text.splitlines(keepends=True)]
+    assert None not in found, text
+    return [(line[2], line[3]) for line in found if line is not None]
+
+
+def rounds(clock: Clock, observe: Any, count: int, seconds: float, total: int = 100, first: int = 1) -> None:
+    for done in range(first, first + count):
+        clock.now += seconds
+        observe("progress", {"done": done, "total": total})
+
+
+# --- How far a run has come ---------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_the_line_has_the_round_the_rate_the_time_left_and_the_time_so_far(clock: Clock) -> None:
+    meter = Meter(clock)
+    assert meter.line() == ""
+    meter.note("stage", {"name": "rounds"})
+    assert meter.line() == "rounds, 0 s so far"
+    rounds(clock, meter.note, 11, 0.5)
+    assert meter.line() == "rounds, round 11 of 100, 2.0 rounds a second, about 44 s left, 6 s so far"
+
+
+def test_slow_rounds_are_told_in_seconds_and_long_times_in_minutes_and_hours(clock: Clock) -> None:
+    meter = Meter(clock)
+    rounds(clock, meter.note, 3, 20.0)
+    assert meter.line() == "round 3 of 100, 20.0 s a round, about 32 min 20 s left, 1 min 0 s so far"
+    meter = Meter(clock)
+    rounds(clock, meter.note, 3, 200.0)
+    assert "about 5 hours 23 min left" in meter.line()
+
+
+def test_the_rate_is_that_of_the_last_minute(clock: Clock) -> None:
+    meter = Meter(clock)
+    rounds(clock, meter.note, 20, 1.0)
+    clock.now += 600  # an outage
+    rounds(clock, meter.note, 61, 1.0, first=21)
+    assert meter.rate == pytest.approx(1.0)
+    assert meter.left == pytest.approx(19.0)
+
+
+def test_another_stage_and_an_attempt_from_the_beginning_count_anew(clock: Clock) -> None:
+    meter = Meter(clock)
+    rounds(clock, meter.note, 20, 1.0)
+    rounds(clock, meter.note, 1, 1.0)
+    assert meter.rate is None
+    assert "round 1 of 100" in meter.line()
+    rounds(clock, meter.note, 5, 2.0, first=2)
+    assert meter.rate == pytest.approx(0.5)
+    meter.note("stage", {"name": "evaluation"})
+    assert "round" not in meter.line()
+
+
+def test_whoever_is_waited_for_is_named_after_some_seconds(clock: Clock) -> None:
+    meter = Meter(clock)
+    meter.note("traffic", {"messages": 1, "bytes": 2, "waited_for": "p2, p3", "seconds": 4.9})
+    assert meter.line() == ""
+    meter.note("traffic", {"messages": 1, "bytes": 2, "waited_for": "p2, p3", "seconds": 72.0})
+    assert meter.line().endswith("waiting for p2 and p3 for 1 min 12 s")
+    meter.note("traffic", {"messages": 1, "bytes": 2, "waited_for": "", "seconds": 0.0})
+    assert meter.line() == ""
+
+
+def test_who_has_joined_is_shown_while_parties_join(clock: Clock) -> None:
+    meter = Meter(clock)
+    meter.note("stage", {"name": "joining"})
+    meter.note("connected", {"party": "p1", "joined": 1, "parties": 3})
+    assert meter.line() == "joining, 1 of 3 parties are here, 0 s so far"
+    meter.note("stage", {"name": "keys"})
+    assert meter.line() == "keys, 0 s so far"
+
+
+def test_a_session_tells_whom_its_role_waits_for_and_since_when() -> None:
+    wired = Wired(World.new(3, port=5555))
+    wired.join()
+    wired.expect("charlie", "Hi", ("p1", "p2", "p3"))
+    wired.pump(5, seconds=1.0)
+    wired.say("p1")
+    wired.pump(9, seconds=1.0)
+    told = [fields for who, event, fields in wired.events if (who, event) == ("charlie", "traffic")][-1]
+    assert told["waited_for"] == "p2, p3"
+    assert told["seconds"] == pytest.approx(8.0, abs=2.0)
+
+
+# --- The log ------------------------------------------------------------------------
+
+
+def test_each_line_has_a_time_in_utc_and_a_level() -> None:
+    err = io.StringIO()
+    log = Log(err)
+    log("connected", party="p1", joined=1, parties=3)
+    log("left", party="p1")
+    log("error", message="p1 was late", hint="ask p1", exit_code=3, error_code="deadline_passed")
+    log("traffic", messages=1, bytes=2)
+    assert lines(err.getvalue()) == [
+        ("INFO", "p1 is here: 1 of 3."),
+        ("WARNING", "p1 went away; Charlie waits for it."),
+        ("ERROR", "p1 was late; what to do: ask p1 (exit code 3, deadline_passed)"),
+    ]
+
+
+def test_the_time_is_that_of_utc_wherever_the_machine_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    try:
+        err = io.StringIO()
+        Log(err)("stage", name="keys")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    written = datetime.fromisoformat(err.getvalue().split()[0])
+    assert abs((datetime.now(UTC) - written).total_seconds()) < 3600
+
+
+@pytest.mark.parametrize(("level", "shown"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_a_level_hides_what_is_less_grave(level: str, shown: int) -> None:
+    err = io.StringIO()
+    log = Log(err, Level(level))
+    log("traffic", messages=1, bytes=2)
+    log("connected", party="p1")
+    log("left", party="p1")
+    log("error", message="x", hint="", exit_code=1, error_code="run_failed")
+    assert len(lines(err.getvalue())) == shown
+
+
+def test_a_log_tells_nothing_of_the_owner_s_records() -> None:
+    err = io.StringIO()
+    log = Log(err, Level.DEBUG)
+    log("repaired", clamped=17, filled=23)
+    log("one_class")
+    log("same_answer")
+    log("stage", name="keys", weights=CANARY, records=17)
+    assert lines(err.getvalue()) == [("INFO", "keys ...")]
+
+
+def test_a_line_says_every_half_minute_how_far_the_run_has_come(clock: Clock) -> None:
+    err = io.StringIO()
+    log = Log(err, clock=clock)
+    rounds(clock, lambda event, fields: log(event, **fields), 100, EVERY / 10)
+    told = [words for _, words in lines(err.getvalue())]
+    assert len(told) == 10
+    assert told[1] == "round 20 of 100, 3.0 s a round, about 4 min 0 s left, 1 min 0 s so far"
+
+
+def test_nothing_in_a_line_looks_like_two_lines() -> None:
+    err = io.StringIO()
+    Log(err)("error", message="a\nb\rc\x1b[2Kd\x85e", hint="", exit_code=1, error_code="run_failed")
+    assert lines(err.getvalue()) == [("ERROR", r"a; b\rc\x1b[2Kd\x85e (exit code 1, run_failed)")]
+
+
+def test_a_log_file_is_its_owner_s_alone_and_grows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            file = LogFile(tmp_path / "my.log")
+            Log(file)("connected", party="größe")
+            file.close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "my.log").stat().st_mode) == 0o600
+    assert [words for _, words in lines((tmp_path / "my.log").read_text("utf-8"))] == ["größe is connected."] * 2
+
+
+@pytest.mark.parametrize("how", ["moved away", "removed", "emptied"])
+def test_a_log_file_may_be_rotated_while_it_is_written(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "my.log"
+    log = Log(LogFile(path))
+    log("stage", name="first")
+    if how == "emptied":
+        os.truncate(path, 0)
+    elif how == "removed":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "my.log.1")
+    log("stage", name="second")
+    assert [words for _, words in lines(path.read_text())] == ["second ..."]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_full_disk_ends_no_run_and_the_lines_that_are_missing_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = LogFile(tmp_path / "my.log")
+    log = Log(file)
+
+    def full(_line: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log._logger._logger, "_write", full)
+        log("stage", name="first")
+        log("stage", name="second")
+    log("stage", name="third")
+    assert lines((tmp_path / "my.log").read_text()) == [
+        ("WARNING", "Lines of this log that could not be written: 2."),
+        ("INFO", "third ..."),
+    ]
+
+
+def test_a_log_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path, tmp_path / "no" / "my.log", tmp_path / "link", tmp_path / "fifo"):
+        with pytest.raises(BadInput, match="cannot be written"):
+            LogFile(path)
+
+
+# --- At a terminal, and elsewhere ------------------------------------------------------
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+
+def screen(text: str) -> list[str]:
+    """What stands on the screen after this text: a line is wiped where it is taken back."""
+    return [line.rpartition("\r\x1b[K")[2] for line in text.split("\n")]
+
+
+def test_a_terminal_has_one_changing_line_below_the_sentences(clock: Clock) -> None:
+    shown = Screen()
+    terminal = Terminal(shown, clock)
+    terminal("connected", party="p1", joined=1, parties=3)
+    rounds(clock, lambda event, fields: terminal(event, **fields), 3, 1.0)
+    terminal("left", party="p1")
+    assert screen(shown.getvalue()) == [
+        "p1 is here: 1 of 3.",
+        "p1 went away; Charlie waits for it.",
+        "round 3 of 100, 1.0 rounds a second, about 1 min 37 s left, 3 s so far",
+    ]
+    terminal.close()
+    assert screen(shown.getvalue())[-1] == ""
+
+
+def test_the_changing_line_never_wraps(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda _number: os.terminal_size((30, 24)))
+    shown = Screen()
+    terminal = Terminal(shown, clock)
+    rounds(clock, lambda event, fields: terminal(event, **fields), 3, 1.0)
+    assert screen(shown.getvalue()) == ["round 3 of 100, 1.0 rounds a "]
+
+
+def test_elsewhere_stderr_is_a_log_and_the_file_gets_a_copy(tmp_path: Path) -> None:
+    err = io.StringIO()
+    with reporting(Reporting(tmp_path / "my.log"), err) as observe:
+        observe("stage", name="keys")
+    assert lines(err.getvalue()) == lines((tmp_path / "my.log").read_text()) == [("INFO", "keys ...")]
+
+
+def test_at_a_terminal_the_file_alone_is_a_log(tmp_path: Path) -> None:
+    err = Screen()
+    with reporting(Reporting(tmp_path / "my.log", Level.WARNING), err) as observe:
+        observe("stage", name="keys")
+        observe("left", party="p1")
+    assert screen(err.getvalue()) == ["keys ...", "p1 went away; Charlie waits for it.", ""]
+    assert [level for level, _ in lines((tmp_path / "my.log").read_text())] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (DeadlinePassed("p1 was late", "ask p1"), "p1 was late; what to do: ask p1 (exit code 3, deadline_passed)"),
+        (KeyboardInterrupt(), "you stopped this process (exit code 1, run_failed)"),
+        (ValueError(CANARY), "this program has a bug: it raised a ValueError"),
+    ],
+)
+def test_the_log_says_how_the_run_ended(tmp_path: Path, error: BaseException, words: str) -> None:
+    err = io.StringIO()
+    with pytest.raises(type(error)), reporting(Reporting(tmp_path / "my.log"), err):
+        raise error
+    ((level, said),) = lines((tmp_path / "my.log").read_text())
+    assert level == "ERROR"
+    assert said.startswith(words)
+    assert CANARY not in said + err.getvalue()
+
+
+@pytest.mark.parametrize("command", ["party", "curator"])
+def test_both_processes_write_a_log(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    words = [command, tmp_path / "no.toml", "--key", "k", "--log-file", tmp_path / "my.log"]
+    answer = Shell(capsys)(*words, *(["--data", "d"] if command == "party" else []))
+    assert answer.code == 4
+    ((level, said),) = lines((tmp_path / "my.log").read_text())
+    assert (level, "there is no study at" in said, "(exit code 4, bad_input)" in said) == ("ERROR", True, True)
+    refused = Shell(capsys)(*words[:-1], tmp_path, *(["--data", "d"] if command == "party" else []))
+    assert (refused.code, "cannot be written" in refused.err) == (4, True)
