@@ -21,8 +21,9 @@ from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
 from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.keyfiles import Keys
+from masquerade_host.lane import Lane
 from masquerade_host.links import Link
-from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.named_messages import Abort, Beat, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
@@ -62,6 +63,8 @@ class Session(ABC):
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
+    over : bool
+        Every role has returned, and the run cannot fail any more; only acknowledgements are awaited.
     kept : Kept
         The signed messages of the last secure sum.
     """
@@ -83,11 +86,13 @@ class Session(ABC):
         self.version = version
         self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
+        self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
         self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
+        self.over = False
         self.kept = Kept()
         self._keys = keys
         self._observe = observe
@@ -200,8 +205,32 @@ class Session(ABC):
         """Check the clocks."""
 
     @abstractmethod
-    def _beat(self, body: bytes) -> None:
+    def _beat(self) -> None:
         """Send a sign of life to whoever is at the other end of a hop."""
+
+    @property
+    @abstractmethod
+    def _lanes(self) -> tuple[Lane, ...]:
+        """The numbered frames of each hop."""
+
+    def _outgo(self, lane: Lane, data: bytes) -> None:
+        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
+        self.stats.count(len(data))
+        lane.put(data)
+
+    def _accepted(self, lane: Lane, frame: Frame) -> None:
+        """Take note of a numbered frame that was accepted, before anything follows from it."""
+        self.stats.count(frame.size)
+        lane.take(frame.data)
+
+    def _commit(self) -> None:
+        """Make safe what was accepted: only then is it acknowledged."""
+        for lane in self._lanes:
+            lane.commit()
+
+    def _beat_for(self, lane: Lane) -> bytes:
+        """Return the body of a beat, which acknowledges what is safe here."""
+        return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
@@ -233,6 +262,7 @@ class Session(ABC):
             self._asked += pause
             self._shift(pause)
         self._take(now)
+        self._commit()
         if self.closed:
             return
         self._look()
@@ -240,8 +270,10 @@ class Session(ABC):
         self._check_progress(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
-            self._beat(pack_beat(self.missing(), self.everybody))
+            self._beat()
             self._tell_of_traffic(now)
+        elif any(lane.owes for lane in self._lanes):
+            self._beat()
         self._stepped = self._clock()
 
     def _tell_of_traffic(self, now: float) -> None:
@@ -312,12 +344,12 @@ class Session(ABC):
         return tuple(sender for sender in wanted.senders if not self._inbox[sender, wanted.kind])
 
     def _check_progress(self, now: float) -> None:
-        if (missing := self.missing()) and now - self._progress > self.deadline:
+        if (missing := self.missing()) and now - self._progress > self.patience:
             raise self._late(missing)
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return DeadlinePassed(
-            f"{self.me} waited {self.deadline:g} seconds for {listed(missing)} and heard nothing",
+            f"{self.me} waited {self.patience:g} seconds for {listed(missing)} and heard nothing",
             "see whether they still run; the study's deadline_seconds says how long each participant waits",
             waited_for=missing,
         )
