@@ -36,7 +36,7 @@ class FakeCharlieLink:
     sockets: tuple[Any, ...] = ()
     busy: bool = False
     strangers: int = 0
-    unsent: int = 0
+    told: list[tuple[bytes, bytes]] = field(default_factory=list)
     routes: dict[str, bytes] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
 
@@ -64,9 +64,9 @@ class FakeCharlieLink:
         """Unless the test says otherwise."""
         return name not in self.gone
 
-    def waiting(self, name: str) -> int:
-        """As many bytes as the test says."""
-        return self.unsent
+    def tell(self, route: bytes, data: bytes) -> None:
+        """Send along another route than a party's own."""
+        self.told.append((route, data))
 
     def denied(self) -> int:
         """As many strangers as the test says."""
@@ -148,6 +148,7 @@ class Wired:
         self.link = FakeCharlieLink()
         self.links = {name: FakePartyLink() for name in world.study.names}
         self.routes = {name: name.encode() for name in world.study.names}
+        self.restarts = 0
         self.tamper: Tamper = faithful
         self.curve = answers_as_curve
         self.charlie = CharlieSession(
@@ -181,11 +182,21 @@ class Wired:
             clock=self.clock,
         )
 
-    def restart(self, name: str) -> None:
+    def cut(self, name: str) -> None:
+        """Break a party's connection, with all that lies in it; the next one takes another route."""
+        self.links[name].events.append(ConnectionEvent.LOST)
+        self.links[name].inbox.clear()
+        self.links[name].sent.clear()
+        self.link.sent = [(to, data) for to, data in self.link.sent if to != name]
+        self.link.inbox = [arrival for arrival in self.link.inbox if arrival.name != name]
+        self.routes[name] += b"'"
+
+    def restart(self, name: str, study: Study | None = None, version: str | None = None) -> None:
         """Exchange a party's session for a new one that comes along another route."""
         self.links[name] = FakePartyLink()
-        self.routes[name] += b"'"
-        self.parties[name] = self._party(name, None, None)
+        self.restarts += 1
+        self.routes[name] += b"'%d" % self.restarts
+        self.parties[name] = self._party(name, study, version)
         self.answers.pop(name, None)
         self.errors.pop(name, None)
 
@@ -237,6 +248,11 @@ class Wired:
             if self.link.routes[name] != self.routes[name]:
                 continue  # that connection is gone
             self.links[name].inbox += self.tamper(CHARLIE, name, data)
+        told, self.link.told = self.link.told, []
+        for route, data in told:
+            for name, link in self.links.items():
+                if self.routes[name] == route:
+                    link.inbox += self.tamper(CHARLIE, name, data)
 
     def join(self, *names: str) -> None:
         """Let these participants join, by default all."""

@@ -31,8 +31,6 @@ class Dialing:
         The connection that is open now has completed its handshake.
     met : bool
         Some connection of this run has completed its handshake.
-    broken : bool
-        A connection was lost, and no frame has arrived in order since.
     reopen_at : float or None
         When to make a new connection.
     """
@@ -44,7 +42,6 @@ class Dialing:
         self._pause = _FIRST_PAUSE
         self.connected = False
         self.met = False
-        self.broken = False
         self.reopen_at: float | None = None
 
     def note(self, event: ConnectionEvent, now: float) -> None:
@@ -59,11 +56,13 @@ class Dialing:
             case ConnectionEvent.CONNECTED:
                 self.connected = self.met = True
                 self._failures, self._pause = 0, _FIRST_PAUSE
+            case ConnectionEvent.LOST:
+                self.connected = False
+                self._pause_until_next(now)
+            case _ if self.met:  # the keys and the address were right, so waiting may help
+                self._pause_until_next(now)
             case ConnectionEvent.DENIED:
                 raise self._not_admitted()
-            case ConnectionEvent.LOST:
-                self.connected, self.broken = False, True
-                self._pause_until_next(now)
             case ConnectionEvent.UNREACHED | ConnectionEvent.UNRESOLVED:
                 self._pause_until_next(now)
             case ConnectionEvent.FAILED | ConnectionEvent.FOREIGN:

@@ -180,25 +180,33 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
         thread.start()
     while not session.closed:
         _sleep(session, bell)
+        if caught and session.over:
+            break  # the others may miss the last frame, but the result is sound
         if caught:
             still = "" if session.releases else " before it released anything"
             raise RunFailed(f"this process was stopped by {signal.Signals(caught[0]).name}{still}")
-        while not thread.asked.empty():
-            match thread.asked.get():
-                case _Returned(value):
-                    result = value
-                    session.finish()
-                case _Drawn(label, packed):
-                    session.steps.note("once", label=label, data=packed)
-                case _Raised(error):
-                    raise error
-                case effect:
-                    session.begin(effect)
+        result = _hand_over(session, thread, result)
         if not session.closed:
             session.step()
         for answer in session.answers():
             thread.answer(answer)
     _flush(session, bell)
+    return result
+
+
+def _hand_over(session: Session, thread: _RoleThread, result: Any) -> Any:
+    """Give the session what the role's thread tells; return the role's result if it is there, else ``result``."""
+    while not thread.asked.empty():
+        match thread.asked.get():
+            case _Returned(value):
+                result = value
+                session.finish()
+            case _Drawn(label, packed):
+                session.steps.note("once", label=label, data=packed)
+            case _Raised(error):
+                raise error
+            case effect:
+                session.begin(effect)
     return result
 
 

@@ -6,14 +6,18 @@ the frames release, and only then lets them out. After a restart it first does a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 from masquerade_core.effects import Release
+from masquerade_core.wire.frames import Frame
 from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.journal import Entry
-from masquerade_host.steps import Steps
+from masquerade_host.lane import Lane
+from masquerade_host.stats import Stats
+from masquerade_host.steps import Steps, digest_of
 
 __all__ = ["Journaling"]
+
+_COUNT_BYTES = 8
 
 
 class Journaling(ABC):
@@ -35,6 +39,7 @@ class Journaling(ABC):
     """
 
     run: bytes
+    stats: Stats
 
     def __init__(self, debits: Debits | None = None) -> None:
         self.steps = Steps()
@@ -42,11 +47,36 @@ class Journaling(ABC):
         self._debits: Debits = debits or NoDebits()
         self._due: list[Release] = []  # what the next send costs
         self._owed: list[Release] = []  # what the frames that are put aside cost
-        self._outgoing: list[Callable[[], None]] = []
 
-    def _leave(self, send: Callable[[], None]) -> None:
-        """Call ``send``, which puts a frame on the wire, as soon as all that led to the frame is written down."""
-        self._outgoing.append(send)
+    @property
+    @abstractmethod
+    def _lanes(self) -> tuple[Lane, ...]:
+        """The numbered frames of each hop."""
+
+    def _outgo(self, lane: Lane, data: bytes) -> None:
+        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
+        self.steps.note("sent", lane.peer, data=digest_of(data))
+        self.stats.count(len(data))
+        lane.put(data)
+
+    def _accepted(self, lane: Lane, frame: Frame) -> None:
+        """Take note of a numbered frame that was accepted, before anything follows from it."""
+        self.steps.note("received", lane.peer, data=frame.data)
+        self.stats.count(frame.size)
+        lane.take(frame.data)
+
+    def _commit(self) -> None:
+        """Make safe what happened: only then is it acknowledged, and only then does leave what follows from it."""
+        self.steps.commit()
+        for lane in self._lanes:
+            lane.commit()
+
+    def _acknowledged(self, lane: Lane, got: int) -> None:
+        """Take the other end's acknowledgement from a beat."""
+        before = lane.acknowledged
+        lane.hear(got)
+        if got > before:
+            self.steps.note("acked", lane.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
 
     def _post(self) -> None:
         """Write down what happened, pay for it, and let out what waits.
@@ -54,23 +84,29 @@ class Journaling(ABC):
         The journal is written before the ledger. So a ledger never knows of a release that the journal of the same run
         does not, unless somebody put an older journal in its place.
         """
-        if self.steps.due is not None:
-            self._outgoing.clear()
+        waiting = [lane for lane in self._lanes if lane.ready]
+        if self.steps.due is not None or not (waiting or self._owed):
             return
-        if not (self._outgoing or self._owed):
-            return
-        outgoing, self._outgoing = self._outgoing, []
-        owed, self._owed = self._owed, []
-        self.steps.commit()
-        if owed:
+        self._commit()
+        if self._owed:
+            owed, self._owed = self._owed, []
             self._debits.debit(self.run, owed)
             self.releases.extend(owed)
-        for send in outgoing:
-            send()
+        for lane in waiting:
+            lane.flush()
 
-    @abstractmethod
     def again(self, row: Entry) -> None:
         """Take again what came from outside before this process was started."""
+        if row.kind == "acked":
+            (lane,) = (lane for lane in self._lanes if lane.peer == row.peer)
+            lane.forget(int.from_bytes(row.data, "big"))
+            self.steps.note(row.kind, row.peer, data=row.data)
+        else:
+            self._take_again(row)
+
+    @abstractmethod
+    def _take_again(self, row: Entry) -> None:
+        """Take a frame again, or the loss of a party."""
 
     @abstractmethod
     def look_again(self) -> None:

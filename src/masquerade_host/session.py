@@ -22,8 +22,9 @@ from masquerade_core.words import listed
 from masquerade_host.debits import Debits
 from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
+from masquerade_host.lane import Lane
 from masquerade_host.links import Link
-from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.named_messages import Abort, Beat, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
@@ -63,6 +64,8 @@ class Session(Journaling):
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
+    over : bool
+        Every role has returned, and the run cannot fail any more; only acknowledgements are awaited.
     kept : Kept
         The signed messages of the last secure sum.
     """
@@ -85,10 +88,12 @@ class Session(Journaling):
         self.version = version
         self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
+        self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
+        self.over = False
         self.kept = Kept()
         self._keys = keys
         self._observe = observe
@@ -194,8 +199,13 @@ class Session(Journaling):
         """Check the clocks."""
 
     @abstractmethod
-    def _beat(self, body: bytes) -> None:
+    def _beat(self) -> None:
         """Send a sign of life to whoever is at the other end of a hop."""
+
+    def _beat_for(self, lane: Lane) -> bytes:
+        """Return the body of a beat, which acknowledges what is safe here."""
+        self._commit()
+        return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
@@ -235,8 +245,10 @@ class Session(Journaling):
         self._check_progress(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
-            self._beat(pack_beat(self.missing(), self.everybody))
+            self._beat()
             self._tell_of_traffic(now)
+        elif any(lane.owes for lane in self._lanes):
+            self._beat()
         self._post()
         self._stepped = self._clock()
 
@@ -314,12 +326,12 @@ class Session(Journaling):
         return tuple(sender for sender in wanted.senders if not self._inbox[sender, wanted.kind])
 
     def _check_progress(self, now: float) -> None:
-        if (missing := self.missing()) and now - self._progress > self.deadline:
+        if (missing := self.missing()) and now - self._progress > self.patience:
             raise self._late(missing)
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return DeadlinePassed(
-            f"{self.me} waited {self.deadline:g} seconds for {listed(missing)} and heard nothing",
+            f"{self.me} waited {self.patience:g} seconds for {listed(missing)} and heard nothing",
             "see whether they still run; the study's deadline_seconds says how long each participant waits",
             waited_for=missing,
         )
@@ -327,4 +339,3 @@ class Session(Journaling):
     def abort(self, error: MasqueradeError | None) -> None:
         """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
         self.say_abort(abort_of(error, self.me, self.names))
-        self._post()

@@ -11,7 +11,7 @@ These kinds of rows exist:
 ``once``       a number that the role drew, or the result of its arithmetic
 ``hello``      a party's hello that stands in Charlie's roster
 ``received``   a numbered frame that was accepted
-``sent``       the hash of a numbered frame that was made for the other end of a hop, or for all parties (``*``)
+``sent``       the hash of a numbered frame, or a party's hello, that was made for the other end of a hop
 ``acked``      how many frames the other end of a hop holds for certain
 ``lost``       Charlie goes on without a party
 ``patience``   a wait ended because its time was over
@@ -23,12 +23,8 @@ from collections.abc import Iterator
 
 from masquerade_core.errors import LocalProtocolError, MasqueradeError
 from masquerade_host.journal import Entry, Journal, NoJournal
-from masquerade_host.session_states import Turn
 
-__all__ = ["NUMBERED", "Steps", "digest_of"]
-
-NUMBERED = (Turn.ROSTER, Turn.MESSAGE, Turn.SEALED, Turn.CLOSED)
-"""The turns whose frames a journal knows."""
+__all__ = ["Steps", "digest_of"]
 
 _DIGEST_BYTES = 32
 
