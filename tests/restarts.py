@@ -8,7 +8,7 @@ noted, before and after a commit, before and after a frame leaves.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +81,9 @@ class Net:
         """Remember the bytes of a numbered frame: one number never has two contents."""
         version, run, source, to, kind, number, kind_of, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
         if kind in NUMBERED:
-            self.left[version, run, source.strip(), to.strip(), hop, number].add(kind.encode() + kind_of.encode() + data)
+            self.left[version, run, source.strip(), to.strip(), hop, number].add(
+                kind.encode() + kind_of.encode() + data
+            )
 
 
 class Site:
@@ -106,8 +108,9 @@ class Site:
         if self.moments == self.kill_at:
             raise KilledError
 
-    def debit(self, _run: bytes, releases: list[Release]) -> None:
+    def debit(self, run: bytes, releases: Sequence[Release]) -> None:
         """Keep the ledger: each label once."""
+        assert run == self.session.run
         self.moment("debit")
         self.debited += [release.label for release in releases if release.label not in self.debited]
 
@@ -126,6 +129,7 @@ class Site:
         self.session.steps.note("begun")
         self.session.open()
         self.stand = resume(self.role, self.session)
+        self._finish()
 
     def turn(self) -> None:
         """Let the process do what it can."""
@@ -153,6 +157,9 @@ class Site:
         while self._role_goes_on():
             pass
         self.session.step()
+        self._finish()
+
+    def _finish(self) -> None:
         if self.session.closed and self.stand.returned:
             self.result = self.stand.result
 
@@ -237,7 +244,7 @@ class Group:
         if site.name == CHARLIE:
             link = _CharlieLink(self, site)
             return CharlieSession(self.world.study, keys, lambda: link, version=VERSION, clock=self.clock)
-        session = PartySession(
+        return PartySession(
             site.name,
             self.world.study,
             keys,
@@ -247,7 +254,6 @@ class Group:
             clock=self.clock,
             debits=site,
         )
-        return session
 
     def _link(self, site: Site) -> _PartyLink:
         self.links[site.name] = _PartyLink(self, site)

@@ -36,6 +36,7 @@ from masquerade_host.verdicts import suspects_of
 __all__ = ["PartySession"]
 
 _PATIENCE = 1.25  # of the study's deadline: how long a party's role waits. Charlie's, who knows more, waits once it
+_PARTING = 5.0  # seconds for a last acknowledgement, after a restart
 _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
 
@@ -183,6 +184,7 @@ class PartySession(Session):
             self._observe("unresolved", address=self.study.address)
         if event is ConnectionEvent.CONNECTED and self._state.has_roster:
             self._beat()
+            self.closed = self.over
         if event is ConnectionEvent.LOST:
             was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
             self._lane.break_off()
@@ -250,7 +252,8 @@ class PartySession(Session):
                 own = (self.me, self._closed, self._told.digest())
                 answer = decode(AllClosed, frame.body, CHARLIE)
                 check_all_closed(answer, self.study, self.run, self._keys.signing, own)
-                self.closed = True
+                self.over, self._since = True, self._clock()
+                self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
     def _check_source(self, frame: Frame) -> None:
         if frame.source not in self.names:
@@ -293,6 +296,8 @@ class PartySession(Session):
         if self._link is None or self.closed:
             return
         self._schedule.release(self._clock())
+        if self.over and now - self._since > _PARTING:
+            self.closed = True  # he has left without it
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
         if self._state is JoinState.KNOCKING:
