@@ -87,6 +87,8 @@ class FakePartyLink:
     sockets: tuple[Any, ...] = ()
     busy: bool = False
     reopened: int = 0
+    reachable: bool = True
+    alive: bool = True
 
     def connection_events(self) -> Iterable[ConnectionEvent]:
         """Take what happened."""
@@ -100,17 +102,19 @@ class FakePartyLink:
 
     def send(self, data: bytes) -> None:
         """Send."""
-        self.sent.append(data)
+        if self.alive:
+            self.sent.append(data)
 
     def flush(self) -> None:
         """Nothing waits here."""
 
     def reopen(self) -> None:
-        """Connect again at once; what lay in the old connection is gone."""
+        """Connect again at once, where that is possible; what lay in the old connection is gone."""
         self.inbox.clear()
         self.sent.clear()
         self.reopened += 1
-        self.events.append(ConnectionEvent.CONNECTED)
+        self.alive = self.reachable
+        self.events.append(ConnectionEvent.CONNECTED if self.reachable else ConnectionEvent.UNREACHED)
 
     def close(self, linger: int) -> None:
         """Close."""
@@ -185,6 +189,7 @@ class Wired:
     def cut(self, name: str) -> None:
         """Break a party's connection, with all that lies in it; the next one takes another route."""
         self.links[name].events.append(ConnectionEvent.LOST)
+        self.links[name].alive = False
         self.links[name].inbox.clear()
         self.links[name].sent.clear()
         self.link.sent = [(to, data) for to, data in self.link.sent if to != name]
@@ -245,7 +250,7 @@ class Wired:
                 self.link.inbox += [Arrival(name, self.routes[name], d) for d in self.tamper(name, CHARLIE, data)]
         sent_by_charlie, self.link.sent = self.link.sent, []
         for name, data in sent_by_charlie:
-            if self.link.routes[name] != self.routes[name]:
+            if self.link.routes[name] != self.routes[name] or not self.links[name].alive:
                 continue  # that connection is gone
             self.links[name].inbox += self.tamper(CHARLIE, name, data)
         told, self.link.told = self.link.told, []

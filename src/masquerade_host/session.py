@@ -25,6 +25,7 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, Beat, pack_beat
+from masquerade_host.news import News
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.verdicts import abort_of, suspects_of
@@ -33,7 +34,6 @@ __all__ = ["Session"]
 
 _MAX_UNDELIVERED = 64  # frames of one source and kind that the role has not asked for yet
 _MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: no role is ever so far behind another
-_NEWS_EVERY = 0.5  # seconds between two reports of a long stage's progress
 _NOTHING = object()
 
 
@@ -97,6 +97,7 @@ class Session(Journaling):
         self.kept = Kept()
         self._keys = keys
         self._observe = observe
+        self._news = News(clock, observe)
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
@@ -106,7 +107,6 @@ class Session(Journaling):
         self._asked = 0.0
         self._stepped = clock()
         self._next_beat = 0.0
-        self._next_news = 0.0
 
     def evidence(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return the signed messages of the last secure sum, signed as a whole."""
@@ -125,7 +125,8 @@ class Session(Journaling):
                 self._due.append(effect)
                 self._reply(None)
             case Progress():
-                self._come_so_far(effect)
+                self.iterates.append((effect.done, effect.iterate))
+                self._news.progress(effect.done, effect.total)
                 self._reply(None)
             case Send():
                 self._owed += self._due
@@ -144,13 +145,6 @@ class Session(Journaling):
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
         self._post()
-
-    def _come_so_far(self, progress: Progress) -> None:
-        self.iterates.append((progress.done, progress.iterate))
-        now = self._clock()
-        if now >= self._next_news or progress.done == progress.total:
-            self._next_news = now + _NEWS_EVERY
-            self._observe("progress", done=progress.done, total=progress.total)
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
@@ -246,18 +240,12 @@ class Session(Journaling):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat()
-            self._tell_of_traffic(now)
+            missing = self.missing()
+            self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
         elif any(lane.owes for lane in self._lanes):
             self._beat()
         self._post()
         self._stepped = self._clock()
-
-    def _tell_of_traffic(self, now: float) -> None:
-        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
-        missing = self.missing()
-        waited = now - self._progress if missing else 0.0
-        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
-        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
 
     def look_again(self) -> None:
         """Answer the role if its answer is there."""

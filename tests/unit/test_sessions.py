@@ -496,7 +496,7 @@ def turned_away(wired: Wired, name: str = "p1") -> None:
     assert not wired.errors
     wired.clock.now += 1
     wired.restart(name)
-    wired.join(*(who for who in EVERYBODY if who == name or who not in wired.answers and not _joins(wired, who)))
+    wired.join(*(who for who in EVERYBODY if who == name or (who not in wired.answers and not _joins(wired, who))))
     assert set(wired.answers) == set(EVERYBODY)
     assert not wired.errors
 
@@ -596,7 +596,12 @@ def test_nothing_but_hellos_beats_and_aborts_before_the_roster(wired: Wired, kin
 def test_a_bad_frame_before_the_roster_is_told_once_a_second(wired: Wired) -> None:
     told: list[bytes] = []
     tell = wired.link.tell
-    wired.link.tell = lambda route, data: (told.append(route), tell(route, data))[1]  # type: ignore[method-assign]
+
+    def watch(route: bytes, data: bytes) -> None:
+        told.append(route)
+        tell(route, data)
+
+    wired.link.tell = watch  # type: ignore[method-assign]
     for i in range(300):
         wired.link.inbox.append(Arrival("p1", b"connection %d" % (i // 3), b"garbage"))
         wired.pump(1, seconds=0.01)
