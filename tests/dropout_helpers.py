@@ -108,9 +108,12 @@ class RetriedSums:
         def made(t: int) -> list[int]:
             return [v + self.own(t) for v in next(unused)]
 
+        async def made_again(t: int) -> list[int]:
+            return made(t)
+
         try:
             for t in range(self.rounds):
-                got = await sums.open_sum(self.layout, made(t), self.bound_to(t), partial(made, t))
+                got = await sums.open_sum(self.layout, made(t), self.bound_to(t), partial(made_again, t))
                 self.accepted[seat.me].append(got)
         except MasqueradeError as error:
             self.errors[seat.me] = error

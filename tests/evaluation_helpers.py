@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -72,6 +72,11 @@ class _Offer:
 
 
 class _NoSeat:
+    released: ClassVar[dict[str, Any]] = {}
+
+    async def release(self, *_cost: object) -> None:
+        """Count nothing."""
+
     async def once(self, _label: str, compute: Any) -> Any:
         """Compute it."""
         return compute(SimulationRng(0))

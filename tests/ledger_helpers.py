@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from masquerade_core.data.schema import Dataset
+from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_host.ledger import Ledger
@@ -41,7 +42,7 @@ def reserved(ledger: Ledger, study: Study, *, gaussian: bool = False) -> Ledger:
         population="default",
         fingerprint=ledger.fingerprint(RECORDS),
         approved_by="steward",
-        gaussian=gaussian,
+        spends=target(study.privacy.epsilon, study.privacy.delta, gaussian=gaussian),
     )
     return ledger
 

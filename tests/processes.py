@@ -1,5 +1,6 @@
 """Participants as processes on this machine: a study on disk, their files, their words, their ends."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,10 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.data.auxiliary import load_study
+from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.keyfiles import Keys, make_keys
+from masquerade_host.ledger import Ledger
+from masquerade_host.policy import DEFAULT_POPULATION
+from masquerade_host.state import StateFolder
+from masquerade_party import approve
 from tests.host_helpers import free_port, study_text
 
+ALWAYS = ("result.json", "study.toml", "transcript.json")
+"""The files that every finished run leaves beside what it publishes."""
 _MODULES = {CHARLIE: "masquerade_curator"}
 _AS_VERSION = (
     "import masquerade_core, runpy; masquerade_core.__version__ = '9.9.9'; runpy.run_module({!r}, run_name='__main__')"
@@ -144,6 +153,30 @@ class Machines:
         """A participant's run directory."""
         return self.folder / "runs" / name
 
+    def state(self, name: str) -> Path:
+        """A party's state folder."""
+        return self.folder / "state" / name
+
+    def approve(self, name: str, study: Path | None = None, key: Path | None = None, data: Path | None = None) -> None:
+        """Stand in for a party's person: give it a budget, and say yes where the study can be approved of at all."""
+        folder, path = StateFolder(self.state(name)), study or self.folder / "study.toml"
+        if not folder.ledger.exists():
+            Ledger.init(folder.made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
+        mine = key or self.folder / "keys" / f"{name}.key"
+        for records in (data or self.folder / f"{name}.csv", None):  # without records if they are not fit
+            with contextlib.suppress(MasqueradeError):
+                fingerprint = load_study(path)[0].fingerprint()
+                approve(
+                    path,
+                    key_path=mine,
+                    data_path=records,
+                    state=folder.root,
+                    by="a test",
+                    fingerprint=fingerprint,
+                    tell=lambda _: None,
+                )
+                return
+
     def start(
         self,
         name: str,
@@ -152,7 +185,7 @@ class Machines:
         key: Path | None = None,
         data: Path | None = None,
         version: bool = False,
-        yes: bool = True,
+        approved: bool = True,
         env: Mapping[str, str] | None = None,
     ) -> Participant:
         """Start a participant's process; ``version`` makes it another version's, ``env`` adds to its environment."""
@@ -161,7 +194,10 @@ class Machines:
         command = [sys.executable, *run, str(study or self.folder / "study.toml")]
         command += ["--key", str(key or self.folder / "keys" / f"{name}.key"), "--out", str(self.out(name))]
         if name != CHARLIE:
-            command += ["--data", str(data or self.folder / f"{name}.csv"), *(["--yes"] if yes else [])]
+            records = data or self.folder / f"{name}.csv"
+            command += ["--data", str(records), "--state", str(self.state(name)), "--approved"]
+            if approved:
+                self.approve(name, study, key, records)
         participant = Participant([*command, "--progress", "json", *more], self.folder, env)
         self.started.append(participant)
         return participant

@@ -118,7 +118,7 @@ def run(
         result = summarize(session, statement, metrics, release)
         if rounds := objective_trace(session.iterates, tests, study):
             result["rounds"] = rounds
-        directory.write({**release.files(study, session.run), RESULT: result})
+        directory.record(release.files(study, session.run), result)
     path = directory.path / RESULT
     observe("done", result=str(path))
     return path

@@ -8,7 +8,6 @@ import typer
 
 from masquerade_host.process import main
 from masquerade_host.progress import Mode, Progress
-from masquerade_party._approval import ask, no_questions
 from masquerade_party._run import run
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -23,7 +22,11 @@ def party(
         str | None, typer.Option(help="The classifier you vote with, in a protocol of votes.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The directory for the results.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: you have read the study and agree.")] = False,
+    approved: Annotated[
+        bool, typer.Option("--approved", help="Do not ask: 'masquerade approve' has recorded a person's yes.")
+    ] = False,
+    state: Annotated[Path | None, typer.Option(help="The state folder, if it is not the usual one.")] = None,
+    population: Annotated[str | None, typer.Option(help="On whose privacy budget the run counts.")] = None,
     progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
@@ -35,7 +38,9 @@ def party(
         key,
         classifier=classifier,
         out=out,
-        approve=no_questions if yes else ask,
+        state=state,
+        population=population,
+        approved=approved,
         observe=Progress(progress),
     )
 

@@ -1,27 +1,21 @@
-"""A data owner approves of a study before anything is sent: what leaves, who must not collude, what it costs."""
+"""A person approves of a study before anything is sent: what leaves, who must not collude, what it costs."""
 
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.study import Study
 from masquerade_protocols import Explanation
 
-__all__ = ["Approve", "ask", "no_questions"]
-
-Approve = Callable[[Study, str, Explanation], None]
-"""Takes the study, this party's name and the explanation; raises RefusedLocally if the data owner says no."""
+__all__ = ["ask", "confirm", "in_words"]
 
 _WIDTH = 88
+_GROUP = 4  # digits of a fingerprint that stand together
 
 
-def no_questions(_study: Study, _me: str, _explanation: Explanation) -> None:
-    """Approve without a question: the data owner started with ``--yes``."""
-
-
-def ask(study: Study, me: str, explanation: Explanation) -> None:
-    """Show the study in plain words on stderr, and ask for approval.
+def ask(words: str) -> None:
+    """Show a study in plain words on stderr, and ask for approval.
 
     Raises
     ------
@@ -31,25 +25,58 @@ def ask(study: Study, me: str, explanation: Explanation) -> None:
     if not sys.stdin.isatty():
         raise RefusedLocally(
             "nobody can be asked to approve of this study: standard input is not a terminal",
-            "read 'masquerade study show', and start with --yes if you agree",
+            "approve of it beforehand with 'masquerade approve STUDY', and start with --approved",
         )
-    sys.stderr.write(_in_words(study, me, explanation))
+    sys.stderr.write(words)
     sys.stderr.write("\nTake part? Type yes to agree: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() != "yes":
         raise RefusedLocally("you did not approve of this study, so nothing was sent", "type yes to take part")
 
 
-def _in_words(study: Study, me: str, explanation: Explanation) -> str:
+def confirm(study: Study, typed: str) -> None:
+    """Take a fingerprint that somebody typed for a yes to the study that has this fingerprint.
+
+    Raises
+    ------
+    RefusedLocally
+        It is the fingerprint of another study, or only a part of this one's.
+    """
+    digits = "".join(typed.replace("-", " ").replace(":", " ").split()).lower()
+    if digits == study.fingerprint().replace(" ", ""):
+        return
+    shown = " ".join(digits[i : i + _GROUP] for i in range(0, min(len(digits), 40), _GROUP)) or "empty"
+    raise RefusedLocally(
+        f"the fingerprint that was typed is {shown}, but this study has another one",
+        "read the study with 'masquerade study show', which ends with its fingerprint, and give all of its 32 digits",
+    )
+
+
+def in_words(study: Study, me: str, explanation: Explanation, budget: Sequence[str] = ()) -> str:
+    """Return a study in plain words, for the person who decides whether ``me`` takes part.
+
+    Parameters
+    ----------
+    study : Study
+    me : str
+        The party.
+    explanation : Explanation
+        Of the study's protocol.
+    budget : sequence of str
+        What the study takes from the site's privacy budget, as paragraphs.
+    """
     others = ", ".join(name for name in study.names if name != me)
     parts = [f"The study {study.study.name!r} ({study.study.protocol}), for {me}, together with {others}.\n"]
     for title, points in (
         ("What leaves this machine", explanation.leaves),
         ("Who must not work together", explanation.collusion),
         ("What it costs", explanation.cost),
+        ("What it takes from your budget", budget),
     ):
-        parts.append(f"\n{title}\n")
+        if points:
+            parts.append(f"\n{title}\n")
         parts.extend(
             textwrap.fill(point, _WIDTH, initial_indent="  - ", subsequent_indent="    ") + "\n" for point in points
         )
+    parts.append(f"\nThe study's fingerprint: {study.fingerprint()}\n")
     return "".join(parts)

@@ -1,12 +1,14 @@
-"""A data owner's process: it reads the records, asks for approval, takes part, and writes the results."""
+"""A data owner's process: it checks policy, approval and budget, takes part, and writes the results."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from masquerade_core import __version__
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier, named
@@ -21,8 +23,10 @@ from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
-from masquerade_party._approval import Approve, ask
-from masquerade_protocols import protocol_of
+from masquerade_party._approval import ask, in_words
+from masquerade_party._attempt import LedgerAttempt
+from masquerade_party._site import Site, budget_in_words, login_name
+from masquerade_protocols import Protocol, protocol_of
 
 __all__ = ["run"]
 
@@ -34,12 +38,15 @@ def run(
     *,
     classifier: Classifier | str | None = None,
     out: Path | str | None = None,
-    approve: Approve = ask,
+    state: Path | str | None = None,
+    population: str | None = None,
+    approved: bool = False,
     observe: Observer = quiet,
 ) -> Path:
     """Take part in one run; return the path of this party's ``result.json``.
 
-    Errors in the study, the records or the keys are found before anything is sent.
+    Errors in the study, the records or the keys are found before anything is sent. So is what the policy forbids, an
+    approval that is missing, and a budget that does not suffice.
 
     Parameters
     ----------
@@ -50,8 +57,13 @@ def run(
         scikit-learn's name of one, with its settings. By default it is the study's own.
     out : path, optional
         The run directory; by default ``runs/<study>-<digest>/<name>``.
-    approve : callable
-        Shows the study to the data owner; :func:`~masquerade_party.no_questions` after ``--yes``.
+    state : path, optional
+        The state folder of this machine, if it is not the usual one.
+    population : str, optional
+        On whose budget the run counts; by default that of the approval, of the policy or of the records.
+    approved : bool
+        Whether nobody is asked. Then a person must have approved of exactly this study before, and the records must be
+        known to the ledger or named by the policy. Otherwise the process asks at the terminal.
     observe : Observer
 
     Raises
@@ -67,36 +79,55 @@ def run(
         raise BadInput(
             f"{key_path} is Charlie's key, but this process is a party", "give the key of one of the parties"
         )
-    role = partial(protocol.party, auxiliary=auxiliary) if protocol.auxiliary else protocol.party
-    if classifier is not None:
-        if not protocol.classifiers:
-            raise BadInput(
-                f"{protocol.name} trains the study's own classifier and takes no other", "leave --classifier out"
-            )
-        role = partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
+    role = _role(protocol, auxiliary, classifier)
+    site = Site(state, study, me)
+    approval = site.approval(population) if approved else None
+    ledger = site.ledger()
     data = protocol.records.one(data_path, study)
     protocol.records.check(data, study, str(data_path), me)
     _tell_the_owner(data, observe)
-    session = PartySession(
-        me,
-        study,
-        keys,
-        lambda: PartySocket(study.address, keys, study.curator.key.curve),
-        lambda: speaks_curve(study.address),
-        version=__version__,
-        observe=observe,
-    )
-    with RunDirectory(out or default_directory(study, me), session) as directory:
-        approve(study, me, protocol.explain(study))
-        release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
-        statement = [claim.to_json() for claim in protocol.statement(study)]
-        directory.write({**release.files(study, session.run), RESULT: summarize(session, statement, {}, release)})
+    chosen = population if approval is None else approval.population
+    account, records = site.records(ledger, chosen, Path(data_path), data)
+    if approval is not None:
+        site.adopt_unattended(ledger, records, approval.population)
+        site.reserve(ledger, records, approval.population, approval.who)
+    with RunDirectory(out or default_directory(study, me)) as directory:
+        if approval is None:
+            ask(in_words(study, me, protocol.explain(study), budget_in_words(study, account, records)))
+            site.record(ledger, records, account.population, login_name())
+        with LedgerAttempt(ledger, study, me, records.fingerprint, observe) as attempt:
+            session = PartySession(
+                me,
+                study,
+                keys,
+                lambda: PartySocket(study.address, keys, study.curator.key.curve),
+                lambda: speaks_curve(study.address),
+                version=__version__,
+                observe=attempt.observe,
+                debits=attempt,
+            )
+            directory.follow(session)
+            release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
+            statement = [claim.to_json() for claim in protocol.statement(study)]
+            directory.record(release.files(study, session.run), summarize(session, statement, {}, release))
     result = directory.path / RESULT
     # The session is over, and nothing else is sent: this is for whoever sits at this machine.
     if isinstance(release, Model) and _says_the_same(release, data):
         observe("same_answer")
     observe("done", result=str(result))
     return result
+
+
+def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: Classifier | str | None) -> Callable[..., Any]:
+    """Return the party's role, with what it takes besides the records."""
+    role = partial(protocol.party, auxiliary=auxiliary) if protocol.auxiliary else protocol.party
+    if classifier is None:
+        return role
+    if not protocol.classifiers:
+        raise BadInput(
+            f"{protocol.name} trains the study's own classifier and takes no other", "leave --classifier out"
+        )
+    return partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
 
 
 def _tell_the_owner(data: object, observe: Observer) -> None:

@@ -18,6 +18,8 @@ from masquerade_core.data.loading import POINTS, Loader
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import Model, Release, SavedModel
+from masquerade_core.privacy.accounting.composition import Cost as Spending
+from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
@@ -116,6 +118,10 @@ def _has_none(*_arguments: object, **_named: object) -> Never:
     )
 
 
+def _its_target(study: Study) -> Spending:
+    return target(study.privacy.epsilon, study.privacy.delta, gaussian=False)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """One protocol, or one baseline.
@@ -190,6 +196,8 @@ class Protocol:
         Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
     dearest : callable or None
         (study) -> the part of mu^2 that the dearest of its sums takes; None where no sum is made again.
+    spends : callable
+        (study) -> what a whole run takes of a data owner's privacy budget. By default it is the study's target.
     """
 
     name: str
@@ -223,6 +231,7 @@ class Protocol:
     learns_from_hundreds: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
     dearest: Callable[[Study], Fraction] | None = None
+    spends: Callable[[Study], Spending] = _its_target
 
     @property
     def baseline(self) -> bool:

@@ -32,6 +32,7 @@ from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
 from masquerade.draft import Draft, auxiliary_file
 from masquerade.report import result_report
+from masquerade.stand_in import stand_in
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
@@ -41,7 +42,6 @@ from masquerade_curator import run as run_curator
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
 from masquerade_host.process import harden
 from masquerade_host.progress import Mode, Progress
-from masquerade_party import no_questions
 from masquerade_party import run as run_party
 from masquerade_protocols import entry_named, protocol_of
 
@@ -49,6 +49,7 @@ __all__ = ["curator", "main", "party"]
 
 MEETING = Path("/meeting")
 KEY = Path("/keys/private/participant.key")
+STATE = Path("/keys/state")  # on the same volume, so that it outlives the container
 SCRATCH = Path("/tmp")  # noqa: S108 - the only place where a read-only container can write, and its own
 ALIVE = MEETING / "charlie.alive"
 READY = SCRATCH / "ready"
@@ -155,7 +156,9 @@ def party(progress: Progress) -> None:
     data = SCRATCH / "records.csv"
     data.write_text(cohort.parties[me].to_csv(), encoding="utf-8")
     out, own = SCRATCH / f"run-{time.time_ns()}", classifiers(study).get(me)
-    run_party(MEETING / "study.toml", data, KEY, classifier=own, out=out, approve=no_questions, observe=progress)
+    path = MEETING / "study.toml"
+    stand_in(study, path, KEY, data, STATE, "the composed run")
+    run_party(path, data, KEY, classifier=own, out=out, state=STATE, approved=True, observe=progress)
 
 
 def _start(arguments: list[str], progress: Progress) -> None:

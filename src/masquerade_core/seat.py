@@ -46,6 +46,11 @@ class Seat:
         This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
         The parties, in the order of the study's roster.
+
+    Attributes
+    ----------
+    released : dict of str to Release
+        What the role has counted so far, by label.
     """
 
     def __init__(self, me: str, names: tuple[str, ...]) -> None:
@@ -53,7 +58,7 @@ class Seat:
         self.names = names
         self._run = b""
         self._labels: set[str] = set()
-        self._releases: set[str] = set()
+        self.released: dict[str, Release] = {}
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
         self._sent: Counter[tuple[str, str]] = Counter()
@@ -137,11 +142,11 @@ class Seat:
         LocalProtocolError
             The label was used before: two releases with one label would cost one.
         """
-        if label in self._releases:
+        if label in self.released:
             msg = f"the release {label!r} was counted twice in one run; each release needs a label of its own"
             raise LocalProtocolError(msg)
-        self._releases.add(label)
-        await Release(label, epsilon, delta, mu, slack)
+        self.released[label] = Release(label, epsilon, delta, mu, slack)
+        await self.released[label]
 
     async def send(self, to: str, message: Message) -> None:
         """Send a message from a party to Charlie, or from Charlie to one party."""

@@ -126,7 +126,8 @@ class AdmittingSession(Session):
         data = self._endpoint.broadcast(kind, body, type=type)
         self.kept.add(CHARLIE, type, data)
         if kind != "closed":
-            self._told.add(kind, type, body)
+            self._told.add(data)
+        self.transcript.sent(PARTIES, data)
         for hop in there:
             self._put(hop.name, data)
 

@@ -54,6 +54,7 @@ class CharlieSession(AdmittingSession):
             if self._hops[to].lost is None:
                 data = self._hops[to].seal(Turn.MESSAGE, body, type=effect.type)
                 self.kept.add(CHARLIE, effect.type, data)
+                self.transcript.sent(to, data)
                 self._put(to, data)
 
     def finish(self) -> None:
@@ -128,7 +129,9 @@ class CharlieSession(AdmittingSession):
                     peer=frame.source,
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            self._put(to, hop.seal(Turn.SEALED, box, type=frame.type, source=frame.source))
+            data = hop.seal(Turn.SEALED, box, type=frame.type, source=frame.source)
+            self.transcript.sent(to, data)
+            self._put(to, data)
 
     def _close_if_done(self) -> None:
         if self._finished and not self.over and all(hop.state is JoinState.DONE for hop in self._there):

@@ -9,8 +9,6 @@ before it returns any result. What Charlie sends to one party alone is no part o
 import hashlib
 from collections.abc import Mapping
 
-import msgpack
-
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.study import CHARLIE, Study
@@ -18,8 +16,9 @@ from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.words import counted, listed
 from masquerade_host.session_messages import DIGEST_BYTES, AllClosed, Closed
+from masquerade_host.transcript import hashed
 
-__all__ = ["Told", "check_all_closed"]
+__all__ = ["Told", "check_all_closed", "closed_by"]
 
 
 class Told:
@@ -28,9 +27,13 @@ class Told:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"masq told")
 
-    def add(self, kind: str, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
-        """Add one broadcast."""
-        self._hash.update(msgpack.packb((kind, type, body)))
+    def add(self, frame: bytes) -> None:
+        """Add one broadcast, as Charlie signed it."""
+        self.add_hash(hashed(frame))
+
+    def add_hash(self, frame: bytes) -> None:
+        """Add one broadcast by the hash of its bytes, which is all that a transcript keeps."""
+        self._hash.update(frame)
 
     def digest(self) -> bytes:
         """Return the hash of what was added so far."""
@@ -62,7 +65,7 @@ def check_all_closed(
         Charlie or that party may be at fault.
     """
     me, frame, digest = own
-    closed = _signed(answer, study, run, signing)
+    closed = {name: said.digest for name, said in closed_by(answer, study, run, signing).items()}
     if answer.closed[study.names.index(me)] != frame:
         raise _bad_frame(me)
     if others := tuple(name for name, theirs in closed.items() if theirs != digest):
@@ -75,7 +78,14 @@ def check_all_closed(
         )
 
 
-def _signed(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) -> Mapping[str, bytes]:
+def closed_by(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) -> Mapping[str, Closed]:
+    """Return what each party signed when its role had returned; parties without which the run went on are left out.
+
+    Raises
+    ------
+    ProtocolViolation
+        Charlie's fault: a frame is missing, or is not one that its party signed for this run.
+    """
     there = sum(map(bool, answer.closed))
     if len(answer.closed) != study.K or there < study.survivors:
         raise ProtocolViolation(
@@ -85,18 +95,18 @@ def _signed(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) ->
             peer=CHARLIE,
         )
     reader = Endpoint(CHARLIE, run, signing, {party.name: party.key.sign for party in study.parties})
-    digests = {}
+    said = {}
     for name, signed in zip(study.names, answer.closed, strict=True):
         if not signed:
             continue  # the run went on without this party
         try:
             frame = reader.open(name, signed, numbered=False)
-            digests[name] = decode(Closed, frame.body, name).digest
+            said[name] = decode(Closed, frame.body, name)
         except ProtocolViolation as error:
             raise _bad_frame(name) from error
         if frame.kind != "closed":
             raise _bad_frame(name)
-    return digests
+    return said
 
 
 def _bad_frame(name: str) -> ProtocolViolation:

@@ -13,10 +13,10 @@ observed:
 * The server speaks HTTP: DISCONNECTED alone, and no further attempt.
 """
 
+import contextlib
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
 
@@ -24,8 +24,10 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from masquerade_host.chunks import BadChunk, Joiner
 from masquerade_host.keyfiles import Keys
-from masquerade_host.transport import DENIED, HIGH_WATER, harden
+from masquerade_host.outbox import Outbox
+from masquerade_host.transport import AT_ONCE, DENIED, harden
 
 __all__ = ["ConnectionEvent", "PartySocket", "speaks_curve"]
 
@@ -69,7 +71,8 @@ class PartySocket:
         self._address = address
         self._keys = keys
         self._server_key = server_key
-        self._outbox: deque[bytes] = deque()
+        self._outbox = Outbox()
+        self._joiner = Joiner()
         self._unresolved = threading.Event()
         self._told_unresolved = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -84,6 +87,7 @@ class PartySocket:
 
     def _connect(self) -> None:
         self._outbox.clear()
+        self._joiner = Joiner()
         self._established = False
         self._judged = False
         self._silent_until = time.monotonic() + _ATTEMPT
@@ -120,7 +124,7 @@ class PartySocket:
     @property
     def busy(self) -> bool:
         """Whether frames wait that ZeroMQ has not taken yet."""
-        return bool(self._outbox)
+        return bool(self._outbox.waiting)
 
     def connection_events(self) -> Iterator[ConnectionEvent]:
         """Take what the connection went through since the last call."""
@@ -169,27 +173,32 @@ class PartySocket:
         return found
 
     def arrivals(self) -> Iterator[bytes | None]:
-        """Take what has arrived from Charlie; None for a message that is not one frame."""
-        for _ in range(HIGH_WATER):
+        """Take what has arrived from Charlie; None for what is no chunk of a frame, or not the one that is due."""
+        for _ in range(AT_ONCE):
             try:
-                frames = self._dealer.recv_multipart(zmq.NOBLOCK)
+                parts = self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            yield frames[0] if len(frames) == 1 else None
+            if len(parts) != 1:
+                yield None
+                continue
+            try:
+                frame = self._joiner.take(parts[0].buffer)
+            except BadChunk:
+                yield None
+                continue
+            if frame is not None:
+                yield frame
 
     def send(self, data: bytes) -> None:
         """Send a frame to Charlie, now or when the connection takes it."""
-        self._outbox.append(data)
+        self._outbox.put(data)
         self.flush()
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
-        while self._outbox:
-            try:
-                self._dealer.send(self._outbox[0], zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._outbox.popleft()
+        with contextlib.suppress(zmq.Again):
+            self._outbox.offer(lambda chunk: self._dealer.send(chunk, zmq.NOBLOCK))
 
     def close(self, linger: int) -> None:
         """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""

@@ -25,7 +25,7 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host.resuming import Stand, resume
+from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.session import Session
 from masquerade_host.signals import handled
 from masquerade_host.transport import wait
@@ -200,7 +200,7 @@ def _hand_over(session: Session, thread: _RoleThread, result: Any) -> Any:
         match thread.asked.get():
             case _Returned(value):
                 result = value
-                session.finish()
+                returned(session, value)
             case _Drawn(label, packed):
                 session.steps.note("once", label=label, data=packed)
             case _Raised(error):

@@ -14,6 +14,7 @@ from masquerade_host.journal import Entry
 from masquerade_host.lane import Lane
 from masquerade_host.stats import Stats
 from masquerade_host.steps import Steps, digest_of
+from masquerade_host.transcript import Recorder
 
 __all__ = ["Journaling"]
 
@@ -40,6 +41,7 @@ class Journaling(ABC):
 
     run: bytes
     stats: Stats
+    transcript: Recorder
 
     def __init__(self, debits: Debits | None = None) -> None:
         self.steps = Steps()
@@ -63,6 +65,7 @@ class Journaling(ABC):
         """Take note of a numbered frame that was accepted, before anything follows from it."""
         self.steps.note("received", lane.peer, data=frame.data)
         self.stats.count(frame.size)
+        self.transcript.received(lane.peer, frame.data)
         lane.take(frame.data)
 
     def _commit(self) -> None:

@@ -138,9 +138,9 @@ class Ledger:
             tuple(r.name for r in own if r.state == "open"),
         )
 
-    def would_fit(self, study: Study, me: str, population: str, *, gaussian: bool = False) -> bool:
-        """Say whether the budget covers a study, or has covered it already."""
-        new = _reservation(study, me, population, b"", gaussian=gaussian)
+    def would_fit(self, study: Study, me: str, population: str, spends: Cost | None = None) -> bool:
+        """Say whether the budget covers a study, or has covered it already; ``spends`` as in :meth:`reserve`."""
+        new = _reservation(study, me, population, b"", spends)
         with self._writing() as (books, _):
             before = books.reservations.get((new.study, new.me))
             if before is not None and before.state != "released":
@@ -186,15 +186,15 @@ class Ledger:
         population: str,
         fingerprint: bytes,
         approved_by: str,
-        gaussian: bool = False,
+        spends: Cost | None = None,
     ) -> None:
         """Reserve what a study may take: its whole target. A reservation that is there already stays as it is.
 
-        ``gaussian``: all of the study's releases compose as Gaussian ones (the protocol's entry says so). The data set
-        must be known (:meth:`adopt`) and of this population: else RefusedLocally. BudgetExceeded where the limit would
-        be exceeded, and RefusedLocally where the study finished here before.
+        ``spends``: what its protocol's entry says that it takes; by default the study's target, to be added up. The
+        data set must be known (:meth:`adopt`) and of this population: else RefusedLocally. BudgetExceeded where the
+        limit would be exceeded, and RefusedLocally where the study finished here before.
         """
-        new = _reservation(study, me, population, fingerprint, gaussian=gaussian)
+        new = _reservation(study, me, population, fingerprint, spends)
         with self._writing() as (books, write):
             if books.datasets.get(fingerprint.hex()) != population:
                 raise RefusedLocally(
@@ -205,6 +205,11 @@ class Ledger:
                 names = ("study", "me", "name", "population", "fingerprint", "attempts")
                 facts: dict[str, Any] = {name: getattr(new, name) for name in names}
                 write("reserved", **facts, whole=_numbers(new.whole), one=_numbers(new.one), by=approved_by)
+
+    def check_attempt(self, study: Study, me: str, fingerprint: bytes) -> None:
+        """Check that an attempt may begin, as :meth:`start_attempt` does, and begin none."""
+        with self._writing() as (books, _):
+            books.check_attempt(study.digest().hex(), me, fingerprint.hex())
 
     def start_attempt(self, study: Study, me: str, fingerprint: bytes, *, resumed: bool = False) -> int:
         """Begin an attempt, or go on with the last one (``resumed``, from its journal); return its number, from 1.
@@ -296,11 +301,11 @@ def _limit(population: str, epsilon: float, delta: float) -> dict[str, Any]:
     return {"population": population, "epsilon": down(epsilon, UNITS), "delta": down(delta, DELTA_UNITS)}
 
 
-def _reservation(study: Study, me: str, population: str, fingerprint: bytes, *, gaussian: bool) -> Reservation:
-    privacy = study.privacy
-    whole = target(privacy.epsilon, privacy.delta, gaussian=gaussian)
+def _reservation(study: Study, me: str, population: str, fingerprint: bytes, spends: Cost | None) -> Reservation:
+    whole = spends or target(study.privacy.epsilon, study.privacy.delta, gaussian=False)
+    one = whole.part(1 + study.study.charged_attempts)
     return Reservation(
-        study.digest().hex(), me, study.study.name, population, fingerprint.hex(), whole, whole, study.study.attempts
+        study.digest().hex(), me, study.study.name, population, fingerprint.hex(), whole, one, study.study.attempts
     )
 
 

@@ -144,7 +144,8 @@ class PartySession(Session):
         self._post()
 
     def _close(self) -> None:
-        self._closed = self._seal(Turn.CLOSED, encode(Closed(digest=self._told.digest()), CHARLIE))
+        closed = Closed(digest=self._told.digest(), release=self.release)
+        self._closed = self._seal(Turn.CLOSED, encode(closed, CHARLIE))
         self._put(self._closed)
 
     def _may_send(self, turn: Turn) -> bool:
@@ -163,6 +164,7 @@ class PartySession(Session):
                 f"Charlie has not acknowledged {MAX_KEPT >> 20} MB that were sent to him, and more is not kept",
                 "see whether the network to him works, and start the run again",
             )
+        self.transcript.sent(CHARLIE, data)
         self._outgo(self._lane, data)
 
     # --- The wire's side ------------------------------------------------------
@@ -224,6 +226,8 @@ class PartySession(Session):
             self._observe("connected", party=self.me)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data)
+        if frame.broadcast and frame.kind != "closed":
+            self._told.add(data)
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -234,8 +238,6 @@ class PartySession(Session):
             self._check_source(frame)
         else:
             self._receive(turn)
-        if frame.broadcast and turn is not Turn.CLOSED:
-            self._told.add(frame.kind, frame.type, frame.body)
         match turn:
             case Turn.BEAT:
                 beat = read_beat(frame.body, self.everybody, CHARLIE)

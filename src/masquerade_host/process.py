@@ -15,12 +15,20 @@ from masquerade_host.signals import stoppable
 __all__ = ["harden", "main"]
 
 _PR_SET_DUMPABLE = 4
+_DESCRIPTORS = 65_536  # file descriptors: more are never needed, and some systems allow a billion
 
 
 def harden() -> None:
-    """Keep this process's memory, which holds keys and records, out of core dumps and debuggers; best effort."""
+    """Keep this process's memory, which holds keys and records, out of core dumps and debuggers; best effort.
+
+    Also allow as many file descriptors as the system lets this process have: strangers' connections use them up.
+    """
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from masquerade_core.seat import Effect, Once
 from masquerade_core.wire.codec import unpack_plain
+from masquerade_host.run_files import hash_of_release
 from masquerade_host.session import Session
 
-__all__ = ["Stand", "resume"]
+__all__ = ["Stand", "resume", "returned"]
 
 Role = Coroutine[Effect, Any, Any]
 
@@ -83,5 +84,11 @@ def _step(role: Role, session: Session, stand: Stand) -> bool:
         stand.effect, stand.begun = role.send(answer), False
     except StopIteration as stop:
         stand.effect, stand.returned, stand.result = None, True, stop.value
-        session.finish()
+        returned(session, stop.value)
     return True
+
+
+def returned(session: Session, result: Any) -> None:
+    """Tell a session that its role has returned, and what."""
+    session.release = hash_of_release(result, session.study, session.run)
+    session.finish()

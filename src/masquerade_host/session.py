@@ -8,32 +8,30 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 """
 
 from abc import abstractmethod
-from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation
+from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
 from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
 from masquerade_host.debits import Debits
+from masquerade_host.inbox import Inbox, violation
 from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, Beat, pack_beat
 from masquerade_host.news import News
-from masquerade_host.session_states import Turn
+from masquerade_host.session_messages import DIGEST_BYTES
 from masquerade_host.stats import JOINING, Observer, Stats
-from masquerade_host.verdicts import abort_of, suspects_of
+from masquerade_host.transcript import Recorder, Transcript
+from masquerade_host.verdicts import abort_of
 
 __all__ = ["Session"]
 
-_MAX_UNDELIVERED = 64  # frames of one source and kind that the role has not asked for yet
-_MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: no role is ever so far behind another
 _NOTHING = object()
 
 
@@ -68,6 +66,10 @@ class Session(Journaling):
         Every role has returned, and the run cannot fail any more; only acknowledgements are awaited.
     kept : Kept
         The signed messages of the last secure sum.
+    transcript : Recorder
+        A hash of every frame that belongs to the run.
+    release : bytes
+        The hash of the files that publish the result, once the role has returned.
     """
 
     def __init__(
@@ -95,13 +97,15 @@ class Session(Journaling):
         self.closed = False
         self.over = False
         self.kept = Kept()
+        self.transcript = Recorder(me, study.names)
+        self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
         self._news = News(clock, observe)
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
-        self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
+        self._inbox = Inbox(me)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
         self._asked = 0.0
@@ -111,6 +115,10 @@ class Session(Journaling):
     def evidence(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return the signed messages of the last secure sum, signed as a whole."""
         return self.kept.to_json(identity, self._keys.signing.sign)
+
+    def sign(self, transcript: Transcript) -> Transcript:
+        """Return a transcript with this participant's signature."""
+        return transcript.with_signature(self._keys.signing.sign)
 
     # --- The role's side ------------------------------------------------------
 
@@ -253,17 +261,7 @@ class Session(Journaling):
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
-        self._inbox[frame.source, frame.kind].append((self._clock(), frame))
-        if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
-            raise self._violation(
-                frame.source,
-                frame.kind,
-                f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
-            )
-        queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
-        if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_UNDELIVERED_BYTES:
-            limit = _MAX_UNDELIVERED_BYTES >> 20
-            raise self._violation(frame.source, frame.kind, f"more bytes than were asked for; allowed are {limit} MB")
+        self._inbox.put(frame, self._clock())
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
@@ -290,21 +288,12 @@ class Session(Journaling):
     def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
             what = f"{frame.type[:32]!r} out of turn; allowed is {wanted.type!r}"
-            raise self._violation(sender, wanted.kind, what)
+            raise violation(self.me, sender, wanted.kind, what)
         if frame.broadcast != wanted.broadcast:
             came, due = f"to {self.me} alone", "to all parties"
             if frame.broadcast:
                 came, due = due, came
-            raise self._violation(sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
-
-    def _violation(self, source: str, kind: str, what: str) -> ProtocolViolation:
-        """Return the error for a role's frame; it accuses only those whose fault the frame proves."""
-        match suspects_of(source, kind):
-            case (peer,):
-                return ProtocolViolation(f"{peer} sent {what}", peer=peer)
-            case suspects:
-                who = listed(suspects, "or")
-                return ProtocolViolation(f"{who} sent {what}; {self.me} cannot tell which of them", suspects=suspects)
+            raise violation(self.me, sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""

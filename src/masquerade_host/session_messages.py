@@ -149,9 +149,13 @@ class Closed(Message):
     ----------
     digest : bytes
         The hash of everything that Charlie broadcast to this party, in order, from the roster on.
+    release : bytes
+        The hash of the files in which this party publishes the result. Nobody refuses another one, for two machines
+        may compute with other last digits; ``masquerade verify`` compares them.
     """
 
     digest: Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+    release: Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)] = bytes(DIGEST_BYTES)
 
 
 class AllClosed(Message):

@@ -41,9 +41,9 @@ class StateFolder:
         """The site's rules, ``policy.toml``, which a person writes."""
         return self.root / "policy.toml"
 
-    def approval(self, study: Study) -> Path:
-        """Return the record of a person's yes to this study."""
-        return self.root / "approvals" / f"{study.digest().hex()}.json"
+    def approval(self, study: Study, me: str) -> Path:
+        """Return the record of a person's yes to taking part in this study as participant ``me``."""
+        return self.root / "approvals" / f"{study.digest().hex()}-{me}.json"
 
     def run(self, study: Study, me: str) -> Path:
         """Return the folder of participant ``me`` for what a run of this study needs after a restart."""

@@ -3,7 +3,9 @@
 Charlie binds a ROUTER socket; parties connect DEALER sockets outwards (:mod:`masquerade_host.dialer`). CURVE, ZeroMQ's
 encryption, is always on. The key that the CURVE handshake proves says who a peer is. ZeroMQ attaches it to every
 message as ``User-Id``; routing ids are only return addresses. One thread alone uses a socket: the one that made it.
-Frames that ZeroMQ cannot send at once wait here and are offered again.
+Frames that ZeroMQ cannot send at once wait here and are offered again. They travel in pieces
+(:mod:`masquerade_host.chunks`), so that somebody without a key costs little; :mod:`masquerade_host.watchman` bounds the
+rest of what strangers and parties can cost.
 """
 
 import contextlib
@@ -11,6 +13,7 @@ import errno
 import ipaddress
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,24 +22,26 @@ import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
-from masquerade_core.wire.frames import MAX_FRAME
+from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners
 from masquerade_host.keyfiles import Keys
+from masquerade_host.outbox import Outbox
+from masquerade_host.watchman import QUEUE, Watchman
 
-__all__ = ["DENIED", "HIGH_WATER", "Arrival", "CharlieSocket", "harden", "wait"]
+__all__ = ["AT_ONCE", "DENIED", "Arrival", "CharlieSocket", "harden", "wait"]
 
-HIGH_WATER = 64  # frames per peer inside ZeroMQ, in each direction
-_SLACK = 64 * 1024  # bytes
+AT_ONCE = 256  # chunks that are taken before the session checks its clocks
 DENIED = 400  # the status with which our ZAP handler denies a key
+_LATER = 300  # the status with which it turns away a listed key that connects too often; the party tries again
+_CONNECTIONS_AT_ONCE = 16  # of one key
+_CONNECTIONS_A_SECOND = 2.0  # of one key, in the long run
 _DOMAIN = "masquerade"
 
 
 def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
     """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close."""
     sock.linger = 0
-    sock.sndhwm = sock.rcvhwm = HIGH_WATER
-    # A frame that is a little too long arrives, and its sender can be named. Of a much longer one we would see only a
-    # connection that broke.
-    sock.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME + _SLACK)
+    sock.sndhwm = sock.rcvhwm = QUEUE
+    sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
     sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
     sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15000)
@@ -58,8 +63,9 @@ def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, millisec
 class _Doorkeeper(threading.Thread):
     """The handler of ZeroMQ's authentication protocol (ZAP): it admits the listed CURVE keys and denies all others.
 
-    It never raises. ``ZAP_ENFORCE_DOMAIN``, which :class:`CharlieSocket` sets, makes ZeroMQ fail closed: without that
-    option a server whose handler is missing admits everybody.
+    It never raises. A listed key may connect some times in a row, and then twice a second: connections that never speak
+    pile up until they are hung up. ``ZAP_ENFORCE_DOMAIN``, which :class:`CharlieSocket` sets, makes ZeroMQ fail closed:
+    without that option a server whose handler is missing admits everybody.
 
     References
     ----------
@@ -68,7 +74,7 @@ class _Doorkeeper(threading.Thread):
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", allowed: Collection[bytes]) -> None:
         super().__init__(name="doorkeeper", daemon=True)
-        self._allowed = frozenset(allowed)
+        self._tokens = dict.fromkeys(allowed, (float(_CONNECTIONS_AT_ONCE), time.monotonic()))
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind("inproc://zeromq.zap.01")
@@ -85,11 +91,19 @@ class _Doorkeeper(threading.Thread):
         sequence = request[1] if len(request) > 1 else b""
         # version, sequence, domain, address, identity, mechanism, CURVE key
         match request:
-            case [b"1.0", _, domain, _, _, b"CURVE", key] if domain == _DOMAIN.encode() and key in self._allowed:
+            case [b"1.0", _, domain, _, _, b"CURVE", key] if domain == _DOMAIN.encode() and key in self._tokens:
+                if not self._may_connect(key, time.monotonic()):
+                    return [b"1.0", sequence, str(_LATER).encode(), b"too many connections", b"", b""]
                 return [b"1.0", sequence, b"200", b"OK", z85.encode(key), b""]
             case [*_, key]:
                 self.denied.append(key)
         return [b"1.0", sequence, str(DENIED).encode(), b"not in the roster", b"", b""]
+
+    def _may_connect(self, key: bytes, now: float) -> bool:
+        tokens, then = self._tokens[key]
+        tokens = min(float(_CONNECTIONS_AT_ONCE), tokens + (now - then) * _CONNECTIONS_A_SECOND)
+        self._tokens[key] = (max(0.0, tokens - 1), now)
+        return tokens >= 1
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,7 @@ class Arrival:
     route : bytes
         The way back.
     data : bytes or None
-        The frame; ``None`` for a message that is not one frame.
+        The frame; ``None`` for what is no chunk of a frame, or not the one that is due.
     """
 
     name: str
@@ -143,12 +157,16 @@ class CharlieSocket:
         self._router.setsockopt(zmq.BACKLOG, 1024)
         self._routes: dict[str, bytes] = {}
         self._gone: set[str] = set()
-        self._outbox: dict[str, deque[bytes]] = {name: deque() for name in roster}
+        self._outbox = {name: Outbox() for name in roster}
+        self._joiners = {name: Joiners() for name in roster}
+        self._watchman: Watchman | None = None
         try:
             self._bind(address)
         except BaseException:
             self.close(0)
             raise
+        self._watchman = Watchman(int(self.address.rpartition(":")[2]))
+        self._watchman.start()
 
     def _bind(self, address: str) -> None:
         host, _, port = address.removeprefix("tcp://").rpartition(":")
@@ -182,7 +200,7 @@ class CharlieSocket:
     @property
     def busy(self) -> bool:
         """Whether frames wait that ZeroMQ has not taken yet."""
-        return any(self._outbox[name] for name in self._routes)
+        return any(self._outbox[name].waiting for name in self._routes)
 
     def reachable(self, name: str) -> bool:
         """Say whether a party's connection was there when something was last sent to it."""
@@ -190,7 +208,7 @@ class CharlieSocket:
 
     def waiting(self, name: str) -> int:
         """Return how many bytes wait for a party."""
-        return sum(map(len, self._outbox[name]))
+        return self._outbox[name].waiting
 
     def denied(self) -> int:
         """Return how many strangers were turned away since the last call."""
@@ -201,19 +219,31 @@ class CharlieSocket:
         return count
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Take what has arrived, but no more than ZeroMQ buffers, so that the session checks its clocks in between."""
-        for _ in range(HIGH_WATER):
+        """Take what has arrived, but not without end, so that the session checks its clocks in between."""
+        for _ in range(AT_ONCE):
             try:
                 frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
             payload = frames[-1]
-            name = self._names[str(payload.get("User-Id"))]
-            data = payload.bytes if len(frames) == 2 else None  # noqa: PLR2004 - the routing id and one frame
-            yield Arrival(name, frames[0].bytes, data)
+            name, route = self._names[str(payload.get("User-Id"))], frames[0].bytes
+            if self._watchman is not None:
+                self._watchman.spoke(int(payload.get(zmq.SRCFD)), name)
+            if len(frames) != 2:  # noqa: PLR2004 - the routing id and one chunk
+                yield Arrival(name, route, None)
+                continue
+            try:
+                data = self._joiners[name].take(route, payload.buffer)
+            except BadChunk:
+                yield Arrival(name, route, None)
+                continue
+            if data is not None:
+                yield Arrival(name, route, data)
 
     def found(self, name: str, route: bytes) -> None:
         """Remember the way back to a party, after a frame with a valid signature came along it."""
+        if self._routes.get(name) != route:
+            self._outbox[name].restart()
         self._routes[name] = route
         self._gone.discard(name)
 
@@ -223,7 +253,7 @@ class CharlieSocket:
 
     def send(self, name: str, data: bytes) -> None:
         """Send a frame to a party, now or when its connection takes it."""
-        self._outbox[name].append(data)
+        self._outbox[name].put(data)
         self._offer(name)
 
     def tell(self, route: bytes, data: bytes) -> None:
@@ -233,25 +263,26 @@ class CharlieSocket:
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
-        for name, waiting in self._outbox.items():
-            if waiting:
+        for name, outbox in self._outbox.items():
+            if outbox.waiting:
                 self._offer(name)
 
     def _offer(self, name: str) -> None:
-        waiting, route = self._outbox[name], self._routes.get(name)
-        while waiting and route is not None:
-            try:
-                self._router.send_multipart((route, waiting[0]), zmq.NOBLOCK)
-            except zmq.ZMQError as error:
-                if error.errno == errno.EHOSTUNREACH:
-                    self._gone.add(name)
-                elif error.errno != errno.EAGAIN:
-                    raise
-                return
-            waiting.popleft()
+        route = self._routes.get(name)
+        if route is None:
+            return
+        try:
+            self._outbox[name].offer(lambda chunk: self._router.send_multipart((route, chunk), zmq.NOBLOCK))
+        except zmq.ZMQError as error:
+            if error.errno == errno.EHOSTUNREACH:
+                self._gone.add(name)
+            elif error.errno != errno.EAGAIN:
+                raise
 
     def close(self, linger: int) -> None:
         """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
+        if self._watchman is not None:
+            self._watchman.stop()
         self._router.close(linger)
         self._context.term()
         self._doorkeeper.join()

@@ -12,7 +12,7 @@ import pytest
 from masquerade.measuring import measuring_study
 from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
-from tests.processes import Machines
+from tests.processes import ALWAYS, Machines
 
 _CHANGES = {
     'protocol = "local-aggregation"': 'protocol = "dp-gd"',
@@ -61,4 +61,4 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     assert all(result["evaluation"] == found for result in results.values())
     assert found["records"] == 3 * 60
     assert [(r["label"], r["epsilon"]) for r in results["p1"]["releases"]] == [("evaluation", 3.0)]
-    assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", "result.json"}
+    assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", *ALWAYS}

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from masquerade.cli import run as command
 from masquerade_core import __version__
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
@@ -32,7 +33,7 @@ from masquerade_host.party_session import PartySession
 from masquerade_host.session_messages import Closed
 from masquerade_host.session_states import Turn
 from masquerade_protocols import protocol_of
-from tests.processes import Ended, Machines, Participant
+from tests.processes import ALWAYS, Ended, Machines, Participant
 
 
 @pytest.fixture
@@ -121,13 +122,14 @@ def test_everybody_ends_with_the_same_model_and_a_whole_result(machines: Machine
     assert {name: e.code for name, e in ended.items()} == dict.fromkeys(processes, 0), ended
     models, results = {}, {}
     for name in processes:
-        assert sorted(p.name for p in machines.out(name).iterdir()) == ["model.json", "result.json"]
+        assert {p.name for p in machines.out(name).iterdir()} == {"model.json", *ALWAYS}
         assert stat.S_IMODE((machines.out(name) / "result.json").stat().st_mode) & 0o777 == 0o666 & ~_umask() & 0o644
         models[name] = json.loads((machines.out(name) / "model.json").read_text())
         results[name] = json.loads((machines.out(name) / "result.json").read_text())
         assert results[name]["participant"] == name
         assert ended[name].events[-1] == {"event": "done", "result": str(machines.out(name) / "result.json")}
     assert all(model == models[CHARLIE] for model in models.values())
+    assert command(["verify", *(str(machines.out(name)) for name in processes)]) == 0
     result = results[CHARLIE]
     assert (result["parties"], result["n_features"], result["epsilon"]) == (3, 1, 1.0)
     assert 0 <= result["metrics"]["test_error"] <= 1
@@ -183,6 +185,7 @@ def test_nothing_secret_is_said(machines: Machines) -> None:
             "bytes",
             "joined",
             "parties",
+            "waited_for",
         } | {"result"}
 
 
@@ -220,7 +223,16 @@ def test_charlies_key_is_no_partys_and_the_other_way_round(machines: Machines) -
 
 
 def test_without_approval_nothing_is_sent(machines: Machines) -> None:
-    refused(machines.start("p1", yes=False), 6, "--yes")
+    refused(machines.start("p1", approved=False), 6, machines.study.fingerprint(), "masquerade approve")
+    machines.approve("p1", machines.write_study("older.toml", {"max = 1.0": "max = 1.5"}))
+    refused(machines.start("p1", approved=False), 6, machines.study.fingerprint(), "masquerade study diff")
+
+
+def test_without_a_budget_nothing_is_sent(machines: Machines) -> None:
+    machines.approve("p1")
+    for path in machines.state("p1").glob("ledger*"):
+        path.unlink()
+    refused(machines.start("p1", approved=False), 7, "masquerade budget init")
     nothing_is_left(machines)
 
 
@@ -533,8 +545,8 @@ def test_who_is_stopped_after_the_shares_have_left_says_and_keeps_what_they_cost
         spent = "count epsilon = 1, delta = 0 as spent" in ended.error["message"]
         assert "before it released anything" not in ended.error["message"] or name == CHARLIE
         assert spent == (name != CHARLIE)
-        kept = list(machines.out(name).glob("*"))
-        assert [path.name for path in kept] == (["spent.json"] if name != CHARLIE else [])
+        kept = [str(path.relative_to(machines.out(name))) for path in machines.out(name).rglob("*.*")]
+        assert kept == (["attempt-1/spent.json"] if name != CHARLIE else [])
     assert isinstance(insider.end(), RunFailed)
 
 

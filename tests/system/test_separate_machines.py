@@ -170,23 +170,26 @@ def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machi
         fingerprints["coordinator"] = shown["curator"]["fingerprint"]
         assert fingerprints == {name: keys["fingerprint"] for name, keys in made.items()}
 
-    # 5. Everybody starts; the order does not matter: a site waits for Charlie.
-    first = site_a.masquerade(
-        "party", "study.toml", "--data", "records.csv", "--key", "masquerade.key", "--out", "run", "--yes"
-    )
+    # 5. The sites approve: they have read the study, and type its fingerprint.
+    records = ("--data", "records.csv", "--key", "masquerade.key")
+    for site in (site_a, site_b):
+        site.run("budget", "init", "--epsilon", "10", "--delta", "1e-5")
+        shown = site.run("study", "show", "study.toml")
+        site.run("approve", "study.toml", *records, "--by", "steward", "--fingerprint", shown["fingerprint"])
+
+    # 6. Everybody starts; the order does not matter: a site waits for Charlie.
+    first = site_a.masquerade("party", "study.toml", *records, "--out", "run", "--approved")
     time.sleep(2)
     processes = {
         "site-a": first,
         "coordinator": coordinator.masquerade("curator", "study.toml", "--key", "masquerade.key", "--out", "run"),
-        "site-b": site_b.masquerade(
-            "party", "study.toml", "--data", "records.csv", "--key", "masquerade.key", "--out", "run", "--yes"
-        ),
+        "site-b": site_b.masquerade("party", "study.toml", *records, "--out", "run", "--approved"),
     }
     for name, process in processes.items():
         _, err = process.communicate(timeout=90)
         assert process.returncode == 0, f"{name}: {err}"
 
-    # 6. All hold the same model; Dave uses it.
+    # 7. All hold the same model; Dave uses it.
     models = {name: json.loads((m.folder / "run" / "model.json").read_text()) for name, m in machines.items()}
     assert models["coordinator"]["shares"] == models["site-a"]["shares"] == models["site-b"]["shares"]
     result = json.loads((coordinator.folder / "run" / "result.json").read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.study import CHARLIE, Feature, Study
-from tests.processes import Machines
+from tests.processes import ALWAYS, Machines
 from tests.summary_helpers import as_summary
 
 
@@ -34,7 +34,7 @@ def test_everybody_ends_with_the_same_statistics_and_the_columns_of_a_next_study
     files = {name: machines.out(name) for name in ended}
     texts = {(folder / "features.toml").read_text(encoding="utf-8") for folder in files.values()}
     assert len({(folder / "statistics.json").read_bytes() for folder in files.values()}) == len(texts) == 1
-    assert {path.name for path in files[CHARLIE].iterdir()} == {"statistics.json", "features.toml", "result.json"}
+    assert {path.name for path in files[CHARLIE].iterdir()} == {"statistics.json", "features.toml", *ALWAYS}
     (block,) = tomllib.loads(texts.pop())["feature"]
     assert Feature.model_validate(block).name == "x"
     for name in machines.study.names:  # debited like any release

@@ -83,7 +83,8 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
     for error in outcome.errors.values():
         assert isinstance(error, MasqueradeError)
         assert "evidence.json has the signed messages of the last sum" in error.hint
-    return {name: directory / name / EVIDENCE for name in sessions if (directory / name / EVIDENCE).exists()}
+    found = {name: directory / name / "attempt-1" / EVIDENCE for name in sessions}
+    return {name: path for name, path in found.items() if path.exists()}
 
 
 def _blamed(world: World, directory: Path, files: dict[str, Path], capsys: Any) -> tuple[int, dict[str, Any]]:

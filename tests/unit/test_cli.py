@@ -476,7 +476,7 @@ def test_a_party_that_is_not_in_the_roster_is_told_so(shell: Shell, tmp_path: Pa
     study = small_study(shell, tmp_path / "study.toml", key_bits=2048)
     shell("keys", "new", tmp_path / "my.key")
     data = write_csv(tmp_path / "records.csv", records(40))
-    answer = shell.json("party", study, "--data", data, "--key", tmp_path / "my.key", "--yes")
+    answer = shell.json("party", study, "--data", data, "--key", tmp_path / "my.key", "--approved")
     assert answer.code == 4
     assert "belongs to nobody in this study" in answer.json["message"]
     answer = shell.json("curator", study, "--key", tmp_path / "my.key")

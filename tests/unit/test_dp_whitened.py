@@ -396,6 +396,8 @@ class _Echo:
 
     async def stage(self, _name: str) -> None: ...
 
+    async def release(self, *_cost: object) -> None: ...
+
     async def open_sum(
         self, _layout: object, vector: Sequence[int], _bound_to: bytes, _again: object
     ) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from masquerade_host.progress import Mode, Progress, mode_of
 from masquerade_host.results import RunDirectory, default_directory, summarize
 from masquerade_host.session import Session
 from masquerade_host.stats import Stats
-from masquerade_party import ask, no_questions
+from masquerade_party._approval import ask, in_words
 from masquerade_protocols import protocol_of
 from tests.host_helpers import World
 
@@ -227,10 +227,10 @@ def _env() -> dict[str, str]:
 def _ask(answer: bytes) -> tuple[int, str]:
     """Ask on a terminal."""
     code = (
-        "from tests.host_helpers import World; from masquerade_party import ask;"
+        "from tests.host_helpers import World; from masquerade_party._approval import ask, in_words;"
         "from masquerade_protocols import protocol_of; from masquerade_core.errors import RefusedLocally\n"
         "study = World.new(3, port=5555).study\n"
-        "try: ask(study, 'p1', protocol_of(study).explain(study))\n"
+        "try: ask(in_words(study, 'p1', protocol_of(study).explain(study)))\n"
         "except RefusedLocally: raise SystemExit(6)"
     )
     parent, child = pty.openpty()
@@ -265,9 +265,9 @@ def test_where_nobody_can_be_asked_the_answer_is_no(monkeypatch: pytest.MonkeyPa
     explanation = protocol_of(study).explain(study)
     monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
     with pytest.raises(RefusedLocally) as caught:
-        ask(study, "p1", explanation)
-    assert "--yes" in caught.value.hint
-    no_questions(study, "p1", explanation)
+        ask(in_words(study, "p1", explanation))
+    assert "masquerade approve" in caught.value.hint
+    assert "--approved" in caught.value.hint
 
 
 # --- Files --------------------------------------------------------------------------
@@ -340,12 +340,24 @@ def test_an_end_after_a_release_says_and_keeps_what_was_spent(tmp_path: Path, er
     words = "this party's share had already left: count epsilon = 1, delta = 1e-05 as spent"
     assert words in json.loads(out.getvalue())["message"]
     assert words in describe(caught.value).message
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["spent.json"]
-    kept = json.loads((tmp_path / "run" / "spent.json").read_text())
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")] == ["run/attempt-1/spent.json"]
+    kept = json.loads((tmp_path / "run" / "attempt-1" / "spent.json").read_text())
     assert kept["releases"] == [{"label": "shares", "epsilon": 1.0, "delta": 1e-5}]
     assert (kept["run_id"], kept["study"], kept["participant"]) == (session.run.hex(), "toy", "p1")
-    with pytest.raises(BadInput, match=r"spent\.json"), RunDirectory(tmp_path / "run"):
-        pass
+
+
+def test_a_failed_attempt_leaves_its_notes_beside_the_results_of_the_next_one(tmp_path: Path) -> None:
+    for number in (1, 2):
+        session = World.new(2, port=5555).party("p1")
+        session.releases.append(Release(f"shares {number}", 1.0, 1e-5))
+        with pytest.raises(RunFailed), RunDirectory(tmp_path, session):
+            raise RunFailed("x")
+    with RunDirectory(tmp_path) as run:
+        run.write({"model.json": {}, "result.json": {}})
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")}
+    assert found == {"model.json", "result.json", "attempt-1/spent.json", "attempt-2/spent.json"}
+    kept = json.loads((tmp_path / "attempt-2" / "spent.json").read_text())
+    assert [release["label"] for release in kept["releases"]] == ["shares 2"]
 
 
 def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(

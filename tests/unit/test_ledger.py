@@ -380,7 +380,7 @@ def test_another_key_does_not_open_the_ledger(tmp_path: Path) -> None:
 
 
 def test_on_a_full_disk_a_debit_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    ledger, study = budget(tmp_path), named("a")
+    ledger, study = budget(tmp_path, basic_only=True), named("a")
     begun(ledger, study)
     debits = ledger.debits_for(study, "p1")
     pages = ledger._file._db.execute("PRAGMA page_count").fetchone()[0]

@@ -96,7 +96,9 @@ def test_everybody_computes_the_same_statistics_from_one_sum() -> None:
         contributed = [i for i, effect in enumerate(sends) if getattr(effect, "type", "") == "Contribution"]
         assert len(contributed) == 1
         (paid,) = (i for i, effect in enumerate(sends) if isinstance(effect, Release))
-        assert sends[paid] == Release("histograms", study.privacy.epsilon, study.privacy.delta)
+        release = sends[paid]
+        assert isinstance(release, Release)
+        assert (release.epsilon, release.delta) == (study.privacy.epsilon, study.privacy.delta)
         assert paid == contributed[0] - 1  # debited right before it leaves
 
 

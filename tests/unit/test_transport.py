@@ -11,8 +11,10 @@ import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
+from masquerade_core.rng import SystemRng
 from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_host import dialer, transport
+from masquerade_host.chunks import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
 from masquerade_host.dialer import ConnectionEvent, PartySocket, speaks_curve
 from masquerade_host.dialing import Dialing
 from masquerade_host.keyfiles import Keys
@@ -251,7 +253,7 @@ def test_a_borrowed_routing_id_makes_nobody_somebody_else(place: Place) -> None:
     [arrival] = arrivals(place)
     place.charlie.found("p2", arrival.route)
     thief = raw(place, place.keys["p1"], arrival.route)
-    thief.send(b"I am p2, too")
+    thief.send(next(cut(b"I am p2, too")))
     stolen = arrivals(place, 1.0)
     assert {a.name for a in stolen} <= {"p1"}
     place.charlie.send("p2", b"for p2 alone")
@@ -260,27 +262,55 @@ def test_a_borrowed_routing_id_makes_nobody_somebody_else(place: Place) -> None:
     thief.close()
 
 
-def test_a_message_of_several_parts_is_no_frame(place: Place) -> None:
+def test_a_message_that_is_longer_than_a_chunk_never_arrives(place: Place) -> None:
     dealer = raw(place, place.keys["p1"])
-    dealer.send_multipart([b"one", b"two"])
-    [arrival] = arrivals(place)
-    assert (arrival.name, arrival.data) == ("p1", None)
-    dealer.close()
-
-
-def test_a_hugely_oversized_frame_never_arrives(place: Place) -> None:
-    dealer = raw(place, place.keys["p1"])
-    for length in (2 * MAX_FRAME + 1, MAX_FRAME + 100_000):
-        dealer.send(bytes(length))
-        assert arrivals(place, 0.5) == []
+    dealer.send(bytes(MAX_MESSAGE))  # and CURVE's own bytes
+    assert arrivals(place, 0.5) == []
 
     def sent_again() -> list[Arrival]:
-        dealer.send(bytes(MAX_FRAME))  # lost as well, unless there is a new connection already
+        dealer.send(next(cut(b"short")))  # lost as well, unless there is a new connection already
         return arrivals(place, 2.0)
 
     received = until(sent_again)
     assert isinstance(received, list)
-    assert {len(a.data or b"") for a in received} == {MAX_FRAME}
+    assert {a.data for a in received} == {b"short"}
+    dealer.close()
+
+
+@pytest.mark.parametrize("length", [0, 1, CHUNK, CHUNK + 1, MAX_FRAME, MAX_JOINED])
+def test_frames_of_all_lengths_go_both_ways(place: Place, length: int) -> None:
+    party = place.party("p1")
+    frame = SystemRng().bytes(length)
+    party.send(frame)
+
+    def went() -> list[Arrival]:
+        party.flush()
+        return list(place.charlie.arrivals())
+
+    found = until(went)
+    assert isinstance(found, list)
+    [arrival] = found
+    assert (arrival.name, arrival.data) == ("p1", frame)
+    place.charlie.found("p1", arrival.route)
+    place.charlie.send("p1", frame)
+
+    def came() -> list[bytes | None]:
+        place.charlie.flush()
+        return list(party.arrivals())
+
+    assert until(came) == [frame]
+    assert not party.busy
+    assert place.charlie.waiting("p1") == 0
+
+
+@pytest.mark.parametrize(
+    "message", [[b"no header"], [b""], [next(cut(b"x" * CHUNK))[:-1]], [next(cut(b"a")), next(cut(b"b"))]]
+)
+def test_what_is_no_chunk_arrives_as_nothing_under_the_senders_name(place: Place, message: list[bytes]) -> None:
+    dealer = raw(place, place.keys["p1"])
+    dealer.send_multipart(message)
+    [arrival] = arrivals(place)
+    assert (arrival.name, arrival.data) == ("p1", None)
     dealer.close()
 
 
@@ -357,6 +387,20 @@ def test_the_doorkeeper_denies_whatever_is_not_a_listed_key(request_: list[bytes
     assert keeper._judge(request_)[2] == b"400"
     good = [b"1.0", b"7", b"masquerade", b"127.0.0.1", b"", b"CURVE", b"k" * 32]
     assert keeper._judge(good) == [b"1.0", b"7", b"200", b"OK", z85.encode(b"k" * 32), b""]
+    keeper._socket.close(0)
+    context.term()
+
+
+def test_a_listed_key_may_connect_only_so_often_and_is_not_told_that_it_is_unknown() -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    keeper = _Doorkeeper(context, [b"k" * 32, b"j" * 32])
+    request = [b"1.0", b"7", b"masquerade", b"127.0.0.1", b"", b"CURVE", b"k" * 32]
+    answers = [keeper._judge(request)[2] for _ in range(40)]
+    assert answers[:16] == [b"200"] * 16
+    assert set(answers[20:]) == {b"300"}
+    assert keeper._judge([*request[:-1], b"j" * 32])[2] == b"200"
+    assert keeper._may_connect(b"k" * 32, time.monotonic() + 0.6)
+    assert not keeper.denied
     keeper._socket.close(0)
     context.term()
 

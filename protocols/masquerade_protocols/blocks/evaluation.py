@@ -15,8 +15,8 @@ held back, all parties together::
 
 A replaced record is either held back, in both of two neighbouring data sets, or in neither. So it takes part in the
 training or in the evaluation, and the noise of each is sized for the study's whole privacy target: they compose in
-parallel. That the evaluation's questions depend on the model changes nothing (``docs/privacy/evaluation.md``). So a
-role that calls ``seat.release`` for its training has debited the evaluation too.
+parallel. That the evaluation's questions depend on the model changes nothing (``docs/privacy/evaluation.md``). So what
+a role has counted for its training is not counted again here, but only what the evaluation costs beyond it.
 
 A role needs three lines for it::
 
@@ -56,6 +56,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
 from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.noise_shares import with_fresh_noise
+from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.blocks.slots import check_slots
 
@@ -99,6 +100,14 @@ def noise_of(study: Study) -> SharedNoise:
 def _lengths(study: Study) -> tuple[int, ...]:
     """Return how long the opened vectors are. With named classes, the confusion matrix is the only one."""
     return (CELLS, _COUNTS) if study.classes is None else (study.classes**2,)
+
+
+def _prices(study: Study) -> tuple[Price, ...]:
+    """Return what each of the opened vectors costs."""
+    noise = noise_of(study)
+    if len(_lengths(study)) == 1:
+        return (price_of(noise, noise.largest),)
+    return price_of(noise, 1 - noise.largest), price_of(noise, noise.largest)
 
 
 def _drawn(study: Study) -> int:
@@ -179,7 +188,7 @@ async def draw_share(seat: Seat, study: Study) -> tuple[int, ...]:
 async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
     """Take a party's part in the evaluation; returns the model with its evaluation and its threshold.
 
-    Without ``[evaluation]`` the model comes back as it is. Nothing is debited here; see the module.
+    Without ``[evaluation]`` the model comes back as it is.
 
     Raises
     ------
@@ -200,22 +209,22 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     if records is None:
         raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
-    unused = iter(held.noise)
+    unused, prices, paid = iter(held.noise), _prices(study), Parallel(seat)
     if study.classes is not None:
         matrix = await seat.once("confusion", lambda _: _confusion(model, records))
         (layout,) = evaluation_layouts(study, N)
-        noisy_matrix = partial(with_fresh_noise, matrix, unused)
-        opened = await sums.open_sum(layout, noisy_matrix(), _bound_to(N, model), noisy_matrix)
+        noisy_matrix = counted(seat, "confusion matrix", prices[0], partial(with_fresh_noise, matrix, unused), paid)
+        opened = await sums.open_sum(layout, await noisy_matrix(), _bound_to(N, model), noisy_matrix)
         await sums.close()
         return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
-    noisy_cells = partial(with_fresh_noise, cells, unused)
-    opened = await sums.open_sum(layouts[0], noisy_cells(), _bound_to(N, model), noisy_cells)
+    noisy_cells = counted(seat, "scores", prices[0], partial(with_fresh_noise, cells, unused), paid)
+    opened = await sums.open_sum(layouts[0], await noisy_cells(), _bound_to(N, model), noisy_cells)
     bins = _bins(study, opened, exponent, model, rule)
     counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
-    noisy_counts = partial(with_fresh_noise, counts, unused)
-    totals = await sums.open_sum(layouts[1], noisy_counts(), _bound_to(N, model, opened), noisy_counts)
+    noisy_counts = counted(seat, "counts", prices[1], partial(with_fresh_noise, counts, unused), paid)
+    totals = await sums.open_sum(layouts[1], await noisy_counts(), _bound_to(N, model, opened), noisy_counts)
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 

@@ -1,14 +1,19 @@
 """How a vector lies in a message of a secure sum: in plaintexts under Paillier, in words under masks."""
 
+from collections.abc import Awaitable, Callable, Sequence
+
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.study import Study
 
-__all__ = ["Layout", "as_packing", "as_words", "layout_of"]
+__all__ = ["Again", "Layout", "as_packing", "as_words", "layout_of"]
 
 Layout = Packing | Words
 """Both have ``length``, ``bound``, ``width`` (bits of a coordinate), ``fits`` and ``count`` (its size)."""
+
+Again = Callable[[], Awaitable[Sequence[int]]]
+"""Counts what a contribution costs and returns it with noise that never served, for a sum that is made again."""
 
 
 def layout_of(study: Study, length: int, bound: int) -> Layout:

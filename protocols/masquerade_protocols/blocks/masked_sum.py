@@ -39,7 +39,7 @@ Where Charlie alone may learn the sum, he adds and tells nobody: half a round tr
 the check value is sent and not used.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -51,7 +51,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
 from masquerade_core.words import counted
-from masquerade_protocols.blocks.layouts import Layout, as_words
+from masquerade_protocols.blocks.layouts import Again, Layout, as_words
 from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
 from masquerade_protocols.blocks.survivors import Outcome, Survivors
 
@@ -185,7 +185,7 @@ class MaskedPartySums:
         """Do nothing: every sum was checked when it was told."""
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
@@ -217,7 +217,7 @@ class MaskedPartySums:
             if again is None:
                 raise ProtocolViolation("Charlie asks for a sum to be made again that has no fresh noise", peer=CHARLIE)
             self._go_on(told, "again", label)
-            label, check_key = await self._send(words, again(), bound_to)
+            label, check_key = await self._send(words, await again(), bound_to)
             told = await self._told()
         _check_lengths(words, told, CHARLIE)
         total = words.decode(words.read(told.words), len(self._survivors.members))

@@ -59,7 +59,7 @@ The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, an
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
@@ -72,7 +72,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks.coin_toss import coin_toss
-from masquerade_protocols.blocks.layouts import Layout, as_packing
+from masquerade_protocols.blocks.layouts import Again, Layout, as_packing
 from masquerade_protocols.blocks.opening_proof import Openings, check_check, check_words, unpacked
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
 from masquerade_protocols.blocks.sum_messages import (
@@ -185,7 +185,7 @@ class PaillierPartySums:
         self._pool = ShortPool(self.key, entries)
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 

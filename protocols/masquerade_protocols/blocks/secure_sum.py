@@ -17,12 +17,12 @@ Both have the same methods. There are two kinds of sum, each with a method on ei
 Parties and Charlie count the rounds for themselves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.layouts import Layout
+from masquerade_protocols.blocks.layouts import Again, Layout
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
 from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
@@ -47,11 +47,12 @@ class PartySums(Protocol):
         """Draw what the next sums, one for each layout, need, before they are due."""
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Callable[[], Sequence[int]] | None = None
+        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on.
 
-        ``again`` returns the vector with noise that never served, for a sum that is made again without a silent party.
+        ``again`` returns the vector with noise that never served, for a sum that is made again without a silent party,
+        and counts what this costs.
         """
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:

@@ -9,6 +9,7 @@ from masquerade_core.words import listed
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless
@@ -69,6 +70,7 @@ _ENTRY = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    spends=spends_gaussian,
     expectation=_expectation,
     calibrations=("proven",),
     sum="masks",

@@ -50,6 +50,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
+from masquerade_protocols.blocks.releases import counted, price_of
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
     Parameters,
@@ -176,12 +177,11 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     await sums.precompute([slots] * noise.rounds)
 
     await seat.stage("rounds")
-    await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
-    unused = chain.from_iterable(x)
+    unused, price = chain.from_iterable(x), price_of(noise, Fraction(1, noise.rounds))
     for t in range(noise.rounds):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, held.training))
-        noisy_gradient = partial(with_fresh_noise, gradient, unused)
-        descent.step(await sums.open_sum(slots, noisy_gradient(), fingerprint(N, descent.w), noisy_gradient))
+        noisy = counted(seat, f"round {t + 1}", price, partial(with_fresh_noise, gradient, unused))
+        descent.step(await sums.open_sum(slots, await noisy(), fingerprint(N, descent.w), noisy))
         await seat.progress(t + 1, noise.rounds)
     return await evaluated(sums, held, descent.model())
 

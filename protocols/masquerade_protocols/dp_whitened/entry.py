@@ -8,6 +8,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_whitened import public, roles
 from masquerade_protocols.dp_whitened.noiseless import noiseless
@@ -53,6 +54,7 @@ _ENTRY = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    spends=spends_gaussian,
     expectation=expected_of_sums,
     calibrations=("proven",),
     sum="masks",

@@ -19,6 +19,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS
 from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.releases import Price, price_of
 from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
@@ -141,6 +142,13 @@ class Plan:
             means = min(Fraction(1, 5), (s - 10) / 20, max(Fraction(1, 50), 500 / s**2))
         gradients = Fraction(55, 100) * s / (s + 5)
         return means / 3, 2 * means / 3, 1 - means - gradients, gradients
+
+    def price_of(self, label: str) -> Price:
+        """Return what one sum costs: its part of mu^2, without what is paid ahead for retries."""
+        first, second, moments, gradients = self.parts
+        named = {"first mean": first, "second mean": second, "labels": second, "second moments": moments}
+        part = named.get(label, gradients / self.rounds)
+        return price_of(noise_of(self.study), part / charge(self.study.retries, self.dearest))
 
     @property
     def dearest(self) -> Fraction:

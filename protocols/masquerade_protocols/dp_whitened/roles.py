@@ -53,6 +53,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
+from masquerade_protocols.blocks.releases import counted
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.dp_whitened.estimates import (
     Centre,
@@ -173,7 +174,6 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     noise = await seat.once("noise", draw)
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
-    await seat.release("all noisy sums", study.privacy.epsilon, study.privacy.delta)
     plan = Plan(study, N)
     model = await learn(_PartySide(seat, plan, sums, held.training, noise), plan)
     return await evaluated(sums, held, model)
@@ -200,10 +200,14 @@ class _PartySide(_Seated):
         """Add noise to one's own sum and have the total opened."""
         contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
         opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
+        price = self._plan.price_of(label)
         for layout, piece in self._plan.pieces(length, unit):
             of_products = min(max(products - piece.start, 0), layout.length)
-            noisy = partial(self._noisy, contribution[piece], of_products)
-            opened[piece] = await self._sums.open_sum(layout, noisy(), self._agreement.digest, noisy)
+            # All pieces together are one release, which the first one counts; one that is made again counts anew.
+            name = f"{label}, from number {piece.start}" if piece.start else label
+            first = partial(self._noisy, contribution[piece], of_products)
+            noisy = counted(self._seat, name, price, first, free_once=bool(piece.start))
+            opened[piece] = await self._sums.open_sum(layout, await noisy(), self._agreement.digest, noisy)
         return opened / (float(unit) * self._plan.N)
 
     def _noisy(self, own: _Integers, products: int) -> list[int]:

@@ -11,6 +11,7 @@ from masquerade_protocols.blocks.evaluating import what_leaves
 from masquerade_protocols.blocks.evaluation import evaluation_layouts, noise_of
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
@@ -99,6 +100,7 @@ _ENTRY = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    spends=spends_gaussian,
     expectation=_expectation,
     calibrations=("proven",),
     sum="masks",

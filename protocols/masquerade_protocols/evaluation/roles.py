@@ -111,7 +111,6 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     """
     noise = await draw_share(seat, study)  # before the join: afterwards, the time for it would tell of the noise
     sums, N = await join_and_count(seat, study, data)
-    await seat.release("evaluation", study.privacy.epsilon, study.privacy.delta)
     return await measured(sums, N, HeldBack(data, data, noise), model_of(study), _parameters_of(study).choose)
 
 

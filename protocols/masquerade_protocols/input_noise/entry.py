@@ -1,5 +1,6 @@
 """Input noise for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
+from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -139,6 +140,7 @@ INPUT_NOISE = Protocol(
     noiseless=noiseless,
     expectation=expectation,
     cost=_cost,
+    spends=lambda study: target(*cost(study), gaussian=False),
     calibrations=("paper", "proven"),
     noise_in_shares=False,
     proven_section=_PROVEN_SECTION,

@@ -10,6 +10,7 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
@@ -95,6 +96,7 @@ def _entry(
         explain=partial(_explain, name=name, variant=variant, claim=claim),
         noiseless=partial(noiseless, variant=variant, name=name),
         cost=partial(_cost, variant=variant),
+        spends=spends_gaussian,
         expectation=partial(expectation, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",

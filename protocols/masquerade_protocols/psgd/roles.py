@@ -49,6 +49,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
+from masquerade_protocols.blocks.releases import Price, counted, price_of
 from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
 __all__ = ["Descent", "charlie", "check", "party"]
@@ -152,13 +153,18 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     await sums.precompute(slots)
 
     await seat.stage("rounds")
-    await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
+    if (price := _price(descent)) is None:  # nothing is proved of a round by itself, so the first one counts for all
+        await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
     unused = chain.from_iterable(noise)
     for t in range(T):
         gradient = await seat.once(f"gradient {t}", partial(_gradient, study, held.training, descent.w, F=F))
-        noisy_gradient = partial(with_fresh_noise, gradient, unused)
-        again = noisy_gradient if study.proven else None  # the paper's eta^k is drawn once
-        descent.step(t, await sums.open_sum(slots[t], noisy_gradient(), fingerprint(N, descent.w), again))
+        noisy = partial(with_fresh_noise, gradient, unused)
+        if price is None:  # the paper's eta^k is drawn once, so nothing is made again
+            opened = await sums.open_sum(slots[t], noisy(), fingerprint(N, descent.w))
+        else:
+            again = counted(seat, f"round {t + 1}", price, noisy)
+            opened = await sums.open_sum(slots[t], await again(), fingerprint(N, descent.w), again)
+        descent.step(t, opened)
         await seat.progress(t + 1, T)
     return await evaluated(sums, held, descent.model())
 
@@ -167,6 +173,13 @@ def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> t
     """Grad G_k(w_t), equation (8), on the grid."""
     loss = loss_of(study.model.loss)
     return _encode_gradient(gradient_sum(data.X, data.y, w, loss), len(data.y), loss.L, F)
+
+
+def _price(descent: Descent) -> Price | None:
+    """Return what each round costs; None with the paper's noise."""
+    if (share := descent.schedule.share) is None:
+        return None
+    return price_of(share(descent.fraction_bits), Fraction(1, descent.rounds))
 
 
 async def _draw_noise(seat: Seat, study: Study, descent: Descent) -> _Noise:

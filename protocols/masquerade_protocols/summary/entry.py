@@ -10,6 +10,7 @@ from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
@@ -92,6 +93,7 @@ _ENTRY = Protocol(
     statement=statement,
     explain=_explain,
     cost=_cost,
+    spends=spends_gaussian,
     expectation=_expectation,
     records=cells_loader(public.grid_of),
     makes_model=False,

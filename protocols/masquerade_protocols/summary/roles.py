@@ -37,6 +37,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.statistics import Statistics
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.releases import counted, price_of
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.summary.public import (
     COUNT_BITS,
@@ -92,8 +93,8 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
     await sums.precompute([slots])
 
     await seat.stage("histograms")
-    await seat.release("histograms", study.privacy.epsilon, study.privacy.delta)
-    opened = await sums.open_sum(slots, noisy_counts, _BOUND_TO, iter(spare).__next__)
+    noisy = counted(seat, "histograms", price_of(noise), iter((noisy_counts, *spare)).__next__)
+    opened = await sums.open_sum(slots, await noisy(), _BOUND_TO, noisy)
     await sums.close()
     return statistics(study, opened)
 

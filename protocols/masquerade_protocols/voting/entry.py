@@ -9,6 +9,7 @@ from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.voting import public, roles
@@ -146,6 +147,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         explain=_explain,
         noiseless=noiseless,
         cost=_cost,
+        spends=spends_gaussian,
         expectation=expectation,
         calibrations=("paper", "proven"),
         proven_section=ties or "# There is nothing to choose: the noise follows from the privacy target.\n",

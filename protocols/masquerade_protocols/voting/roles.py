@@ -49,6 +49,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Broadcast
+from masquerade_protocols.blocks.releases import count_at_once
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.voting.counting import counters_of, exact_counts, minimiser, noisy_counts, targets_of
 from masquerade_protocols.voting.public import (
@@ -140,7 +141,7 @@ async def party(seat: Seat, study: Study, data: Dataset, auxiliary: Auxiliary, c
 
     # 2. and 3. The counters, in a sum that Charlie alone learns.
     await seat.stage("votes")
-    await seat.release("model", study.privacy.epsilon, study.privacy.delta)
+    await count_at_once(seat, "model", study, noise_of(study) if study.proven else None)
     await sums.contribute(slots, counters, b"votes" + auxiliary.digest)
 
     await seat.stage("model")

@@ -6,6 +6,7 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
+from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.weighted_dp.noiseless import expectation, noiseless
@@ -136,6 +137,7 @@ WEIGHTED_DP = Protocol(
     explain=_explain,
     noiseless=noiseless,
     cost=_cost,
+    spends=spends_gaussian,
     expectation=expectation,
     calibrations=("paper", "proven"),
     noise_in_shares=False,

@@ -45,8 +45,9 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, UNIT, local_descent
+from masquerade_protocols.blocks.releases import count_at_once
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.weighted_dp.public import Plan, layout, parameters_of, plan, smallest_part
+from masquerade_protocols.weighted_dp.public import Plan, layout, noise_of, parameters_of, plan, smallest_part
 
 __all__ = ["charlie", "party"]
 
@@ -124,7 +125,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
 
     # Line 8, as one secure sum.
     await seat.stage("sum")
-    await seat.release("model", study.privacy.epsilon, study.privacy.delta)
+    await count_at_once(seat, "model", study, noise_of(study) if study.proven else None)
     opened = await sums.open_sum(slots, own, fingerprint(n))
     await sums.close()
     return _released(descent, opened)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli import keys, study
+from masquerade.cli.approve import approve
 from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
 from masquerade.cli.demo import demo
@@ -19,6 +20,7 @@ from masquerade.cli.predict import predict
 from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
+from masquerade.cli.verify import verify
 
 __all__ = ["app", "main", "run"]
 
@@ -37,7 +39,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.command()(study.statement)
-for _command in (curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame):
+for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify):
     app.command()(_command)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from masquerade.cli.approve import PopulationOption, StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 from masquerade.cli.watching import LogFileOption, LogLevelOption
@@ -56,7 +57,16 @@ def party(
         ),
     ] = None,
     out: OutOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="You have read the study and agree to it.")] = False,
+    approved: Annotated[
+        bool,
+        typer.Option(
+            "--approved",
+            help="Ask nothing: a person has approved of exactly this study ('masquerade approve'), and the site's "
+            "policy allows it.",
+        ),
+    ] = False,
+    state: StateOption = None,
+    population: PopulationOption = None,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
     output_format: FormatOption = Format.TEXT,
@@ -65,7 +75,7 @@ def party(
     from masquerade_host.process import harden
     from masquerade_host.reporting import Reporting, reporting
     from masquerade_host.signals import stoppable
-    from masquerade_party import ask, no_questions, run
+    from masquerade_party import run
 
     harden()
     with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
@@ -75,7 +85,9 @@ def party(
             key,
             classifier=classifier,
             out=out,
-            approve=no_questions if yes else ask,
+            state=state,
+            population=population,
+            approved=approved,
             observe=observe,
         )
     return _done(result, output_format)

@@ -7,13 +7,14 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study_new import new
+from masquerade_core.words import counted
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Write, check and explain a study: the file that all participants agree on.")
+app = typer.Typer(help="Write, check, explain and compare studies: the files that all participants agree on.")
 
 app.command()(new)
 
@@ -79,6 +80,31 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
         shown=explained(loaded, explanation, entry.cost(loaded), expected),
+    )
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A study file.", show_default=False)],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.", show_default=False)],
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Say in words what changed from one study to another: first what changes the noise, then who takes part."""
+    from masquerade.study_diff import changes, diff_shown
+
+    del output_format
+    before, after = _parsed(old), _parsed(new)
+    found = changes(before, after)
+    count = counted(len(found), "change")
+    return Outcome(
+        f"{count} from {old} to {new}" if found else f"{old} and {new} hold one study",
+        {
+            "old": before.fingerprint(),
+            "new": after.fingerprint(),
+            "changes": [change.to_json() for change in found],
+        },
+        hint=f"nobody has approved of the new study yet: masquerade approve {new}" if found else "",
+        shown=diff_shown(before, after, found),
     )
 
 

@@ -68,6 +68,10 @@ class Plan:
         """A party's records."""
         return self.directory / who / "records.csv"
 
+    def state_folder(self, who: str) -> Path:
+        """What a party's machine keeps from run to run: its privacy budget and its approvals."""
+        return self.directory / who / "state"
+
     def home(self, who: str) -> Path:
         """A participant's directory, where its results go too."""
         return self.directory / who

@@ -10,6 +10,7 @@ from masquerade.demo.plan import Plan, classifiers
 from masquerade.demo.processes import Event, Participants, error_from
 from masquerade.demo.view import View
 from masquerade.prediction import load_model
+from masquerade.stand_in import stand_in
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.study import CHARLIE
 
@@ -64,7 +65,9 @@ def _start(plan: Plan, participants: Participants) -> None:
     chosen = classifiers(plan.study)
     for name in plan.study.names:
         own = ["--classifier", chosen[name]] if name in chosen else []
-        records = ["--data", str(plan.data_file(name)), "--yes"]
+        state = plan.state_folder(name)
+        stand_in(plan.study, plan.study_file, plan.key_file(name), plan.data_file(name), state, "the demonstration")
+        records = ["--data", str(plan.data_file(name)), "--approved", "--state", str(state)]
         participants.start(name, "masquerade_party", [*common(name), *records, *own])
 
 

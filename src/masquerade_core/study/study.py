@@ -192,6 +192,11 @@ class Study(Section):
         """Return the 32-byte hash of this study."""
         return hashlib.blake2b(json_text(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
 
+    def fingerprint(self) -> str:
+        """Return the start of the digest as eight groups of four hexadecimal digits, for people to compare."""
+        digits = self.digest().hex()[:32]
+        return " ".join(digits[i : i + 4] for i in range(0, 32, 4))
+
     def study_id(self, version: str) -> bytes:
         """Return the 16 bytes that identify this study, run by this version of the program, until the roster is known.
 

@@ -64,6 +64,16 @@ class Cost:
     mu: int = 0
     slack: int = 0
 
+    def part(self, n: int) -> "Cost":
+        """Return the cost of each of n equal parts, rounded up: of the mu of equal parts, the squares add up."""
+        return Cost(-(-self.epsilon // n), -(-self.delta // n), _root_up(self.mu**2, n), -(-self.slack // n))
+
+
+def _root_up(square: int, n: int) -> int:
+    """Return the root of square/n, rounded up."""
+    root = math.isqrt(square // n)
+    return root + (n * root * root < square)
+
 
 def cost_of(epsilon: float, delta: float, mu: float = 0.0, slack: float = 0.0) -> Cost:
     """Return a release's cost in units, each number rounded up."""

@@ -1,0 +1,74 @@
+"""One attempt of a study, as the ledger counts it: it begins when everybody has joined, and it ends once.
+
+A party that waits for Charlie and is stopped has made no attempt. What an attempt releases is debited in it.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from masquerade_core.errors import MasqueradeError
+from masquerade_core.seat import Release
+from masquerade_core.study import Study
+from masquerade_host.debits import Debits
+from masquerade_host.ledger import Ledger
+from masquerade_host.signals import held
+from masquerade_host.stats import Observer
+
+__all__ = ["LedgerAttempt"]
+
+
+class LedgerAttempt:
+    """The place where a session debits, and an observer that sees when the run begins.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    study : Study
+    me : str
+        The party.
+    fingerprint : bytes
+        Of its records.
+    observe : Observer
+        Gets all events.
+    """
+
+    def __init__(self, ledger: Ledger, study: Study, me: str, fingerprint: bytes, observe: Observer) -> None:
+        self._ledger, self._study, self._me = ledger, study, me
+        self._fingerprint = fingerprint
+        self._next = observe
+        self._debits: Debits | None = None
+
+    def observe(self, event: str, /, **fields: str | float) -> None:
+        """Pass an event on. When everybody has joined, the attempt begins."""
+        if event == "joined":
+            self.begin()
+        self._next(event, **fields)
+
+    def begin(self) -> Debits:
+        """Have the ledger count the attempt, unless it did so before."""
+        if self._debits is None:
+            self._ledger.start_attempt(self._study, self._me, self._fingerprint)
+            self._debits = self._ledger.debits_for(self._study, self._me)
+        return self._debits
+
+    def debit(self, run: bytes, releases: Sequence[Release]) -> None:
+        """Write down what these releases of this run cost, in this attempt."""
+        self.begin().debit(run, releases)
+
+    def __enter__(self) -> Self:
+        """Check that an attempt may begin, before anything is sent."""
+        self._ledger.check_attempt(self._study, self._me, self._fingerprint)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Note how the attempt ended: with a result, after which the study never runs here again, or why without."""
+        if error is None:
+            self._ledger.finish(self._study, self._me)
+        elif self._debits is not None:
+            why = error.message if isinstance(error, MasqueradeError) else type(error).__name__
+            with held(), suppress(MasqueradeError):  # what ended the run is told, whatever becomes of this note
+                self._ledger.end_attempt(self._study, self._me, why)

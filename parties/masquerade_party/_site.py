@@ -1,0 +1,194 @@
+"""What a party's machine allows: its policy, the approvals of its people, and what is left of its privacy budget."""
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from masquerade_core.errors import RefusedLocally
+from masquerade_core.study import Study
+from masquerade_host.approvals import Approval, need_approval, record_approval
+from masquerade_host.ledger import Account, Ledger
+from masquerade_host.policy import Policy, load_policy
+from masquerade_host.state import StateFolder, state_folder
+
+__all__ = ["Records", "Site", "budget_in_words", "login_name"]
+
+_BY_POLICY = "policy.toml"
+
+
+def login_name() -> str:
+    """Return the name of the user of this process; their number where they have no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        return f"user {os.getuid()}"
+
+
+@dataclass(frozen=True)
+class Records:
+    """What the ledger knows of a party's records.
+
+    Parameters
+    ----------
+    path : Path
+        Their file.
+    fingerprint : bytes
+        Under the ledger's own key.
+    known : bool
+        Whether the ledger has seen exactly these records before.
+    """
+
+    path: Path
+    fingerprint: bytes
+    known: bool
+
+
+class Site:
+    """The state folder of this machine, for one study.
+
+    Parameters
+    ----------
+    option : path, optional
+        The folder, if it is not the usual one.
+    study : Study
+    me : str
+        The party that this machine is.
+
+    Raises
+    ------
+    RefusedLocally
+        The policy forbids the study.
+    """
+
+    def __init__(self, option: Path | str | None, study: Study, me: str) -> None:
+        self.state: StateFolder = state_folder(option)
+        self.study, self.me = study, me
+        self.policy: Policy = load_policy(self.state)
+        self.policy.check(study)
+
+    def approval(self, population: str | None = None) -> Approval:
+        """Return the recorded approval of this study.
+
+        Raises
+        ------
+        RefusedLocally
+            There is none, or it counts on the budget of another population than the one given.
+        """
+        found = need_approval(self.state, self.study, self.me)
+        if population not in {None, found.population}:
+            raise RefusedLocally(
+                f"{found.who} approved of this study on the budget of the population {found.population!r}, but "
+                f"--population is {population!r}",
+                "leave --population out, or approve of the study again for that population",
+            )
+        return found
+
+    def ledger(self) -> Ledger:
+        """Open the ledger; BudgetExceeded if there is none."""
+        return Ledger.open(self.state)
+
+    def account(self, ledger: Ledger, population: str) -> Account:
+        """Return the budget of a population.
+
+        Raises
+        ------
+        BudgetExceeded
+            The population has no budget.
+        RefusedLocally
+            Its budget is larger than the policy allows.
+        """
+        account = ledger.account(population)
+        self.policy.check_budget(population, account.epsilon, account.delta)
+        return account
+
+    def records(self, ledger: Ledger, chosen: str | None, path: Path, data: object) -> tuple[Account, Records]:
+        """Return the budget on which the run counts, and what the ledger knows of the records.
+
+        Parameters
+        ----------
+        ledger : Ledger
+        chosen : str, optional
+            The population that somebody named.
+        path : Path
+            The file of the records.
+        data : object
+            The loaded records.
+
+        Raises
+        ------
+        RefusedLocally
+            The policy does not allow this file or this budget, or the records count on another budget already.
+        BudgetExceeded
+            The population has no budget.
+        """
+        fingerprint = ledger.fingerprint(data)
+        owner = ledger.population_of(fingerprint)
+        population = self.policy.population(chosen or owner, path)
+        if owner not in {None, population}:
+            raise RefusedLocally(
+                f"these records count on the budget of the population {owner!r} since they were first used, and not on "
+                f"that of {population!r}",
+                f"give --population {owner}",
+            )
+        return self.account(ledger, population), Records(path, fingerprint, owner is not None)
+
+    def adopt_unattended(self, ledger: Ledger, records: Records, population: str) -> None:
+        """Take records that were never used here for those of the population, if the policy names their file.
+
+        Raises
+        ------
+        RefusedLocally
+            It does not, and nobody is there to say whose records they are.
+        """
+        if records.known:
+            return
+        if not self.policy.names(records.path):
+            raise RefusedLocally(
+                f"the records in {records.path} were never used on this machine, and nobody is there to say whose "
+                "budget they count on",
+                f"approve of the study with these records: masquerade approve STUDY --data {records.path}; or name the "
+                f"file below a [[population]] in {self.policy.path}",
+            )
+        ledger.adopt(records.fingerprint, population, by=_BY_POLICY)
+
+    def reserve(self, ledger: Ledger, records: Records, population: str, who: str) -> None:
+        """Reserve what the study may take from the budget; a reservation that is there stays."""
+        ledger.reserve(
+            self.study,
+            self.me,
+            population=population,
+            fingerprint=records.fingerprint,
+            approved_by=who,
+        )
+
+    def record(self, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
+        """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""
+        approval = Approval.given(self.study, self.me, population, who)
+        if records is not None:
+            if not records.known:
+                ledger.adopt(records.fingerprint, population, by=who)
+            self.reserve(ledger, records, population, who)
+        # The approval comes last: with it alone, another process could start without the reservation.
+        record_approval(self.state, self.study, approval)
+        return approval
+
+
+def budget_in_words(study: Study, account: Account, records: Records | None) -> tuple[str, ...]:
+    """Return what a study takes from the budget, as paragraphs."""
+    target = study.privacy
+    takes = (
+        f"This study takes up to epsilon = {target.epsilon:g} and delta = {target.delta:g} from the budget of the "
+        f"population {account.population!r}, which is epsilon = {account.epsilon:g} and delta = {account.delta:g}."
+    )
+    left = (
+        f"So far, epsilon = {account.spent:.4g} of it is spent; {account.taken:.4g} with all that is reserved. "
+        f"{account.left:.4g} is left."
+    )
+    if records is None or records.known:
+        return takes, left
+    unknown = (
+        "These records were never used on this machine, so they count on this budget as well. If they are those of "
+        "other people, name their own population with --population."
+    )
+    return takes, left, unknown

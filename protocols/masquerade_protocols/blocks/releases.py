@@ -1,0 +1,131 @@
+"""What each noisy sum of a run costs, counted before its contribution leaves.
+
+A run opens several sums, each with fresh Gaussian noise. Together they keep the study's privacy target. A run that ends
+early has released the first of them only, and the data owner's budget pays for those. So every contribution is counted
+by itself (:meth:`~masquerade_core.seat.Seat.release`), and so is one that is made again.
+
+If costs are mu_1, mu_2, ... the releases compose exactly to the root of the sum of squares. A sum's *part* is its share
+of the whole run's mu^2.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+
+from masquerade_core.privacy.accounting.composition import Cost, target
+from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, lost_delta
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+
+__all__ = ["Parallel", "Price", "count_at_once", "counted", "price_of", "spends_gaussian"]
+
+_ROUNDED_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one release costs; :class:`~masquerade_core.effects.Release` has the fields."""
+
+    epsilon: float
+    delta: float
+    mu: float = 0.0
+    slack: float = 0.0
+
+
+def price_of(noise: SharedNoise, part: Fraction = Fraction(1)) -> Price:
+    """Return the cost of one sum, against whoever does not know the honest parties' noise.
+
+    Parameters
+    ----------
+    noise : SharedNoise
+        The noise of the whole run. What is paid ahead for retries is no cost of this sum.
+    part : Fraction
+        The sum's share of mu^2 of a run without retries: 1/T in a run of T equal rounds.
+    """
+    share = part / charge(noise.retries, noise.largest)
+    mu, lost = noise.mu(noise.honest), float(lost_delta(noise.epsilon))
+    if share == 1:
+        return Price(noise.epsilon, noise.delta, mu, lost)
+    own = math.sqrt(share) * mu * _ROUNDED_UP
+    delta, slack = noise.delta * float(share), lost * float(share)
+    return Price(epsilon_of(own, delta - slack), delta, own, slack)
+
+
+class Parallel:
+    """The costs of sums over records that took part in nothing that was released before.
+
+    A record is in one of two groups, and each group's releases keep the target by themselves. So a record pays for the
+    dearer group, not for both. What the first group has paid is free for the second.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        first = seat.released.values()
+        self._paid = math.inf if any(r.epsilon and not r.mu for r in first) else math.fsum(r.mu**2 for r in first)
+        self._own = 0.0
+
+    def beyond(self, price: Price) -> Price | None:
+        """Return what the next sum costs beyond what was paid; None where nothing."""
+        before = max(0.0, self._own - self._paid)
+        self._own += price.mu**2
+        more = max(0.0, self._own - self._paid) - before
+        return replace(price, mu=math.sqrt(more) * _ROUNDED_UP) if more else None
+
+
+def counted(
+    seat: Seat,
+    label: str,
+    price: Price,
+    vector: Callable[[], Sequence[int]],
+    parallel: Parallel | None = None,
+    *,
+    free_once: bool = False,
+) -> Callable[[], Awaitable[Sequence[int]]]:
+    """Return a function that counts a release and returns what is to be contributed, anew each time it is called.
+
+    Parameters
+    ----------
+    seat : Seat
+    label : str
+        Of the first contribution; those that are made again get a number.
+    price : Price
+    vector : callable
+        Returns the contribution, under noise that never served.
+    parallel : Parallel, optional
+        Where the sum is over records that took part in nothing before.
+    free_once : bool
+        Whether the first contribution is part of a release that was counted already.
+    """
+    attempts = count()
+
+    async def contribution() -> Sequence[int]:
+        made = next(attempts)
+        cost = price if parallel is None else parallel.beyond(price)
+        if cost is not None and (made or not free_once):
+            name = f"{label}, made again {made}" if made else label
+            await seat.release(name, cost.epsilon, cost.delta, cost.mu, cost.slack)
+        return vector()
+
+    return contribution
+
+
+def spends_gaussian(study: Study) -> Cost:
+    """Return what a whole run takes of a budget whose releases are all Gaussian, as those of a proven study are."""
+    return target(study.privacy.epsilon, study.privacy.delta, gaussian=study.proven)
+
+
+async def count_at_once(seat: Seat, label: str, study: Study, noise: SharedNoise | None = None) -> None:
+    """Count the study's whole target as one release: of a run that opens one sum, or whose rounds have no proof.
+
+    Parameters
+    ----------
+    seat : Seat
+    label : str
+    study : Study
+    noise : SharedNoise, optional
+        The noise of the whole run, where it is Gaussian and keeps the target.
+    """
+    gaussian = Price(0, 0) if noise is None else price_of(noise)
+    await seat.release(label, study.privacy.epsilon, study.privacy.delta, gaussian.mu, gaussian.slack)

@@ -1,0 +1,83 @@
+"""``masquerade approve``: a person's yes to a study, written down."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade.cli.study import StudyArgument
+
+__all__ = ["PopulationOption", "StateOption", "approve"]
+
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        help="The folder with this machine's privacy budget, policy and approvals. If not given, "
+        "$XDG_STATE_HOME/masquerade or ~/.local/state/masquerade.",
+        show_default=False,
+    ),
+]
+PopulationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--population",
+        help="The people whose records these are: on their budget the study counts. If not given, that of the site's "
+        "policy, of these records so far, or 'default'.",
+        show_default=False,
+    ),
+]
+
+
+def approve(
+    study: StudyArgument,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your records (CSV or Parquet). With them, the budget is reserved now, and their budget is noted.",
+            show_default=False,
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Your secret keys, which tell which party you are.", show_default=False)
+    ] = None,
+    participant: Annotated[
+        str | None, typer.Option("--as", help="Instead of --key: which party you are.", show_default=False)
+    ] = None,
+    state: StateOption = None,
+    population: PopulationOption = None,
+    by: Annotated[
+        str | None, typer.Option(help="Your name, for the record. If not given, your user name.", show_default=False)
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="The fingerprint of the study that you have read, as 'masquerade study show' prints it. Then nothing "
+            "is asked.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Approve of a study: read it in plain words, say yes, and reserve its budget. Nothing is sent."""
+    from masquerade_party import approve as ask_and_record
+
+    del output_format
+    done = ask_and_record(
+        study,
+        key_path=key,
+        participant=participant,
+        data_path=data,
+        state=state,
+        population=population,
+        by=by,
+        fingerprint=fingerprint,
+    )
+    given = done.approval
+    budget = "its budget is reserved" if done.reserved else "its budget is reserved when the run begins"
+    return Outcome(
+        f"{given.who} approved of study {given.study!r} for {given.participant}; {budget}",
+        {**given.model_dump(), "fingerprint": done.study.fingerprint(), "reserved": done.reserved},
+        hint=f"take part: masquerade party {study} --approved --key KEY --data DATA",
+    )

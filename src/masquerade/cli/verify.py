@@ -1,0 +1,168 @@
+"""``masquerade verify``: check the folders of a finished run, offline."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+if TYPE_CHECKING:
+    from masquerade_core.study import Study
+    from masquerade_host.verifying import Contradiction, Folder
+
+__all__ = ["verify"]
+
+_NOT_PROVED = (
+    "which records the parties used, and that they are true",
+    "that a signature was made by a person and not by somebody who took the key file",
+    "the times, the approval and the ledger's entry: they are the words of the folder's owner alone",
+)
+_ONE_FOLDER = (
+    "what other participants have in their folders: each may have been changed before it was signed, or be withheld",
+    "that the sealed messages between other parties arrived as they were sent",
+)
+_NO_CURATOR = "what Charlie noted of each party's messages: his folder is not among these"
+
+
+def verify(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="The folder of one participant, or of several.")
+    ],
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Check what a finished run left: who took part, under which study and statement, and that the model is theirs.
+
+    Exit code 0: all holds. 1: a file was changed, or a signature does not hold. 4: these are no folders of one run. 8:
+    the folders are signed and contradict each other.
+    """
+    from masquerade_host.verifying import check_together, contradictions, read_folder
+
+    del output_format
+    read = [read_folder(path, _statement_of(path)) for path in folders]
+    check_together(read)
+    problems = {folder.owner: folder.problems for folder in read}
+    found = contradictions(read)
+    data = _data(read, found)
+    if any(problems.values()):
+        first = next(folder for folder in read if folder.problems)
+        count = sum(map(len, problems.values()))
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        return Outcome(
+            f"{first.path} does not hold: {first.problems[0]}{more}",
+            data,
+            hint="ask its owner for the folder as the run wrote it",
+            shown=_lines(data),
+            error_code="not_verified",
+            exit_code=1,
+        )
+    if found:
+        return Outcome(
+            f"the folders are signed and contradict each other: {found[0].words}",
+            data,
+            hint="one of the two, or Charlie between them, noted what did not happen; nobody can tell here which",
+            shown=_lines(data),
+            error_code="protocol_violation",
+            exit_code=8,
+        )
+    return Outcome(_summary(read), data, shown=_lines(data))
+
+
+def _statement_of(path: Path) -> Any:
+    """Return what computes a study's statement, if this version of the program is the one that ran the study."""
+    from masquerade_core import __version__
+    from masquerade_host.transcript import TRANSCRIPT, read_transcript
+
+    try:
+        text = (path / TRANSCRIPT).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None  # the reader of the folder says what is wrong
+    return _rows if read_transcript(text, str(path / TRANSCRIPT)).version == __version__ else None
+
+
+def _rows(study: "Study") -> list[dict[str, Any]]:
+    from masquerade_protocols import protocol_of
+
+    return [claim.to_json() for claim in protocol_of(study).statement(study)]
+
+
+def _summary(read: "list[Folder]") -> str:
+    from masquerade_core.words import listed
+
+    first = read[0]
+    return (
+        f"this holds: {listed(first.took_part)} and Charlie ran the study {first.study.study.name!r}, fingerprint "
+        f"{first.transcript.study.hex()[:16]}, and each party signed this result"
+    )
+
+
+def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
+    from masquerade_core.study import CHARLIE
+
+    first = read[0]
+    owners = [folder.owner for folder in read]
+    return {
+        "run_id": first.transcript.run.hex(),
+        "study": first.study.study.name,
+        "study_digest": first.transcript.study.hex(),
+        "protocol": first.study.study.protocol,
+        "version": first.transcript.version,
+        "took_part": list(first.took_part),
+        "result": first.transcript.release.hex(),
+        "statement": first.transcript.statement.hex(),
+        "folders": [
+            {
+                "path": str(folder.path),
+                "participant": folder.owner,
+                "started": folder.result.get("started"),
+                "ended": folder.result.get("ended"),
+                "frames": len(folder.transcript.entries),
+                "files": sorted(folder.transcript.files),
+                "problems": folder.problems,
+            }
+            for folder in read
+        ],
+        "contradictions": [{"between": list(each.between), "words": each.words} for each in found],
+        "proved": [] if found or any(folder.problems for folder in read) else _proved(read),
+        "not_proved": [
+            *_NOT_PROVED,
+            *(_ONE_FOLDER if len(read) == 1 else ()),
+            *([_NO_CURATOR] if CHARLIE not in owners else ()),
+        ],
+    }
+
+
+def _proved(read: "list[Folder]") -> list[str]:
+    from masquerade_core.words import listed
+
+    first = read[0]
+    parties = listed(first.took_part)
+    sentences = [
+        f"{parties} took part: each signed its hello, and that its part had ended, for this run of this study",
+        f"{parties} were sent the same broadcasts, in the same order: each signed the hash of all of them",
+        "the result in the folder is the one whose hash each party signed when its part had ended",
+        "the privacy statement in the folder is the one that was signed, and follows from the study"
+        if all(map(_same_version, read))
+        else "the privacy statement in the folder is the one that was signed; another version wrote it",
+    ]
+    owners = listed([folder.owner for folder in read])
+    sentences.append(f"{owners} signed all files of the folder, and the hash of each message that left or came")
+    if len(read) > 1:
+        sentences.append(f"between {owners}, each message that one noted as sent the other noted as received")
+    return sentences
+
+
+def _same_version(folder: "Folder") -> bool:
+    from masquerade_core import __version__
+
+    return folder.transcript.version == __version__
+
+
+def _lines(data: dict[str, Any]) -> list[Any]:
+    from rich.text import Text
+
+    lines = [Text(f"proved: {words}") for words in data["proved"]]
+    for folder in data["folders"]:
+        lines += [Text(f"{folder['participant']}: {words}") for words in folder["problems"]]
+    lines += [Text(f"contradiction: {each['words']}") for each in data["contradictions"]]
+    return [*lines, *(Text(f"not proved: {words}") for words in data["not_proved"])]

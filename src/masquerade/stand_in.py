@@ -1,0 +1,45 @@
+"""A demonstration stands in for a site's people: it gives their records a budget, and approves of its own study.
+
+Nothing else in this program says yes for a person. The state folder is one that the demonstration has just made.
+"""
+
+from pathlib import Path
+
+from masquerade_core.study import Study
+from masquerade_host.ledger import Ledger
+from masquerade_host.policy import DEFAULT_POPULATION
+from masquerade_host.state import StateFolder
+from masquerade_party import approve
+
+__all__ = ["stand_in"]
+
+_EPSILON, _DELTA = 10.0, 1e-5
+"""A budget as a site may have; a study with a larger target gets one that just suffices."""
+
+
+def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, state: Path, by: str) -> None:
+    """Make a party's budget in a state folder of its own, and approve of the study there.
+
+    Parameters
+    ----------
+    study : Study
+    study_path, key_path, data_path : Path
+        The study, a party's secret keys and its records.
+    state : Path
+        The party's state folder. If it has a budget already, as after a container's restart, that one counts.
+    by : str
+        Who approves, for the record.
+    """
+    folder, target = StateFolder(state), study.privacy
+    if not folder.ledger.exists():
+        epsilon, delta = max(_EPSILON, target.epsilon), max(_DELTA, target.delta)
+        Ledger.init(folder.made(), DEFAULT_POPULATION, epsilon, delta, by=by).close()
+    approve(
+        study_path,
+        key_path=key_path,
+        data_path=data_path,
+        state=state,
+        by=by,
+        fingerprint=study.fingerprint(),
+        tell=lambda _words: None,
+    )

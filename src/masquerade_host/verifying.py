@@ -1,0 +1,323 @@
+"""Checks the folders of a run, offline: one by itself, and several against each other.
+
+A *folder* is what one participant keeps of a run: the study, the result, and a signed transcript
+(:mod:`masquerade_host.transcript`). The keys that check all signatures stand in the study.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from masquerade_core.crypto.boxes import SigningKey, verify
+from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import decode
+from masquerade_core.wire.frames import Endpoint, run_id
+from masquerade_core.words import listed
+from masquerade_host.closing import Told, closed_by
+from masquerade_host.results import APPROVAL, LEDGER, RESULT, STUDY
+from masquerade_host.roster import box_keys_of
+from masquerade_host.run_files import hash_of_statement
+from masquerade_host.session_messages import AllClosed, Closed, Roster
+from masquerade_host.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
+
+__all__ = ["Contradiction", "Folder", "check_together", "contradictions", "read_folder"]
+
+_NOBODY = SigningKey(bytes(32))  # an end of a hop needs a key, but a reader signs nothing
+_BESIDE = (STUDY, APPROVAL, LEDGER, RESULT)  # files of one participant; all others publish the result
+
+Statement = Callable[[Study], object]
+
+
+@dataclass
+class Folder:
+    """One participant's folder, and what is wrong with it.
+
+    Attributes
+    ----------
+    path : Path
+    transcript : Transcript
+    study : Study
+    result : mapping
+        The content of ``result.json``.
+    problems : list of str
+        What does not hold, a sentence each; empty if the folder is in order.
+    took_part : tuple of str
+        The parties that closed the run, each by its signature.
+    """
+
+    path: Path
+    transcript: Transcript
+    study: Study
+    result: Mapping[str, Any]
+    problems: list[str] = field(default_factory=list)
+    took_part: tuple[str, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        """The participant whose folder it is."""
+        return self.transcript.participant
+
+    def expect(self, holds: bool, problem: str) -> None:
+        """Note a problem unless something holds."""
+        if not holds:
+            self.problems.append(problem)
+
+
+def read_folder(path: Path, statement: Statement | None = None) -> Folder:
+    """Read a folder and check it by itself.
+
+    Parameters
+    ----------
+    path : Path
+    statement : callable, optional
+        Returns the rows of a study's privacy statement as this version of the program computes them.
+
+    Raises
+    ------
+    BadInput
+        The folder is not that of a finished run, or a file in it cannot be read.
+    """
+    texts = {name: _read(path / name) for name in (TRANSCRIPT, STUDY, RESULT)}
+    transcript = read_transcript(texts[TRANSCRIPT].decode("utf-8", "replace"), str(path / TRANSCRIPT))
+    study = Study.parse(texts[STUDY].decode("utf-8", "replace"), str(path / STUDY), in_memory=True)
+    try:
+        result = json.loads(texts[RESULT])
+    except (ValueError, RecursionError):
+        result = None
+    folder = Folder(path, transcript, study, result if isinstance(result, dict) else {})
+    _check_signature(folder)
+    _check_files(folder)
+    _check_result(folder, statement)
+    _check_frames(folder)
+    return folder
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be read: {error.strerror}", "give the folder that a finished run wrote, with all its files"
+        ) from error
+
+
+def _check_signature(folder: Folder) -> None:
+    transcript, study = folder.transcript, folder.study
+    folder.expect(study.digest() == transcript.study, f"{STUDY} is not the study that {folder.owner} signed")
+    keys = {CHARLIE: study.curator.key.sign, **{party.name: party.key.sign for party in study.parties}}
+    key = keys.get(folder.owner)
+    signed = key is not None and verify(key, transcript.signed(), transcript.signature)
+    folder.expect(signed, f"the signature is not one that {folder.owner} made, by the keys in {STUDY}")
+
+
+def _check_files(folder: Folder) -> None:
+    files = folder.transcript.files
+    contents: dict[str, bytes] = {}
+    for name, digest in files.items():
+        if Path(name).name != name:
+            folder.problems.append(f"the transcript names a file {name!r} outside of the folder")
+            continue
+        try:
+            contents[name] = (folder.path / name).read_bytes()
+        except (OSError, ValueError):
+            folder.problems.append(f"{name} is missing, or cannot be read")
+            continue
+        folder.expect(hashed(contents[name]) == digest, f"{name} was changed after {folder.owner} signed its hash")
+    folder.expect({STUDY, RESULT} <= set(files), f"the signature does not cover {STUDY} and {RESULT}")
+    published = {name: content for name, content in contents.items() if name not in _BESIDE}
+    folder.expect(bool(published), "no file publishes a result")
+    same = hash_of_files(published) == folder.transcript.release
+    folder.expect(same, f"{listed(tuple(published) or ('nothing',))} is not the result whose hash was signed")
+
+
+def _check_result(folder: Folder, statement: Statement | None) -> None:
+    transcript, result = folder.transcript, folder.result
+    told = (result.get("run_id"), result.get("participant"), result.get("version"))
+    due = (transcript.run.hex(), transcript.participant, transcript.version)
+    folder.expect(told == due, f"{RESULT} is of another run, participant or version than the transcript")
+    rows = result.get("statement")
+    same = hash_of_statement(rows) == transcript.statement
+    folder.expect(same, f"the statement in {RESULT} is not the one whose hash was signed")
+    if statement is not None and same:
+        computed = statement(folder.study) == rows
+        folder.expect(computed, f"the statement in {RESULT} is not what this version computes from {STUDY}")
+
+
+def _check_frames(folder: Folder) -> None:
+    """Check the two frames that everybody has, and that the chain of hashes agrees with them."""
+    transcript, study = folder.transcript, folder.study
+    try:
+        said = _said(transcript, study)
+    except ProtocolViolation as error:
+        folder.problems.append(error.message)
+        return
+    folder.took_part = tuple(said)
+    told = Told()
+    for entry in transcript.entries:
+        if entry.broadcast and entry.kind != "closed":
+            told.add_hash(entry.frame)
+    for name, closed in said.items():
+        heard = closed.digest == told.digest()
+        folder.expect(heard, f"{name} signed other broadcasts of {CHARLIE} than this transcript has")
+        published = closed.release == transcript.release
+        folder.expect(published, f"{name} signed another result than this folder holds")
+    _check_chain(folder)
+
+
+def _said(transcript: Transcript, study: Study) -> Mapping[str, Closed]:
+    """Return what each party signed when it closed the run."""
+    study_id, key = study.study_id(transcript.version), {CHARLIE: study.curator.key.sign}
+    roster = Endpoint(study.names[0], study_id, _NOBODY, key).open(CHARLIE, transcript.roster, numbered=False)
+    box_keys_of(decode(Roster, roster.body, CHARLIE), study, study_id, _NOBODY, ("", b""))
+    if transcript.run != run_id(study_id, roster.body):
+        raise ProtocolViolation(f"the run id does not follow from {STUDY} and the roster")
+    reader = Endpoint(study.names[0], transcript.run, _NOBODY, key)
+    closing = reader.open(CHARLIE, transcript.closing, numbered=False)
+    if (roster.kind, closing.kind) != ("roster", "closed"):
+        raise ProtocolViolation("the frames that the transcript keeps are not the roster and the last one")
+    return closed_by(decode(AllClosed, closing.body, CHARLIE), study, transcript.run, _NOBODY)
+
+
+def _check_chain(folder: Folder) -> None:
+    entries, me = folder.transcript.entries, folder.owner
+    ends = [(entry.kind, entry.source, entry.frame) for entry in (*entries[:1], *entries[-1:])]
+    due = [
+        ("roster", CHARLIE, hashed(folder.transcript.roster)),
+        ("closed", CHARLIE, hashed(folder.transcript.closing)),
+    ]
+    folder.expect(ends == due, "the chain does not begin with the roster and end with the last frame")
+    own = all(
+        (e.direction == "sent") == (e.source == me) or (me == CHARLIE and e.kind == "sealed" and e.source != me)
+        for e in entries
+    )
+    folder.expect(own, f"the chain has frames that {me} cannot have sent or received")
+    if me == CHARLIE:
+        came, left = _boxes(entries, "received"), _boxes(entries, "sent")
+        # What was for a party without which the run went on may have ended here.
+        relayed = all(came.get(way) == left.get(way) for way in came.keys() | left.keys() if way[1] in folder.took_part)
+        folder.expect(relayed, f"{CHARLIE} did not pass on every sealed message as it came")
+
+
+def _boxes(entries: tuple[Entry, ...], direction: str) -> dict[tuple[str, str], list[tuple[str, bytes]]]:
+    """Return the boxes of each (source, recipient) in order: the message's type, and the box's hash."""
+    boxes: dict[tuple[str, str], list[tuple[str, bytes]]] = {}
+    for entry in entries:
+        for to, box in entry.boxes if entry.direction == direction else ():
+            boxes.setdefault((entry.source, to), []).append((entry.type, box))
+    return boxes
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Two folders that do not fit together.
+
+    Attributes
+    ----------
+    between : (str, str)
+        Whose folders they are.
+    words : str
+        One sentence.
+    """
+
+    between: tuple[str, str]
+    words: str
+
+
+def contradictions(folders: list[Folder]) -> list[Contradiction]:
+    """Compare each two folders of one run, and return what does not fit together."""
+    found = []
+    for one, other in combinations(folders, 2):
+        pair = (one.owner, other.owner)
+        found += [Contradiction(pair, words) for words in _differences(one, other)]
+    return found
+
+
+def check_together(folders: list[Folder]) -> None:
+    """Check that the folders are of one run, and of different participants.
+
+    Raises
+    ------
+    BadInput
+        They are not.
+    """
+    first = folders[0]
+    for folder in folders[1:]:
+        if folder.transcript.run != first.transcript.run:
+            raise BadInput(
+                f"{first.path} is of the run {first.transcript.run.hex()[:8]}, but {folder.path} is of "
+                f"{folder.transcript.run.hex()[:8]}",
+                "give the folders of one run",
+            )
+    owners = [folder.owner for folder in folders]
+    if len(set(owners)) < len(owners):
+        raise BadInput(
+            f"two of the folders are those of {listed(_repeated(owners))}", "give one folder of each participant"
+        )
+
+
+def _repeated(owners: list[str]) -> tuple[str, ...]:
+    return tuple(sorted({owner for owner in owners if owners.count(owner) > 1}))
+
+
+def _differences(one: Folder, other: Folder) -> list[str]:
+    """Return the sentences that say where two participants' folders differ."""
+    a, b = one.transcript, other.transcript
+    found = []
+    for what, mine, theirs in (
+        ("studies", a.study, b.study),
+        ("versions of the program", a.version, b.version),
+        ("rosters", a.roster, b.roster),
+        ("last frames", a.closing, b.closing),
+        ("results", a.release, b.release),
+        ("privacy statements", a.statement, b.statement),
+    ):
+        if mine != theirs:
+            found.append(f"{one.owner} and {other.owner} have different {what}")
+    if CHARLIE in (one.owner, other.owner):
+        party, curator = (one, other) if other.owner == CHARLIE else (other, one)
+        return found + _between_party_and_charlie(party, curator)
+    for source, to in ((one, other), (other, one)):
+        key = (source.owner, to.owner)
+        sent = _boxes(source.transcript.entries, "sent").get(key, [])
+        received = _boxes(to.transcript.entries, "received").get(key, [])
+        found += _compared(sent, received, f"the sealed messages of {source.owner} to {to.owner}")
+    if _hashes(one, lambda e: e.broadcast) != _hashes(other, lambda e: e.broadcast):
+        found.append(f"{one.owner} and {other.owner} were sent different broadcasts")
+    return found
+
+
+def _between_party_and_charlie(party: Folder, curator: Folder) -> list[str]:
+    me = party.owner
+    to_charlie = _hashes(party, lambda e: e.direction == "sent"), _hashes(curator, lambda e: _is_from(e, me))
+    to_party = _hashes(curator, lambda e: _is_to(e, me)), _hashes(party, lambda e: e.direction == "received")
+    return [
+        *_compared(*to_charlie, f"the frames of {me} to {CHARLIE}"),
+        *_compared(*to_party, f"the frames of {CHARLIE} to {me}"),
+    ]
+
+
+def _is_from(entry: Entry, party: str) -> bool:
+    return entry.direction == "received" and entry.source == party
+
+
+def _is_to(entry: Entry, party: str) -> bool:
+    return entry.direction == "sent" and (entry.broadcast or entry.to == party)
+
+
+def _hashes(folder: Folder, wanted: Callable[[Entry], bool]) -> list[tuple[str, bytes]]:
+    return [(entry.type or entry.kind, entry.frame) for entry in folder.transcript.entries if wanted(entry)]
+
+
+def _compared(sent: list[tuple[str, bytes]], received: list[tuple[str, bytes]], what: str) -> list[str]:
+    """Say where a list of frames that were sent and the list of those that came differ first."""
+    if sent == received:
+        return []
+    at = next(
+        (i for i, (a, b) in enumerate(zip(sent, received, strict=False)) if a != b), min(len(sent), len(received))
+    )
+    kind = (sent[at] if at < len(sent) else received[at])[0]
+    return [f"{what} differ from number {at} on, a {kind}: {len(sent)} were sent, {len(received)} came"]

@@ -1,0 +1,195 @@
+"""Hangs up connections that cost Charlie more than an honest party's do: libzmq alone does not bound these costs.
+
+What libzmq does not bound: the parts of a message that never ends (its limits count whole messages), the connections of
+one key, and the connections of those who prove no key. When the process has no file descriptor left, it can open no
+file either. So this thread looks at all connections of Charlie's port ten times a second. It finds them by the
+process's file descriptors, and asks the kernel how many bytes libzmq has read from each. Under Linux only; elsewhere
+nobody watches.
+
+A connection *has spoken* if a whole message of an admitted party came along it. An honest party speaks as soon as it is
+connected. Each of its messages has at most 16 kB (:mod:`masquerade_host.chunks`), so it never leaves much unfinished.
+"""
+
+import contextlib
+import fcntl
+import os
+import resource
+import socket
+import stat
+import struct
+import sys
+import termios
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
+
+__all__ = ["QUEUE", "UNFINISHED", "Connection", "Watchman", "too_costly"]
+
+QUEUE = 32  # whole messages of one connection that libzmq holds for us
+UNFINISHED = (QUEUE + 16) * MAX_MESSAGE  # bytes that libzmq may have read of a connection since its last whole message
+_MOST = 1024  # connections in all; as few as half of the file descriptors, if those are few
+_SPEAKS_WITHIN = 15.0  # seconds after the connection was made
+_EVERY = 0.1  # seconds
+_TCP_INFO = struct.Struct("=128xQ")  # struct tcp_info of Linux 4.1 and later, up to tcpi_bytes_received
+
+
+@dataclass
+class Connection:
+    """One connection at Charlie's port.
+
+    Attributes
+    ----------
+    fd : int
+        Its file descriptor, which belongs to libzmq.
+    host : str
+        The other end's address.
+    since, spoke : float
+        When it was first seen, and when a message last came along it; 0 for never.
+    name : str
+        The party that has spoken along it.
+    read, mark : int
+        Bytes that libzmq has read from it, in all and by the last message.
+    """
+
+    fd: int
+    host: str
+    since: float
+    spoke: float = 0.0
+    name: str = ""
+    read: int = 0
+    mark: int = 0
+
+
+def too_costly(connections: Iterable[Connection], now: float, most: int) -> list[Connection]:
+    """Choose the connections to hang up.
+
+    These are: one with too much unfinished, one that did not speak in time, a party's connections but the last few,
+    and, where there are too many in all, the oldest silent ones of the address that has the most.
+    """
+    connections = list(connections)
+    found = [c for c in connections if c.read - c.mark > UNFINISHED or (not c.name and now - c.since > _SPEAKS_WITHIN)]
+    by_name: Counter[str] = Counter()
+    for connection in sorted((c for c in connections if c.name), key=lambda c: c.spoke, reverse=True):
+        by_name[connection.name] += 1
+        if by_name[connection.name] > MAX_CONNECTIONS and connection not in found:
+            found.append(connection)
+    silent = sorted((c for c in connections if not c.name and c not in found), key=lambda c: c.since)
+    by_host = Counter(c.host for c in silent)
+    for _ in range(len(connections) - len(found) - most):
+        if not silent:
+            break
+        host = by_host.most_common(1)[0][0]
+        oldest = next(c for c in silent if c.host == host)
+        silent.remove(oldest)
+        by_host[host] -= 1
+        found.append(oldest)
+    return found
+
+
+class Watchman(threading.Thread):
+    """Looks at the connections of one port of this process, and hangs up those that cost too much.
+
+    Parameters
+    ----------
+    port : int
+        Where this process listens.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__(name="watchman", daemon=True)
+        self._port = port
+        self._most = min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._known: dict[
+            int, Connection
+        ] = {}  # by the inode of the socket, which the process never uses twice at once
+        self._lock = threading.Lock()
+        self._spoken: dict[int, str] = {}
+        self._over = threading.Event()
+        self.hung_up = 0
+
+    def spoke(self, fd: int, name: str) -> None:
+        """Note that a whole message of a party came along a connection."""
+        with self._lock:
+            self._spoken[fd] = name
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Look, until the end."""
+        while sys.platform == "linux" and not self._over.wait(_EVERY):
+            self.look(time.monotonic())
+
+    def look(self, now: float) -> None:
+        """Look at all connections once."""
+        with self._lock:
+            spoken, self._spoken = self._spoken, {}
+        there: dict[int, Connection] = {}
+        for fd in _descriptors():
+            with contextlib.suppress(OSError):
+                inode, host, read = _look_at(fd, self._port)
+                connection = there[inode] = self._known.get(inode) or Connection(fd, host, now)
+                connection.read = read
+                if fd in spoken:
+                    connection.name, connection.spoke, connection.mark = spoken[fd], now, read
+        self._known = there
+        chosen = too_costly(there.values(), now, self._most)
+        inodes = {id(connection): inode for inode, connection in there.items()}
+        for connection in chosen:
+            self.hung_up += _hang_up(connection.fd, inodes[id(connection)])
+
+
+def _descriptors() -> Iterable[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - names, not paths
+    except OSError:  # no descriptor is left to open the directory with
+        return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _inode(fd: int) -> int:
+    found = os.fstat(fd)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise OSError
+    return found.st_ino
+
+
+@contextlib.contextmanager
+def _borrowed(fd: int) -> Iterator[socket.socket]:
+    """Use libzmq's own descriptor: another one may not be left. It stays open."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+    try:
+        yield sock
+    finally:
+        sock.detach()
+
+
+def _look_at(fd: int, port: int) -> tuple[int, str, int]:
+    """Return a connection's inode, the other end's address, and how many bytes were read from it.
+
+    Raises
+    ------
+    OSError
+        It is no connection at this port.
+    """
+    inode = _inode(fd)
+    with _borrowed(fd) as sock:
+        own, other = sock.getsockname(), sock.getpeername()
+        if not isinstance(own, tuple) or own[1] != port:
+            raise OSError
+        (received,) = _TCP_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+        (unread,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
+    return inode, str(other[0]), received - unread
+
+
+def _hang_up(fd: int, inode: int) -> int:
+    """Shut a connection down, if the descriptor is still its own. libzmq notices, frees its memory and closes it."""
+    with contextlib.suppress(OSError), _borrowed(fd) as sock:
+        if _inode(fd) == inode:
+            sock.shutdown(socket.SHUT_RDWR)
+            return 1
+    return 0

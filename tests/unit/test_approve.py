@@ -1,0 +1,424 @@
+"""A person's yes: how it is given, what it reserves, and what an unattended party may do with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import masquerade_party._run
+from masquerade.stand_in import stand_in
+from masquerade_core.data.loading import load_csv
+from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
+from masquerade_core.seat import Release
+from masquerade_core.study import CHARLIE
+from masquerade_host.approvals import find_approval
+from masquerade_host.ledger import Account, Ledger
+from masquerade_host.state import StateFolder
+from masquerade_party import approve
+from masquerade_party._attempt import LedgerAttempt
+from masquerade_party._site import login_name
+from tests.face_helpers import Answer, Shell
+from tests.processes import Machines
+
+
+class Desk:
+    """A party's machine, p1's, with a budget; commands are given there."""
+
+    def __init__(self, folder: Path, shell: Shell) -> None:
+        self.machines = Machines.new(folder)
+        self.study = self.machines.study
+        self.state = StateFolder(folder / "state" / "p1")
+        self.data = folder / "p1.csv"
+        self._shell = shell
+
+    def budget(self, epsilon: float = 10.0, delta: float = 1e-5, population: str = "default") -> None:
+        """Give a population a budget."""
+        Ledger.init(self.state.made(), population, epsilon, delta, by="a test").close()
+
+    def policy(self, text: str) -> None:
+        """Write the site's rules."""
+        self.state.made().policy.write_text(text)
+
+    def approve(self, *more: object, study: Path | None = None, typed: str | None = None) -> Answer:
+        """Approve by a typed fingerprint."""
+        words = ["approve", study or self.machines.folder / "study.toml", "--state", self.state.root, "--by", "Ada"]
+        if "--as" not in more and "--key" not in more:
+            words += ["--key", self.machines.folder / "keys" / "p1.key"]
+        return self._shell.json(*words, "--fingerprint", typed or self.study.fingerprint(), *more)
+
+    def party(self, *more: object, data: Path | None = None) -> Answer:
+        """Start the party, which does not ask."""
+        folder = self.machines.folder
+        words = ["party", folder / "study.toml", "--key", folder / "keys" / "p1.key", "--state", self.state.root]
+        words += ["--data", data or self.data, "--approved"]
+        return self._shell.json(*words, *([] if "--out" in more else ["--out", folder / "run"]), *more)
+
+    def account(self, population: str = "default") -> Account:
+        """What became of a budget."""
+        ledger = Ledger.open(self.state)
+        try:
+            return ledger.account(population)
+        finally:
+            ledger.close()
+
+    @property
+    def approved(self) -> bool:
+        """Whether an approval is recorded."""
+        return find_approval(self.state, self.study, "p1") is not None
+
+
+@pytest.fixture
+def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A party's machine, on which no run gets as far as the network."""
+
+    def reached(role: Any, *_more: object) -> None:
+        role.close()
+        raise RunFailed("the session was reached")
+
+    monkeypatch.setattr(masquerade_party._run, "run_role", reached)
+    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    return Desk(tmp_path, Shell(capsys))
+
+
+def went_on(answer: Answer) -> bool:
+    """Whether nothing at home stopped the party."""
+    return answer.code == 1 and "the session was reached" in answer.json["message"]
+
+
+# --- Approving ----------------------------------------------------------------------
+
+
+def test_an_approval_reserves_the_budget_and_lets_the_party_start(desk: Desk) -> None:
+    desk.budget()
+    assert desk.party().code == 6
+    answer = desk.approve("--data", desk.data)
+    assert answer.code == 0, answer.out
+    data = answer.data
+    assert (data["who"], data["participant"], data["population"], data["reserved"]) == ("Ada", "p1", "default", True)
+    assert data["fingerprint"] == desk.study.fingerprint()
+    account = desk.account()
+    assert (account.spent, account.taken, account.open_studies) == (0.0, 1.0, ("toy",))
+    assert went_on(desk.party())
+    # What was reserved for this study is not reserved twice.
+    assert desk.approve("--data", desk.data).code == 0
+    assert desk.account().taken == 1.0
+
+
+def test_the_study_is_shown_before_it_is_approved_of(desk: Desk) -> None:
+    desk.budget()
+    shown = " ".join(desk.approve("--data", desk.data).err.split())
+    for words in (
+        "What leaves this machine",
+        "Who must not work together",
+        "What it costs",
+        "takes up to epsilon = 1 and delta = 0 from the budget of the population 'default', which is epsilon = 10",
+        "10 is left",
+        "These records were never used on this machine",
+        desk.study.fingerprint(),
+    ):
+        assert words in shown
+    again = " ".join(desk.approve("--data", desk.data).err.split())
+    assert "never used" not in again
+    assert "9 is left" in again
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda f: f.replace(" ", ""), lambda f: f.replace(" ", "-")])
+def test_a_fingerprint_may_be_typed_in_any_common_form(desk: Desk, change: Callable[[str], str]) -> None:
+    desk.budget()
+    assert desk.approve(typed=change(desk.study.fingerprint())).code == 0
+
+
+@pytest.mark.parametrize("typed", ["yes", "0000", ""])
+def test_another_fingerprint_is_no_yes(desk: Desk, typed: str) -> None:
+    desk.budget()
+    answer = desk.approve("--data", desk.data, "--fingerprint", typed)
+    assert answer.code == 6
+    assert desk.study.fingerprint() not in answer.json["message"]  # it stands in the study, for those who read that
+    assert not desk.approved
+    assert desk.account().taken == 0
+
+
+def test_the_beginning_of_a_fingerprint_is_no_yes(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve(typed=desk.study.fingerprint()[:9]).code == 6
+    assert desk.approve(typed=desk.study.digest().hex()).code == 6
+    assert not desk.approved
+
+
+def test_where_nobody_can_be_asked_a_fingerprint_must_be_typed(desk: Desk) -> None:
+    desk.budget()
+    words = [sys.executable, "-m", "masquerade", "approve", str(desk.machines.folder / "study.toml"), "--as", "p1"]
+    done = subprocess.run(
+        [*words, "--state", str(desk.state.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=_env(),
+    )
+    assert done.returncode == 6
+    assert "standard input is not a terminal" in done.stderr
+    assert not desk.approved
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path if p)}  # noqa: PTH100
+
+
+@pytest.mark.parametrize(("said", "code"), [(b"yes\n", 0), (b"no\n", 6)])
+def test_at_a_terminal_a_person_is_asked(desk: Desk, said: bytes, code: int) -> None:
+    desk.budget()
+    words = [sys.executable, "-m", "masquerade", "approve", str(desk.machines.folder / "study.toml"), "--as", "p1"]
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*words, "--state", str(desk.state.root)], stdin=child, stderr=subprocess.PIPE, text=True, env=_env()
+    )
+    os.close(child)
+    os.write(parent, said)
+    _, shown = process.communicate(timeout=300)
+    os.close(parent)
+    assert process.returncode == code, shown
+    assert "Take part? Type yes to agree" in shown
+    found = find_approval(desk.state, desk.study, "p1")
+    assert (found is not None) == (code == 0)
+    assert found is None or found.who == login_name()
+
+
+def test_without_a_budget_nothing_can_be_approved_of(desk: Desk) -> None:
+    answer = desk.approve("--data", desk.data)
+    assert answer.code == 7
+    assert "masquerade budget init" in answer.json["hint"]
+    assert not desk.approved
+
+
+def test_a_study_that_costs_more_than_is_left_is_refused(desk: Desk) -> None:
+    desk.budget(epsilon=0.5)
+    answer = desk.approve("--data", desk.data)
+    assert answer.code == 7
+    assert not desk.approved
+    # Without records nothing is reserved, so the party finds it when it starts, before anything is sent.
+    assert desk.approve().code == 0
+    desk.policy(f"[[population]]\nname = 'default'\ndata = ['{desk.data}']\n")
+    assert desk.party().code == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--as", "p9"], "not in the roster"),
+        (["--as", CHARLIE], "not in the roster"),
+        (["--key", "keys/charlie.key"], "Charlie's key"),
+        (["--key", "keys/p1.key", "--as", "p2"], "is the key of p1"),
+        (["--by", ""], "1 to 128"),
+    ],
+)
+def test_an_approval_is_given_for_a_party_by_a_person(desk: Desk, words: list[str], said: str) -> None:
+    desk.budget()
+    words = [str(desk.machines.folder / word) if word.startswith("keys/") else word for word in words]
+    answer = desk.approve(*words)
+    assert answer.code == 4
+    assert said in answer.json["message"]
+    assert not desk.approved
+
+
+def test_somebody_who_has_no_keys_may_approve_for_a_party(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--as", "p1", "--data", desk.data).code == 0
+    assert went_on(desk.party())
+    with pytest.raises(BadInput, match="which party"):
+        approve(desk.machines.folder / "study.toml", state=desk.state.root, fingerprint=desk.study.fingerprint())
+
+
+# --- Starting unattended ------------------------------------------------------------
+
+
+def test_an_approval_holds_for_exactly_this_study(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    desk.study = desk.machines.study = type(desk.study).parse(desk.study.to_toml().replace("max = 1.0", "max = 2.0"))
+    desk.machines.write_study()
+    answer = desk.party()
+    assert answer.code == 6
+    assert desk.study.fingerprint() in answer.json["message"]
+
+
+def test_the_policy_holds_whoever_approved(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    desk.policy("[study]\nmax_epsilon = 0.5\n")
+    for answer in (desk.party(), desk.approve("--data", desk.data)):
+        assert answer.code == 6
+        assert "[study] max_epsilon: the study's epsilon is 1, where at most 0.5 is allowed" in answer.json["message"]
+    desk.policy("[budget]\nmax_epsilon = 5.0\n")
+    answer = desk.party()
+    assert answer.code == 6
+    assert "the budget of the population 'default' is epsilon = 10, where at most 5 is" in answer.json["message"]
+
+
+def test_a_policy_with_a_mistake_stops_everything(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    desk.policy("[study]\nmax_epsilom = 5.0\n")
+    assert desk.party().code == 4
+
+
+def test_unknown_records_need_a_person_or_the_policy(desk: Desk) -> None:
+    desk.budget()
+    answer = desk.approve()
+    assert answer.code == 0
+    assert answer.data["reserved"] is False
+    refused = desk.party()
+    assert refused.code == 6
+    assert "never used on this machine" in refused.json["message"]
+    assert "--data" in refused.json["hint"]
+    assert desk.account().taken == 0
+    desk.policy(f"[[population]]\nname = 'default'\ndata = ['{desk.data}']\n")
+    assert went_on(desk.party())
+    assert desk.account().taken == 1.0
+    desk.policy("")
+    assert went_on(desk.party())  # they are known now
+
+
+def test_other_records_than_those_approved_of_are_refused(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    other = desk.machines.folder / "p2.csv"
+    assert desk.party(data=other).code == 6
+    # Even where they are known: two runs over different records would show who was changed.
+    desk.policy(f"[[population]]\nname = 'default'\ndata = ['{desk.data}', '{other}']\n")
+    answer = desk.party(data=other)
+    assert answer.code == 6
+    assert "not those with which this study began" in answer.json["message"]
+
+
+def test_records_stay_with_their_population(desk: Desk) -> None:
+    desk.budget()
+    desk.budget(population="staff")
+    assert desk.approve("--data", desk.data, "--population", "staff").code == 0
+    assert desk.account("staff").taken == 1.0
+    assert went_on(desk.party())
+    answer = desk.party("--population", "default")
+    assert answer.code == 6
+    assert "Ada approved of this study on the budget of the population 'staff'" in answer.json["message"]
+    answer = desk.approve("--data", desk.data, "--population", "default")
+    assert answer.code == 6
+    assert "count on the budget of the population 'staff'" in answer.json["message"]
+    assert desk.approve("--data", desk.data).data["population"] == "staff"
+
+
+def test_a_finished_study_never_runs_again_wherever_its_results_are(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    ledger = Ledger.open(desk.state)
+    ledger.start_attempt(desk.study, "p1", _fingerprint_of(desk, ledger))
+    ledger.finish(desk.study, "p1")
+    ledger.close()
+    for more in ([], ["--out", desk.machines.folder / "elsewhere"]):
+        answer = desk.party(*more)
+        assert answer.code == 6
+        assert "has finished on this machine" in answer.json["message"]
+
+
+def test_what_fails_at_home_leaves_no_folder(desk: Desk) -> None:
+    desk.budget()
+    desk.party()
+    desk.approve("--data", desk.data)
+    desk.party()
+    assert not (desk.machines.folder / "run").exists()
+
+
+# --- Attempts -----------------------------------------------------------------------
+
+
+def _fingerprint_of(desk: Desk, ledger: Ledger) -> bytes:
+    return ledger.fingerprint(load_csv(desk.data, desk.study))
+
+
+def _attempt(desk: Desk, *events: str, ends: Exception | None = None) -> list[str]:
+    """One attempt, with these events of its session; returns the events that went on."""
+    ledger, told = Ledger.open(desk.state), []
+
+    def observe(event: str, /, **_fields: str | float) -> None:
+        told.append(event)
+
+    try:
+        with LedgerAttempt(ledger, desk.study, "p1", _fingerprint_of(desk, ledger), observe) as attempt:
+            for event in events:
+                if event == "release":
+                    attempt.debit(b"r" * 16, [Release("model", 1.0, 0.0)])
+                else:
+                    attempt.observe(event)
+            if ends is not None:
+                raise ends
+    except RunFailed:
+        pass
+    finally:
+        ledger.close()
+    return told
+
+
+def test_who_waits_and_is_stopped_has_made_no_attempt(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    for _ in range(5):
+        assert _attempt(desk, "connecting", "connected", ends=RunFailed("x")) == ["connecting", "connected"]
+    assert went_on(desk.party())
+
+
+def test_attempts_that_began_and_released_nothing_are_counted(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    for _ in range(3):
+        assert went_on(desk.party())
+        _attempt(desk, "joined", ends=RunFailed("the network broke"))
+    answer = desk.party()
+    assert answer.code == 6
+    assert "3 attempts" in answer.json["message"]
+    ledger = Ledger.open(desk.state)
+    ended = [entry for entry in ledger.history() if entry.kind == "ended"]
+    ledger.close()
+    assert [entry.fields["why"] for entry in ended] == ["the network broke"] * 3
+
+
+def test_after_a_release_there_is_no_second_attempt(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    _attempt(desk, "joined", "release", ends=RunFailed("x"))
+    assert desk.account().spent == 1.0
+    assert desk.party().code == 7
+    with pytest.raises(BudgetExceeded):
+        _attempt(desk, "joined")
+
+
+def test_a_run_that_ends_well_finishes_the_study(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    _attempt(desk, "joined", "release")
+    account = desk.account()
+    assert (account.spent, account.taken, account.open_studies) == (1.0, 1.0, ())
+    with pytest.raises(RefusedLocally, match="finished"):
+        _attempt(desk)
+
+
+# --- A demonstration ----------------------------------------------------------------
+
+
+def test_a_demonstration_has_a_budget_that_suffices(tmp_path: Path) -> None:
+    machines = Machines.new(tmp_path)
+    greedy = machines.write_study(changes={"epsilon = 1.0": "epsilon = 50.0", "delta = 0.0": "delta = 0.001"})
+    study = type(machines.study).parse(greedy.read_text())
+    for _ in range(2):  # a container starts again with the state of before
+        stand_in(study, greedy, tmp_path / "keys" / "p1.key", tmp_path / "p1.csv", tmp_path / "own", "a demonstration")
+    ledger = Ledger.open(StateFolder(tmp_path / "own"))
+    assert ledger.account("default").taken == pytest.approx(50.0)
+    ledger.close()
+    (record,) = (tmp_path / "own" / "approvals").iterdir()
+    assert json.loads(record.read_text())["who"] == "a demonstration"

@@ -1,0 +1,100 @@
+"""Who is hung up: connections that cost more than an honest party's, and no others."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import pytest
+
+from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
+from masquerade_host.watchman import QUEUE, UNFINISHED, Connection, Watchman, too_costly
+
+
+def connection(fd: int, since: float = 0.0, *, name: str = "", host: str = "a", read: int = 0) -> Connection:
+    return Connection(fd, host, since, spoke=since if name else 0.0, name=name, read=read)
+
+
+def chosen(connections: list[Connection], now: float = 10.0, most: int = 100) -> list[int]:
+    return [c.fd for c in too_costly(connections, now, most)]
+
+
+def test_what_an_honest_party_may_leave_unread_is_allowed() -> None:
+    assert UNFINISHED > (QUEUE + 1) * MAX_MESSAGE
+    assert chosen([connection(1, name="p1", read=UNFINISHED)]) == []
+
+
+def test_too_much_unfinished_is_hung_up() -> None:
+    assert chosen([connection(1, name="p1", read=UNFINISHED + 1), connection(2, 9.0, read=UNFINISHED + 1)]) == [1, 2]
+
+
+def test_who_does_not_speak_in_time_is_hung_up() -> None:
+    assert chosen([connection(1, name="p1"), connection(2), connection(3, 1.0)], now=15.5) == [2]
+
+
+def test_a_party_keeps_its_last_connections() -> None:
+    many = [connection(i, float(i), name="p1") for i in range(MAX_CONNECTIONS + 2)]
+    assert chosen([*many, connection(99, name="p2")]) == [1, 0]
+
+
+def test_of_too_many_the_oldest_silent_ones_of_the_greediest_address_go() -> None:
+    flood = [connection(i, float(i)) for i in range(10)]
+    others = [connection(20, host="b"), connection(21, host="b"), connection(30, name="p1")]
+    assert chosen([*flood, *others], most=10) == [0, 1, 2]
+    assert chosen([*flood, *others], most=3) == [*range(9), 20]  # when the flood has one left, b has the most
+    assert 30 not in chosen([*flood, *others], most=0)
+
+
+@pytest.fixture
+def pair() -> tuple[socket.socket, socket.socket, socket.socket]:
+    """A listener, an accepted connection, and its other end."""
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    return server, server.accept()[0], client
+
+
+def test_it_counts_what_was_read_and_hangs_up_the_connection_of_its_port_alone(
+    pair: tuple[socket.socket, socket.socket, socket.socket],
+) -> None:
+    server, accepted, client = pair
+    other, far = socket.socketpair()
+    watchman = Watchman(server.getsockname()[1])
+    client.sendall(bytes(100_000))
+    accepted.recv(50_000, socket.MSG_WAITALL)
+    now = time.monotonic()
+    watchman.look(now)
+    [found] = watchman._known.values()
+    assert (found.fd, found.host, found.read, found.name) == (accepted.fileno(), "127.0.0.1", 50_000, "")
+    accepted.recv(50_000, socket.MSG_WAITALL)
+    watchman.spoke(accepted.fileno(), "p1")
+    watchman.look(now)
+    assert (found.name, found.mark) == ("p1", 100_000)
+    for _ in range(2 * UNFINISHED // 100_000):
+        client.sendall(bytes(100_000))
+        accepted.recv(100_000, socket.MSG_WAITALL)
+    watchman.look(now)
+    assert watchman.hung_up == 1
+    assert accepted.recv(1) == b""
+    far.sendall(b"untouched")
+    assert other.recv(9) == b"untouched"
+    for sock in (server, accepted, client, other, far):
+        sock.close()
+
+
+def test_it_works_where_no_descriptor_is_left(
+    pair: tuple[socket.socket, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, accepted, client = pair
+
+    def no_descriptor_left(_path: str) -> list[str]:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "listdir", no_descriptor_left)
+    watchman = Watchman(server.getsockname()[1])
+    watchman.look(0.0)
+    watchman.look(20.0)
+    assert watchman.hung_up == 1
+    assert client.recv(1) == b""
+    for sock in (server, accepted, client):
+        sock.close()
