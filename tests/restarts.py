@@ -24,7 +24,7 @@ from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.journal import Entry, NoJournal
 from masquerade_host.party_session import PartySession
-from masquerade_host.resuming import Stand, resume
+from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
 from tests.host_helpers import VERSION, World
@@ -184,7 +184,7 @@ class Site:
             stand.effect, stand.begun = self.role.send(answer), False
         except StopIteration as stop:
             stand.effect, stand.returned, stand.result = None, True, stop.value
-            session.finish()
+            returned(session, stop.value)
         return True
 
 
