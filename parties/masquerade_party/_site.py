@@ -11,6 +11,7 @@ from masquerade_host.approvals import Approval, need_approval, record_approval
 from masquerade_host.ledger import Account, Ledger
 from masquerade_host.policy import Policy, load_policy
 from masquerade_host.state import StateFolder, state_folder
+from masquerade_protocols import protocol_of
 
 __all__ = ["Records", "Site", "budget_in_words", "login_name"]
 
@@ -160,6 +161,7 @@ class Site:
             population=population,
             fingerprint=records.fingerprint,
             approved_by=who,
+            spends=protocol_of(self.study).spends(self.study),
         )
 
     def record(self, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:

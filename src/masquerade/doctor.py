@@ -15,6 +15,7 @@ from typing import Any
 import gmpy2
 import numpy as np
 
+from masquerade.budgeting import budget_line
 from masquerade.report import lead_part
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.schema import Dataset
@@ -23,6 +24,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
 from masquerade_host.dialer import speaks_curve
 from masquerade_host.keyfiles import load_keys
+from masquerade_host.state import StateFolder, state_folder
 from masquerade_protocols import Cost, Protocol, protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]
@@ -65,7 +67,9 @@ class Check:
         return {**asdict(self), "verdict": str(self.verdict)}
 
 
-def examine(study_file: Path, *, key: Path | None = None, data: Path | None = None) -> Iterator[Check]:
+def examine(
+    study_file: Path, *, key: Path | None = None, data: Path | None = None, state: StateFolder | None = None
+) -> Iterator[Check]:
     """Check a study, and the keys and the records that a participant would bring to it.
 
     Nothing of the records or the keys is sent to anybody. The check of the network opens a connection to the address
@@ -78,6 +82,8 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
         The participant's secret keys.
     data : Path, optional
         A party's records.
+    state : StateFolder, optional
+        Where the machine's privacy budget is; by default the usual place.
 
     Yields
     ------
@@ -103,15 +109,13 @@ def examine(study_file: Path, *, key: Path | None = None, data: Path | None = No
             yield Check("key", Verdict.OK, f"you are {_described(me, study, cost)}, and only you can read {key}")
         except MasqueradeError as error:
             yield _failed("key", error)
+    records: object = None
     if data is not None:
-        yield _records(data, study, protocol, me)
+        check, records = _records(data, study, protocol, me)
+        yield check
     yield _network(study, me)
-    yield Check(
-        "budget",
-        Verdict.NOTE,
-        "this program keeps no account of earlier runs over these records, whose privacy costs add up",
-        "add up the epsilons and the deltas of all runs over these records",
-    )
+    if me != CHARLIE:
+        yield _budget(study, protocol, me or "", records, state or state_folder())
 
 
 def _failed(name: str, error: MasqueradeError) -> Check:
@@ -157,13 +161,31 @@ def _conversation(cost: Cost) -> Check:
     return Check("conversation", Verdict.NOTE, message)
 
 
-def _records(path: Path, study: Study, protocol: Protocol, me: str | None) -> Check:
+def _budget(study: Study, protocol: Protocol, me: str, records: object, folder: StateFolder) -> Check:
+    """Say what is left of this machine's privacy budget, and whether the study fits."""
+    line = budget_line(folder, study, protocol, me, records)
+    if line is None:
+        return Check(
+            "budget",
+            Verdict.WARN,
+            f"{folder.root} has no privacy budget, and without one a party cannot take part",
+            "give this machine a budget once: masquerade budget init --epsilon 10 --delta 1e-5",
+        )
+    return Check("budget", Verdict.OK if line.fits else Verdict.FAIL, line.text, line.hint)
+
+
+def _records(path: Path, study: Study, protocol: Protocol, me: str | None) -> tuple[Check, object]:
     """Check a party's records, and say what no other participant will learn: how many cells are moved or filled."""
     try:
         data = protocol.records.one(path, study)
         protocol.records.check(data, study, str(path), me if me is not None and me in study.names else "")
     except MasqueradeError as error:
-        return _failed("data", error)
+        return _failed("data", error), None
+    return _unusual(path, data), data
+
+
+def _unusual(path: Path, data: object) -> Check:
+    """Say what a party's owner should know of records that can be used."""
     found = f"{path} has all columns and enough records"
     if not isinstance(data, Dataset):
         return Check("data", Verdict.OK, found)

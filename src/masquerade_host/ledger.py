@@ -122,7 +122,7 @@ class Ledger:
         with self._writing() as (books, _):
             limit, reserved = books.population(population), books.reservations.values()
             own = [r for r in reserved if r.population == population]
-            debited: Total = sum((r.taken.at_most(r.whole) for r in own), start=Total())
+            debited: Total = sum((r.spent(basic_only=limit.basic_only) for r in own), start=Total())
             charged = books.charged(population)
         spent, taken = (total.composed(limit.delta, basic_only=limit.basic_only) for total in (debited, charged))
         epsilon = limit.epsilon / UNITS
@@ -145,7 +145,7 @@ class Ledger:
             before = books.reservations.get((new.study, new.me))
             if before is not None and before.state != "released":
                 return before.state == "open"
-            return books.population(population).fits(books.charged(population) + Total.of(new.whole))
+            return books.population(population).fits(books.charged(population, before) + Total.of(new.whole))
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries."""
@@ -252,11 +252,21 @@ class Ledger:
             books.reservation(digest, me)
             write("finished", study=digest, me=me)
 
-    def release(self, study: str, me: str, *, by: str) -> None:
-        """Give up a study (its digest) that did not finish: the rest of its reservation is free, debits stay."""
+    def release(self, study: str, me: str, *, by: str) -> str:
+        """Give up a study (its digest) that did not finish; returns its population.
+
+        The rest of its reservation is free again, and debits stay.
+        """
         with self._writing() as (books, write):
-            books.reservation(study, me)
+            population = books.reservation(study, me).population
             write("released", study=study, me=me, by=by)
+        return population
+
+    def parties_of(self, study: Study) -> tuple[str, ...]:
+        """Return as which parties of a study this machine has an open reservation."""
+        with self._writing() as (books, _):
+            digest = study.digest().hex()
+            return tuple(r.me for r in books.reservations.values() if (r.study, r.state) == (digest, "open"))
 
     def debit(self, study: str, me: str, number: int, run: bytes, releases: Sequence[Release]) -> None:
         """Debit releases of an attempt at a study (its digest), but for those that were debited before."""

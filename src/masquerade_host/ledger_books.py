@@ -65,10 +65,18 @@ class Reservation:
         """What was debited in all attempts."""
         return _sum(attempt.total for attempt in self.tries)
 
-    @property
-    def charged(self) -> Total:
-        """What the population's budget has to count: the whole target while the study is open, else the debits."""
-        return Total.of(self.whole) if self.state == "open" else self.taken.at_most(self.whole)
+    def spent(self, *, basic_only: bool) -> Total:
+        """Return what was debited; where costs only add up, all of the target as soon as there is one debit.
+
+        Rounds compose better than they add up. So a part of a study has no cost of its own that only adds up.
+        """
+        if basic_only and self.taken.count:
+            return Total.of(self.whole)
+        return self.taken.at_most(self.whole)
+
+    def charged(self, *, basic_only: bool) -> Total:
+        """Return what a budget has to count: the whole target while the study is open, else what was spent."""
+        return Total.of(self.whole) if self.state == "open" else self.spent(basic_only=basic_only)
 
     @property
     def attempt(self) -> Attempt | None:
@@ -180,9 +188,11 @@ class Books:
             )
         return found
 
-    def charged(self, population: str) -> Total:
-        """Return what a population's budget has to count: debits of ended studies, and whole targets of open ones."""
-        return _sum(r.charged for r in self.reservations.values() if r.population == population)
+    def charged(self, population: str, but: Reservation | None = None) -> Total:
+        """Return what a population's budget has to count of all studies, or of all but one."""
+        basic_only = self.population(population).basic_only
+        own = (r for r in self.reservations.values() if r.population == population and r is not but)
+        return _sum(r.charged(basic_only=basic_only) for r in own)
 
     def reservation(self, study: str, me: str) -> Reservation:
         """Return a study's open reservation; RefusedLocally if it finished here or nothing is reserved."""
@@ -204,9 +214,7 @@ class Books:
             _check_same_data(before, new.fingerprint)
             if before.state == "open":
                 return False
-        population, rest = self.population(new.population), self.charged(new.population)
-        if before is not None:
-            rest = _sum(r.charged for r in self.reservations.values() if r.population == new.population and r != before)
+        population, rest = self.population(new.population), self.charged(new.population, before)
         if not population.fits(rest + Total.of(new.whole)):
             raise BudgetExceeded(
                 f"the study would take epsilon = {_epsilon(new.whole)} and delta = {_delta(new.whole)}, and the budget "

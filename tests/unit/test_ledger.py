@@ -139,6 +139,15 @@ def test_a_ledger_that_only_adds_up_does_not_compose_better(tmp_path: Path) -> N
         reserved(ledger, named("more"), gaussian=True)
 
 
+def test_where_costs_only_add_up_a_study_that_ends_early_counts_with_its_whole_target(tmp_path: Path) -> None:
+    ledger = budget(tmp_path, epsilon=4.0, basic_only=True)
+    spend(ledger, named("a"), epsilon=0.25, delta=0.0)
+    begun(ledger, named("b"))
+    for name in "ab":
+        ledger.release(named(name).digest().hex(), "p1", by="steward")
+    assert (spent(ledger), ledger.account("default").taken) == (1.0, 1.0)
+
+
 def test_a_study_that_is_given_up_keeps_its_debits_and_frees_the_rest(tmp_path: Path) -> None:
     ledger, study = budget(tmp_path), named("a")
     spend(ledger, study, epsilon=0.25, delta=0.0)

@@ -70,7 +70,7 @@ def test_the_screen_says_how_many(mode: Mode) -> None:
 def test_the_doctor_says_it_beforehand(tmp_path: Path, lines: list[str], verdict: str, words: str) -> None:
     study = _study()
     (tmp_path / "d.csv").write_text("radius,sex,diagnosis\n" + "".join(f"{line}\n" for line in lines))
-    check = doctor._records(tmp_path / "d.csv", study, protocol_of(study), "a")
+    check, _ = doctor._records(tmp_path / "d.csv", study, protocol_of(study), "a")
     assert (check.verdict, check.message.endswith(words)) == (verdict, True)
 
 
@@ -78,7 +78,7 @@ def test_the_doctor_knows_the_party_s_own_largest_number(tmp_path: Path) -> None
     study = _study(('name = "b"\n', 'name = "b"\nmax_records = 4\n'))
     (tmp_path / "d.csv").write_text("radius,sex,diagnosis\n" + "7,m,malignant\n8,f,benign\n" * 3)
     for me, verdict in (("a", "ok"), ("b", "fail"), (None, "ok"), ("charlie", "ok")):
-        assert doctor._records(tmp_path / "d.csv", study, protocol_of(study), me).verdict == verdict
+        assert doctor._records(tmp_path / "d.csv", study, protocol_of(study), me)[0].verdict == verdict
     data = protocol_of(study).records.one(tmp_path / "d.csv", study)
     with pytest.raises(RefusedLocally, match="more than 4 records"):
         protocol_of(study).records.check(data, study, "d.csv", "b")

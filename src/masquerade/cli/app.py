@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli import keys, study
+from masquerade.cli import budget, keys, study
 from masquerade.cli.approve import approve
 from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
@@ -38,6 +38,7 @@ app = typer.Typer(
 app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
+app.add_typer(budget.app, name="budget")
 app.command()(study.statement)
 for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify):
     app.command()(_command)

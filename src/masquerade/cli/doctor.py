@@ -17,6 +17,7 @@ def doctor(
     study: StudyArgument,
     key: Annotated[Path | None, typer.Option(help="Your secret keys.")] = None,
     data: Annotated[Path | None, typer.Option(help="Your records (CSV or Parquet).")] = None,
+    state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Check the study, your keys and records, the network and this machine's speed before a run. Nothing is sent."""
@@ -24,9 +25,10 @@ def doctor(
     from rich.text import Text
 
     from masquerade.doctor import Verdict, examine
+    from masquerade_host.state import state_folder
 
     del output_format
-    checks = list(examine(study, key=key, data=data))
+    checks = list(examine(study, key=key, data=data, state=state_folder(state)))
     table = Table.grid(padding=(0, 2))
     for check in checks:
         words = Text(check.message)

@@ -52,10 +52,18 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
 
 
 @app.command()
-def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
+def show(
+    study: StudyArgument,
+    state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
     """Explain a study in plain words: what leaves a party, who must not collude, what it costs, who takes part."""
-    from masquerade.report import explained
+    from rich.text import Text
+
+    from masquerade.budgeting import budget_line
+    from masquerade.report import explained, heading
     from masquerade_core.errors import BadInput
+    from masquerade_host.state import state_folder
     from masquerade_protocols import entry_of
 
     del output_format
@@ -69,6 +77,8 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
         )
     explanation = entry.explain(loaded)
     expected = entry.expectation(loaded) if entry.expectation else None
+    line = budget_line(state_folder(state), loaded, entry)
+    budget = () if line is None else (heading("What is left of this machine's budget"), Text(_sentence(line.text)))
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
         _summary(loaded)
@@ -77,10 +87,15 @@ def show(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Out
             "collusion": list(explanation.collusion),
             "cost": list(explanation.cost),
             "expectation": expected.to_json() if expected else None,
+            "budget": None if line is None else {"fits": line.fits, "text": line.text},
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=explained(loaded, explanation, entry.cost(loaded), expected),
+        shown=(*explained(loaded, explanation, entry.cost(loaded), expected), *budget),
     )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 @app.command()
