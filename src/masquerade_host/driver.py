@@ -25,9 +25,11 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.journal import Journal
 from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.session import Session
 from masquerade_host.signals import handled
+from masquerade_host.steps import Steps
 from masquerade_host.transport import wait
 
 __all__ = ["run_role"]
@@ -121,11 +123,11 @@ class _RoleThread(threading.Thread):
             self._role.close()
 
 
-def run_role(role: Role, session: Session, rng: Rng, *, begun: bytes = b"") -> Any:
+def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None = None, begun: bytes = b"") -> Any:
     """Run a role in a session until every participant is done, and return what the role returned.
 
-    In the main thread of a process, SIGTERM and SIGINT end the run in order. A session whose journal has rows goes on
-    where an earlier process stopped.
+    In the main thread of a process, SIGTERM and SIGINT end the run in order. Where the journal has rows, the run goes
+    on where an earlier process died.
 
     Parameters
     ----------
@@ -134,6 +136,9 @@ def run_role(role: Role, session: Session, rng: Rng, *, begun: bytes = b"") -> A
     session : Session
     rng : SystemRng
         No other source of randomness is allowed between processes.
+    journal : Journal, optional
+        What this participant needs to go on after its process died; by default nothing is kept. A run that fails ends
+        it. After a run that succeeds the caller ends it, as soon as the result is safe.
     begun : bytes
         A hash of the program and of the records. After a restart it must be the same.
 
@@ -155,6 +160,7 @@ def run_role(role: Role, session: Session, rng: Rng, *, begun: bytes = b"") -> A
     linger = min(2.0, _LINGER * session.deadline)
     with bell, ringer, _signals(ringer) as caught:
         try:
+            session.steps = Steps(journal)
             session.steps.note("begun", data=begun)
             session.open()
             thread.stand = resume(role, session)
@@ -162,9 +168,12 @@ def run_role(role: Role, session: Session, rng: Rng, *, begun: bytes = b"") -> A
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
                 linger = 0.0  # nobody is there to receive anything
-            raise _say_why(session, bell, error) from error.__cause__
-        except BaseException:
+            why = _say_why(session, bell, error)
+            _end(journal, session, why)
+            raise why from error.__cause__
+        except BaseException as error:
             _say_why(session, bell, None)
+            _end(journal, session, error)
             raise
         finally:
             thread.abandon()
@@ -172,6 +181,13 @@ def run_role(role: Role, session: Session, rng: Rng, *, begun: bytes = b"") -> A
             if session.link is not None:
                 session.link.close(int(1000 * linger))
         return result
+
+
+def _end(journal: Journal | None, session: Session, error: BaseException) -> None:
+    """End the journal of a run that failed: the others know, so it cannot go on."""
+    if journal is not None:
+        with contextlib.suppress(MasqueradeError):  # the error that ended the run says more
+            journal.end(type(error).__name__, session.run)
 
 
 def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught: list[int]) -> Any:

@@ -46,9 +46,12 @@ class Journal(Protocol):
     ----------
     kept : bool
         Whether rows outlive the process.
+    joined : bool
+        Whether an earlier process of this attempt took part in a run: it had accepted a frame.
     """
 
     kept: bool
+    joined: bool
 
     def entries(self) -> Iterator[Entry]:
         """Return the rows that an earlier process of this attempt committed, in order."""
@@ -74,13 +77,14 @@ class Journal(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the attempt if an error ended it, and leave it to be resumed otherwise."""
+        """Let another process open the journal. The attempt lives, unless it was ended."""
 
 
 class NoJournal:
     """Nothing outlives the process: for runs in memory, for tests, and for ``--no-journal``."""
 
     kept = False
+    joined = False
 
     def entries(self) -> Iterator[Entry]:
         """Return nothing."""

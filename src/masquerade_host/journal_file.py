@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from masquerade_core.errors import BadInput, MasqueradeError, RunFailed
+from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.study import Study
 from masquerade_host.journal import Entry, Journal, NoJournal
 from masquerade_host.state import state_folder
@@ -72,6 +72,8 @@ class SqliteJournal:
         try:
             self._take_lock()
             self._database = self._open()
+            accepted = self._database.execute("SELECT 1 FROM rows WHERE kind = 'received' LIMIT 1").fetchone()
+            self.joined = accepted is not None
         except BaseException:
             os.close(self._lock)
             raise
@@ -83,10 +85,7 @@ class SqliteJournal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the attempt if an error ended it, and leave it to be resumed otherwise."""
-        with suppress(MasqueradeError):  # the error that ended the attempt says more
-            if kind is not None:
-                self.end(kind.__name__)
+        """Let another process open the journal. The attempt lives, unless it was ended."""
         self.close()
 
     def _take_lock(self) -> None:

@@ -260,15 +260,13 @@ def test_the_rows_are_overwritten_before_they_are_deleted(tmp_path: Path) -> Non
         assert set((tmp_path / name).read_bytes()) == {0}
 
 
-@pytest.mark.parametrize("error", [RunFailed, ZeroDivisionError])
-def test_an_error_ends_the_attempt_and_a_plain_exit_leaves_it(tmp_path: Path, error: type[Exception]) -> None:
-    with write(tmp_path):
-        pass
-    assert len(rows(tmp_path)) == 4
-    with pytest.raises(error), SqliteJournal(tmp_path):
-        raise error("over")
-    assert rows(tmp_path) == []
-    assert f'"ended": "{error.__name__}"' in (tmp_path / "attempts.jsonl").read_text()
+def test_it_says_whether_an_earlier_process_had_joined(tmp_path: Path) -> None:
+    with write(tmp_path) as journal:
+        assert not journal.joined
+        journal.append(Entry("received", "charlie"))
+        journal.commit()
+    with SqliteJournal(tmp_path) as journal:
+        assert journal.joined
 
 
 def test_no_journal_keeps_nothing() -> None:
