@@ -16,7 +16,7 @@ import msgpack
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import MasqueradeError
-from masquerade_core.rng import SimulationRng
+from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Once, Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
@@ -129,6 +129,8 @@ class Site:
         self.session.steps.note("begun")
         self.session.open()
         self.stand = resume(self.role, self.session)
+        if self.session.steps.passed:
+            self.session.resumed(SystemRng().bytes(16))
         self._finish()
 
     def turn(self) -> None:
