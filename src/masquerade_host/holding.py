@@ -21,6 +21,8 @@ from masquerade_host.standing import ANSWER, ASK, Ask, Held, Standing, Standings
 
 __all__ = ["HoldingSession"]
 
+_ANSWERS = 0.8  # of the study's deadline: how long a party that was started again waits for the others' word
+
 
 class HoldingSession(Session):
     """What a party's session holds back; it is made as a :class:`~masquerade_host.session.Session`."""
@@ -73,14 +75,16 @@ class HoldingSession(Session):
         Raises
         ------
         DeadlinePassed
-            They have not answered for as long as the study allows.
+            They have not answered for most of the time that the study allows: Charlie, who does not know what this
+            party waits for, would end the run next.
         """
         if self._held is None or not (missing := self._held.missing):
             return
-        if self._clock() - self._held_since > self.patience:
+        if self._clock() - self._held_since > _ANSWERS * self.deadline:
             raise DeadlinePassed(
-                f"{self.me} was started again and asked where the run stands, but {listed(missing)} did not say",
-                "see whether they still run; without their word nothing is sent a second time",
+                f"{self.me} was started again and asked where the run stands, but no word of {listed(missing)} came "
+                f"within {_ANSWERS * self.deadline:g} seconds",
+                "see whether they still run; without their word this party sends nothing new",
                 waited_for=missing,
             )
         self._say_standing(ASK, self._held.ask())
