@@ -5,11 +5,11 @@ before is in :mod:`masquerade_host.admission`. Each party's hop has a state of i
 :class:`~masquerade_host.hop.Hop` and ruled by the table in :mod:`masquerade_host.session_states`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Receive, Send
+from masquerade_core.seat import Receive, Release, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame
@@ -47,7 +47,8 @@ class CharlieSession(AdmittingSession):
 
     # --- The role's side ------------------------------------------------------
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.broadcast:
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return

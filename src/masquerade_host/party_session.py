@@ -5,10 +5,10 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Join, Send
+from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
@@ -119,10 +119,11 @@ class PartySession(HoldingSession):
         self._next_hello = 0.0
         self._next_notice = self._clock() + _NOTICE
 
-    def _send(self, effect: Send) -> None:
-        self._hold(lambda: self._send_now(effect))
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._hold(lambda: self._send_now(effect, due))
 
-    def _send_now(self, effect: Send) -> None:
+    def _send_now(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
