@@ -26,10 +26,11 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys
 from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import probe
 from masquerade_host.stats import quiet
 from masquerade_host.transport import CharlieSocket
 
@@ -59,7 +60,7 @@ def _take_part(who: str, directory: Path) -> None:
         study,
         keys,
         lambda: PartySocket(dialed, keys, study.curator.key.curve),
-        lambda: speaks_curve(dialed),
+        lambda: probe(dialed, study.curator.key.curve),
         version=__version__,
         observe=quiet,
     )

@@ -13,10 +13,11 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
 from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import Keys
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import probe
 from masquerade_host.transport import CharlieSocket
 
 VERSION = "1.2.3"
@@ -116,7 +117,7 @@ class World:
             study,
             keys,
             lambda: PartySocket(study.address, keys, study.curator.key.curve),
-            lambda: speaks_curve(study.address),
+            lambda: probe(study.address, study.curator.key.curve),
             version=version,
             **kwargs,
         )

@@ -12,6 +12,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import Answer
 from masquerade_host.transport import Arrival
 from tests.host_helpers import VERSION, World
 
@@ -143,7 +144,7 @@ class Wired:
         world: World,
         studies: dict[str, Study] | None = None,
         versions: dict[str, str] | None = None,
-        answers_as_curve: bool = True,
+        answers: Answer = Answer.CHARLIE,
     ) -> None:
         studies, versions = studies or {}, versions or {}
         self.world = world
@@ -154,7 +155,7 @@ class Wired:
         self.routes = {name: name.encode() for name in world.study.names}
         self.restarts = 0
         self.tamper: Tamper = faithful
-        self.curve = answers_as_curve
+        self.who_answers = answers
         self.charlie = CharlieSession(
             studies.get(CHARLIE, world.study),
             world.keys[CHARLIE],
@@ -180,7 +181,7 @@ class Wired:
             study or self.world.study,
             self.world.keys[name],
             lambda: self.links[name],
-            lambda: self.curve,
+            lambda: self.who_answers,
             version=version or VERSION,
             observe=self._observer(name),
             clock=self.clock,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,20 +82,20 @@ def approve(
     study, _ = load_study(study_path)
     protocol = protocol_of(study)
     site = Site(state, study, _party(study, key_path, participant))
-    ledger = site.ledger()
-    if data_path is None:
-        account, records = site.account(ledger, site.policy.population(population)), None
-    else:
-        data = protocol.records.one(data_path, study)
-        protocol.records.check(data, study, str(data_path), site.me)
-        account, records = site.records(ledger, population, Path(data_path), data)
-    words = in_words(study, site.me, protocol.explain(study), budget_in_words(study, account, records))
-    if fingerprint is None:
-        ask(words)
-    else:
-        (tell or sys.stderr.write)(words)
-        confirm(study, fingerprint)
-    approval = site.record(ledger, records, account.population, login_name() if by is None else by)
+    with closing(site.ledger()) as ledger:
+        if data_path is None:
+            account, records = site.account(ledger, site.policy.population(population)), None
+        else:
+            data = protocol.records.one(data_path, study)
+            protocol.records.check(data, study, str(data_path), site.me)
+            account, records = site.records(ledger, population, Path(data_path), data)
+        words = in_words(study, site.me, protocol.explain(study), budget_in_words(site.spends, account, records))
+        if fingerprint is None:
+            ask(words)
+        else:
+            (tell or sys.stderr.write)(words)
+            confirm(study, fingerprint)
+        approval = site.record(ledger, records, account.population, login_name() if by is None else by)
     return Approved(study, approval, records is not None)
 
 

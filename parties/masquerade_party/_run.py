@@ -1,6 +1,7 @@
 """A data owner's process: it checks policy, approval and budget, takes part, and writes the results."""
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from masquerade_core.one_answer import gives_one_answer
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.dialer import PartySocket, speaks_curve
+from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import probe
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
@@ -86,37 +88,37 @@ def run(
     role = _role(protocol, auxiliary, classifier)
     site = Site(state, study, me)
     approval = site.approval(population) if approved else None
-    ledger = site.ledger()
-    data = protocol.records.one(data_path, study)
-    protocol.records.check(data, study, str(data_path), me)
-    _tell_the_owner(data, observe)
-    chosen = population if approval is None else approval.population
-    account, records = site.records(ledger, chosen, Path(data_path), data)
-    if approval is not None:
-        site.adopt_unattended(ledger, records, approval.population)
-        site.reserve(ledger, records, approval.population, approval.who)
-    folder = out or default_directory(study, me)
-    with journal_of(study, me, state, keep=journal) as kept, RunDirectory(folder) as directory:
-        if approval is None:
-            ask(in_words(study, me, protocol.explain(study), budget_in_words(study, account, records)))
-            site.record(ledger, records, account.population, login_name())
-        with LedgerAttempt(ledger, study, me, records.fingerprint, observe, resumed=kept.joined) as attempt:
-            session = PartySession(
-                me,
-                study,
-                keys,
-                lambda: PartySocket(study.address, keys, study.curator.key.curve),
-                lambda: speaks_curve(study.address),
-                version=__version__,
-                observe=attempt.observe,
-                debits=attempt,
-            )
-            directory.follow(session)
-            whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
-            release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
-            statement = [claim.to_json() for claim in protocol.statement(study)]
-            directory.record(release.files(study, session.run), summarize(session, statement, {}, release))
-        kept.end("finished", session.run)
+    with closing(site.ledger()) as ledger:
+        data = protocol.records.one(data_path, study)
+        protocol.records.check(data, study, str(data_path), me)
+        _tell_the_owner(data, observe)
+        chosen = population if approval is None else approval.population
+        account, records = site.records(ledger, chosen, Path(data_path), data)
+        if approval is not None:
+            site.adopt_unattended(ledger, records, approval.population)
+            site.reserve(ledger, records, approval.population, approval.who)
+        folder = out or default_directory(study, me)
+        with journal_of(study, me, state, keep=journal) as kept, RunDirectory(folder) as directory:
+            if approval is None:
+                ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
+                site.record(ledger, records, account.population, login_name())
+            with LedgerAttempt(ledger, study, me, records.fingerprint, observe, resumed=kept.joined) as attempt:
+                session = PartySession(
+                    me,
+                    study,
+                    keys,
+                    lambda: PartySocket(study.address, keys, study.curator.key.curve),
+                    lambda: probe(study.address, study.curator.key.curve),
+                    version=__version__,
+                    observe=attempt.observe,
+                    debits=attempt,
+                )
+                directory.follow(session)
+                whole, begun = role(Seat(me, study.names), study, data), records.fingerprint
+                release = run_role(whole, session, SystemRng(), journal=kept, begun=begun)
+                statement = [claim.to_json() for claim in protocol.statement(study)]
+                directory.record(release.files(study, session.run), summarize(session, statement, {}, release))
+            kept.end("finished", session.run)
     result = directory.path / RESULT
     # The session is over, and nothing else is sent: this is for whoever sits at this machine.
     if isinstance(release, Model) and _says_the_same(release, data):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from masquerade_core.errors import RefusedLocally
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
 from masquerade_core.study import Study
 from masquerade_host.approvals import Approval, need_approval, record_approval
 from masquerade_host.ledger import Account, Ledger
@@ -66,7 +67,8 @@ class Site:
         self.state: StateFolder = state_folder(option)
         self.study, self.me = study, me
         self.policy: Policy = load_policy(self.state)
-        self.policy.check(study)
+        self.spends: Cost = protocol_of(study).spends(study)
+        self.policy.check(study, self.spends)
 
     def approval(self, population: str | None = None) -> Approval:
         """Return the recorded approval of this study.
@@ -161,7 +163,7 @@ class Site:
             population=population,
             fingerprint=records.fingerprint,
             approved_by=who,
-            spends=protocol_of(self.study).spends(self.study),
+            spends=self.spends,
         )
 
     def record(self, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
@@ -176,12 +178,12 @@ class Site:
         return approval
 
 
-def budget_in_words(study: Study, account: Account, records: Records | None) -> tuple[str, ...]:
+def budget_in_words(spends: Cost, account: Account, records: Records | None) -> tuple[str, ...]:
     """Return what a study takes from the budget, as paragraphs."""
-    target = study.privacy
     takes = (
-        f"This study takes up to epsilon = {target.epsilon:g} and delta = {target.delta:g} from the budget of the "
-        f"population {account.population!r}, which is epsilon = {account.epsilon:g} and delta = {account.delta:g}."
+        f"This study takes up to epsilon = {spends.epsilon / UNITS:.4g} and delta = {spends.delta / DELTA_UNITS:.4g} "
+        f"from the budget of the population {account.population!r}, which is epsilon = {account.epsilon:g} and delta = "
+        f"{account.delta:g}."
     )
     left = (
         f"So far, epsilon = {account.spent:.4g} of it is spent; {account.taken:.4g} with all that is reserved. "

@@ -22,15 +22,14 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
-from masquerade_host.dialer import speaks_curve
 from masquerade_host.keyfiles import load_keys
+from masquerade_host.probe import Answer, probe
 from masquerade_host.state import StateFolder, state_folder
 from masquerade_protocols import Cost, Protocol, protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]
 
 _SLOW = 0.1  # seconds for one modular exponentiation
-_TIMEOUT = 2.0  # seconds for Charlie's machine to answer
 
 
 class Verdict(StrEnum):
@@ -214,22 +213,34 @@ def _network(study: Study, me: str | None) -> Check:
         )
     if me == CHARLIE:
         return _can_listen(study.address, found)
-    if speaks_curve(study.address):
-        return Check("network", Verdict.OK, f"Charlie answers at {study.address}")
-    try:
-        with socket.create_connection((host, int(port)), timeout=_TIMEOUT):
-            message = f"a program answers at {study.address}, but it is not Charlie's"
+    return _who_answers(study)
+
+
+def _who_answers(study: Study) -> Check:
+    """Ask whoever listens at Charlie's address to prove the study's key."""
+    address = study.address
+    match probe(address, study.curator.key.curve):
+        case Answer.CHARLIE:
+            message = f"the port is open, and a server with Charlie's key answers at {address}"
+            return Check("network", Verdict.OK, message)
+        case Answer.OTHER_KEY:
+            message = f"a server answers at {address}, but it does not have the key that Charlie has in this study"
+            hint = "compare the fingerprint in 'masquerade study show' with the coordinator's, by telephone"
+            return Check("network", Verdict.FAIL, message, hint)
+        case Answer.FOREIGN:
+            message = f"a program answers at {address}, but it is not Charlie's"
             hint = "ask the coordinator whether another program or a proxy has that port"
             return Check("network", Verdict.FAIL, message, hint)
-    except ConnectionRefusedError:
-        return Check("network", Verdict.WARN, f"nobody listens at {study.address} yet", "Charlie has to start first")
-    except OSError:
-        return Check(
-            "network",
-            Verdict.WARN,
-            f"{study.address} does not answer",
-            "see whether Charlie's machine is on, and whether a firewall blocks the port",
-        )
+        case Answer.REFUSED:
+            hint = "Charlie has to start first; before the day, the coordinator can start 'masquerade doctor --listen'"
+            return Check("network", Verdict.WARN, f"nobody listens at {address} yet", hint)
+        case Answer.SILENT:
+            message = f"a program answers at {address}, but it says nothing, so it is not Charlie's"
+            hint = "ask the coordinator whether another program or a proxy has that port, or Charlie has too much to do"
+            return Check("network", Verdict.FAIL, message, hint)
+        case _:
+            hint = "see whether Charlie's machine is on, and whether a firewall blocks the port"
+            return Check("network", Verdict.WARN, f"{address} does not answer", hint)
 
 
 def _can_listen(address: str, found: Any) -> Check:

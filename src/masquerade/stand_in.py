@@ -5,16 +5,18 @@ Nothing else in this program says yes for a person. The state folder is one that
 
 from pathlib import Path
 
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
 from masquerade_host.ledger import Ledger
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party import approve
+from masquerade_protocols import protocol_of
 
 __all__ = ["stand_in"]
 
 _EPSILON, _DELTA = 10.0, 1e-5
-"""A budget as a site may have; a study with a larger target gets one that just suffices."""
+"""A budget as a site may have; a study that takes more gets one that just suffices."""
 
 
 def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, state: Path, by: str) -> None:
@@ -30,9 +32,9 @@ def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, st
     by : str
         Who approves, for the record.
     """
-    folder, target = StateFolder(state), study.privacy
+    folder, takes = StateFolder(state), protocol_of(study).spends(study)
     if not folder.ledger.exists():
-        epsilon, delta = max(_EPSILON, target.epsilon), max(_DELTA, target.delta)
+        epsilon, delta = max(_EPSILON, takes.epsilon / UNITS), max(_DELTA, takes.delta / DELTA_UNITS)
         Ledger.init(folder.made(), DEFAULT_POPULATION, epsilon, delta, by=by).close()
     approve(
         study_path,

@@ -6,7 +6,8 @@ observed:
 
 * This party's key is not on Charlie's list: HANDSHAKE_FAILED_AUTH 400, and no further attempt.
 * The server has another key than the study says: HANDSHAKE_FAILED_NO_DETAIL, for the server cannot read the handshake
-  and hangs up. A proxy with nobody behind it looks the same, but sends no greeting (:func:`speaks_curve`).
+  and hangs up. A proxy with nobody behind it and a server with too much to do look the same
+  (:mod:`masquerade_host.probe` tells them apart).
 * Nobody listens: CLOSED, at once or after the time-out.
 * The name is unknown: nothing. So the name is resolved here as well, and the attempt has an end of its own.
 * The server does not use CURVE: HANDSHAKE_FAILED_PROTOCOL, and no further attempt.
@@ -29,7 +30,7 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.outbox import Outbox
 from masquerade_host.transport import AT_ONCE, DENIED, harden
 
-__all__ = ["ConnectionEvent", "PartySocket", "speaks_curve"]
+__all__ = ["ConnectionEvent", "PartySocket"]
 
 
 class ConnectionEvent(Enum):
@@ -204,26 +205,3 @@ class PartySocket:
         """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
         self._disconnect(linger)
         self._context.term()
-
-
-def speaks_curve(address: str) -> bool:
-    """Ask whoever listens at ``address`` for its ZMTP greeting, and say whether it is a CURVE server's.
-
-    A handshake breaks off in the same way for a wrong key and for a proxy with nobody behind it. This tells the two
-    apart. A greeting has 64 bytes: 0xFF, 8 bytes, 0x7F, version 3.x, the mechanism in 20 bytes, as-server, filler.
-
-    References
-    ----------
-    ZeroMQ RFC 37 (ZMTP 3.1), section "Greeting".
-    """
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
-    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
-    received = b""
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0) as connection:
-            connection.sendall(greeting)
-            while len(received) < len(greeting) and (part := connection.recv(len(greeting) - len(received))):
-                received += part
-    except OSError:
-        return False
-    return received[:1] == b"\xff" and received[9:10] == b"\x7f" and received[12:32] == b"CURVE".ljust(20, b"\0")

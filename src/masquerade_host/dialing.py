@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from masquerade_core.errors import CannotConnect
 from masquerade_host.dialer import ConnectionEvent
+from masquerade_host.probe import Answer
 
 __all__ = ["RETRY_EVERY", "Dialing"]
 
@@ -12,6 +13,7 @@ RETRY_EVERY = 1.0
 
 _FIRST_PAUSE = 0.25  # seconds before the second attempt to connect; each further pause is twice as long
 _LONGEST_PAUSE = 2.0  # seconds
+_COMPARE = "compare the fingerprints of 'masquerade keys show' with the coordinator's, by telephone"
 _BROKEN_HANDSHAKES = 3  # in a row, before the other side is looked at more closely
 
 
@@ -22,8 +24,8 @@ class Dialing:
     ----------
     address : str
         Charlie's, as in the study.
-    answers_as_curve : callable
-        Looks at that address and says whether a CURVE server answers there.
+    who_answers : callable
+        Looks at that address (:func:`~masquerade_host.probe.probe`).
 
     Attributes
     ----------
@@ -35,9 +37,9 @@ class Dialing:
         When to make a new connection.
     """
 
-    def __init__(self, address: str, answers_as_curve: Callable[[], bool]) -> None:
+    def __init__(self, address: str, who_answers: Callable[[], Answer]) -> None:
         self._address = address
-        self._answers_as_curve = answers_as_curve
+        self._who_answers = who_answers
         self._failures = 0
         self._pause = _FIRST_PAUSE
         self.connected = False
@@ -62,7 +64,10 @@ class Dialing:
             case _ if self.met:  # the keys and the address were right, so waiting may help
                 self._pause_until_next(now)
             case ConnectionEvent.DENIED:
-                raise self._not_admitted()
+                raise CannotConnect(
+                    f"Charlie at {self._address} did not admit this party: its key is not in Charlie's study",
+                    _COMPARE,
+                )
             case ConnectionEvent.UNREACHED | ConnectionEvent.UNRESOLVED:
                 self._pause_until_next(now)
             case ConnectionEvent.FAILED | ConnectionEvent.FOREIGN:
@@ -76,18 +81,17 @@ class Dialing:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _judge(self, event: ConnectionEvent) -> None:
-        if event is ConnectionEvent.FOREIGN:
+        # A handshake also breaks off where Charlie has too much to do, or a proxy has nobody behind it. Then the party
+        # tries again until its deadline.
+        found = self._who_answers()
+        if event is ConnectionEvent.FOREIGN and found is Answer.FOREIGN:
             raise CannotConnect(
                 f"what answers at {self._address} is not Charlie: it does not speak this program's protocol",
                 "check the address and port in the study",
             )
-        if self._answers_as_curve():
-            raise self._not_admitted()
+        if found is Answer.OTHER_KEY:
+            raise CannotConnect(
+                f"the server at {self._address} has another key than Charlie has in this study",
+                _COMPARE,
+            )
         self._failures = 0
-
-    def _not_admitted(self) -> CannotConnect:
-        return CannotConnect(
-            f"Charlie at {self._address} did not admit this party: either its key is not in Charlie's study, or "
-            "Charlie's key is not the one in this study",
-            "compare the fingerprints of 'masquerade keys show' with the coordinator's, by telephone",
-        )

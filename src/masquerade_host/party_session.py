@@ -25,6 +25,7 @@ from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
+from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
@@ -52,8 +53,8 @@ class PartySession(HoldingSession):
         This party's.
     connect : callable
         Makes the link; called when the role joins, not before.
-    answers_as_curve : callable
-        Looks at Charlie's address and says whether a CURVE server answers there.
+    who_answers : callable
+        Looks at Charlie's address (:func:`~masquerade_host.probe.probe`).
     version, observe, clock, debits
         See :class:`~masquerade_host.session.Session`.
     """
@@ -64,7 +65,7 @@ class PartySession(HoldingSession):
         study: Study,
         keys: Keys,
         connect: Callable[[], PartyLink],
-        answers_as_curve: Callable[[], bool],
+        who_answers: Callable[[], Answer],
         *,
         version: str,
         observe: Observer = quiet,
@@ -75,7 +76,7 @@ class PartySession(HoldingSession):
         self._connect = connect
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE
-        self._dialing = Dialing(study.address, answers_as_curve)
+        self._dialing = Dialing(study.address, who_answers)
         self._endpoint = Endpoint(self.me, self.study_id, keys.signing, {CHARLIE: study.curator.key.sign})
         self._lane = Lane(CHARLIE, self._transmit)
         self.patience = _PATIENCE * self.deadline

@@ -33,6 +33,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.identity import PublicKeysField
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, cost_of, up
 from masquerade_core.study import Study
 from masquerade_core.study.columns import Section
 from masquerade_core.study.fields import first_repeated
@@ -119,15 +120,22 @@ class Policy:
     path: Path
     rules: Rules = field(default_factory=Rules)
 
-    def check(self, study: Study) -> None:
+    def check(self, study: Study, spends: Cost | None = None) -> None:
         """Refuse a study that a rule forbids.
+
+        Parameters
+        ----------
+        study : Study
+        spends : Cost, optional
+            What it takes from the budget, which may be more than its target: a paper's noise may keep less than that.
+            By default its target.
 
         Raises
         ------
         RefusedLocally
             The sentence names each rule that forbids it, what the study has, and what is allowed.
         """
-        self._refuse(list(self._broken(study)))
+        self._refuse([*self._broken(study), *self._too_dear(study, spends)])
 
     def check_budget(self, population: str, epsilon: float, delta: float) -> None:
         """Refuse to run on a budget that is larger than all studies together may cost.
@@ -218,16 +226,6 @@ class Policy:
                 f"[study] calibrations: the study's calibration is {target.calibration}, where "
                 f"{listed(rules.calibrations)} is allowed"
             )
-        if rules.max_epsilon is not None and target.epsilon > rules.max_epsilon:
-            yield (
-                f"[study] max_epsilon: the study's epsilon is {target.epsilon:g}, where at most {rules.max_epsilon:g} "
-                "is allowed"
-            )
-        if rules.max_delta is not None and target.delta > rules.max_delta:
-            yield (
-                f"[study] max_delta: the study's delta is {target.delta:g}, where at most {rules.max_delta:g} is "
-                "allowed"
-            )
         if rules.min_parties is not None and study.survivors < rules.min_parties:
             fewest = f"{counted(study.K, 'party', 'parties')}"
             if study.dropouts is not None:
@@ -240,6 +238,21 @@ class Policy:
                 f"[study] min_colluders: the study's noise counts with {counted(covered, 'colluder')}{why}, where at "
                 f"least {rules.min_colluders} must be counted with"
             )
+
+    def _too_dear(self, study: Study, spends: Cost | None) -> Iterator[str]:
+        """Yield the limits of a single study that its target exceeds, or what it takes from the budget."""
+        takes = spends or cost_of(study.privacy.epsilon, study.privacy.delta)
+        for name, units in (("epsilon", UNITS), ("delta", DELTA_UNITS)):
+            most, asked = getattr(self.rules.study, f"max_{name}"), getattr(study.privacy, name)
+            if most is None:
+                continue
+            if asked > most:
+                yield f"[study] max_{name}: the study's {name} is {asked:g}, where at most {most:g} is allowed"
+            elif getattr(takes, name) > up(most, units):
+                yield (
+                    f"[study] max_{name}: the study would take {name} = {getattr(takes, name) / units:.4g} from the "
+                    f"budget, where at most {most:g} is allowed"
+                )
 
     def _refuse(self, broken: list[str], remedy: str = "ask the coordinator for a study within the rules") -> None:
         if not broken:

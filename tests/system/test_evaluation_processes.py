@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from masquerade.measuring import measuring_study
 from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.ledger import Ledger
+from masquerade_host.state import StateFolder
 from tests.processes import ALWAYS, Machines
 
 _CHANGES = {
@@ -50,7 +53,10 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     found = results[CHARLIE]["evaluation"]
     assert all(result["evaluation"] == found for result in results.values())
     assert found["records"] == 3 * 15
-    assert [(r["label"], r["epsilon"]) for r in results["p1"]["releases"]] == [("iterates", 1.0)]  # once, for both
+    # Once, for both: the rounds together cost the study's target, and the measurement nothing more.
+    assert [r["label"] for r in results["p1"]["releases"]] == ["round 1", "round 2"]
+    with closing(Ledger.open(StateFolder(machines.state("p1")))) as ledger:
+        assert 0 < ledger.account("default").spent <= 1.0
     model = load_model(machines.out("p2") / "model.json")
     assert model.threshold == found["threshold"]["score"]
 

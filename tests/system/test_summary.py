@@ -43,8 +43,8 @@ def test_everybody_ends_with_the_same_statistics_and_the_columns_of_a_next_study
         assert result["releases"] == [{"label": "histograms", "epsilon": privacy.epsilon, "delta": privacy.delta}]
         assert result["metrics"] == {}
     again = machines.start("p1").end()
-    assert again.code == 4
-    assert "already holds the result.json" in again.error["message"]
+    assert again.code == 6
+    assert "has finished on this machine" in again.error["message"]
 
 
 def test_a_test_set_is_refused_since_there_is_no_model_to_test(machines: Machines) -> None:

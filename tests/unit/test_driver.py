@@ -215,7 +215,7 @@ def test_another_charlie_key_is_told_soon() -> None:
     thread = threading.Thread(target=host)
     thread.start()
     session = world.party("p1", study=study)
-    with pytest.raises(CannotConnect, match="key is not the one in this study"):
+    with pytest.raises(CannotConnect, match="another key than Charlie has in this study"):
         run_role(toy_party(Seat("p1", session.names)), session, SystemRng())
     done.set()
     thread.join()

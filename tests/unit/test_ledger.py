@@ -389,18 +389,18 @@ def test_another_key_does_not_open_the_ledger(tmp_path: Path) -> None:
 
 
 def test_on_a_full_disk_a_debit_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    ledger, study = budget(tmp_path, basic_only=True), named("a")
+    ledger, study = budget(tmp_path), named("a")
     begun(ledger, study)
     debits = ledger.debits_for(study, "p1")
     pages = ledger._file._db.execute("PRAGMA page_count").fetchone()[0]
     ledger._file._db.execute(f"PRAGMA max_page_count = {pages}")
-    many = [mechanism(f"{'x' * 1000} {t}", 1e-6, 0.0) for t in range(100)]
+    many = [mechanism(f"{'x' * 30_000} {t}", 1e-6, 0.0) for t in range(4)]
     with pytest.raises(RunFailed, match=r"full.* so nothing more leaves this machine"):
         debits.debit(RUN, many)
     ledger._file._db.execute("PRAGMA max_page_count = 100000")
     assert spent(ledger) == 0
     debits.debit(RUN, many)
-    assert spent(ledger) == pytest.approx(1e-4)
+    assert spent(ledger) == pytest.approx(4e-6)
 
 
 def test_where_the_second_file_cannot_be_written_a_debit_is_refused(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, MasqueradeError, RefusedLocally, RunFailed
+from masquerade_core.privacy.accounting.composition import cost_of
 from masquerade_core.study import CHARLIE
 from masquerade_host.approvals import Approval, find_approval, need_approval, record_approval
 from masquerade_host.policy import DEFAULT_POPULATION, Policy, load_policy
@@ -119,6 +120,16 @@ def test_each_rule_forbids_what_is_beyond_it_and_nothing_else(
     assert caught.value.message.startswith("a rule of this site forbids this study: [study] ")
     for word in words:
         assert word in caught.value.message
+
+
+def test_a_study_may_take_no_more_than_its_target_may_be(tmp_path: Path) -> None:
+    """A paper's noise may keep less than the target that the study names."""
+    found = policy(tmp_path, "[study]\nmax_epsilon = 1.0\nmax_delta = 0.1\n")
+    found.check(WORLD.study, cost_of(1.0, 0.1))
+    with pytest.raises(RefusedLocally, match=r"max_epsilon: .* would take epsilon = 11.87 from the budget, where at"):
+        found.check(WORLD.study, cost_of(11.87, 0.1))
+    with pytest.raises(RefusedLocally, match=r"max_delta: .* would take delta = 0.2 from the budget, where at"):
+        found.check(WORLD.study, cost_of(1.0, 0.2))
 
 
 def test_all_broken_rules_are_told_at_once(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from masquerade_core.wire.frames import Endpoint
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
+from masquerade_host.probe import Answer
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Roster
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import Relayed
@@ -901,16 +902,30 @@ def test_nobody_is_blamed_for_the_time_this_process_slept(seated: Wired) -> None
 
 @pytest.mark.parametrize("connection_event", [ConnectionEvent.DENIED, ConnectionEvent.FAILED, ConnectionEvent.FOREIGN])
 def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, connection_event: ConnectionEvent) -> None:
+    wired.who_answers = {ConnectionEvent.FOREIGN: Answer.FOREIGN}.get(connection_event, Answer.OTHER_KEY)
     wired.links["p1"].events = [connection_event] * 3
     wired.join("p1")
     error = wired.errors["p1"]
     assert isinstance(error, CannotConnect)
-    assert ("did not admit" in error.message) == (connection_event is not ConnectionEvent.FOREIGN)
+    told = {ConnectionEvent.DENIED: "did not admit", ConnectionEvent.FAILED: "another key"}
+    assert told.get(connection_event, "does not speak this program's protocol") in error.message
 
 
-def test_a_handshake_that_breaks_off_is_tried_again_where_no_charlie_answers(wired: Wired) -> None:
-    wired.curve = False  # a proxy, say, and Charlie is not up yet
-    wired.links["p1"].events = [ConnectionEvent.FAILED] * 10
+@pytest.mark.parametrize(
+    ("broken", "answer"),
+    [
+        (ConnectionEvent.FAILED, Answer.FOREIGN),  # a proxy, say, and Charlie is not up yet
+        (ConnectionEvent.FAILED, Answer.CHARLIE),  # he has too much to do
+        (ConnectionEvent.FOREIGN, Answer.CHARLIE),
+        (ConnectionEvent.FOREIGN, Answer.SILENT),
+        (ConnectionEvent.UNREACHED, Answer.REFUSED),
+    ],
+)
+def test_a_handshake_that_breaks_off_is_tried_again_where_nothing_is_wrong_for_good(
+    wired: Wired, broken: ConnectionEvent, answer: Answer
+) -> None:
+    wired.who_answers = answer
+    wired.links["p1"].events = [broken] * 10
     wired.join("p1")
     wired.pump(4, seconds=1.0)
     assert not wired.errors

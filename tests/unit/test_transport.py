@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import zmq
@@ -15,9 +16,10 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_host import dialer, transport
 from masquerade_host.chunks import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
-from masquerade_host.dialer import ConnectionEvent, PartySocket, speaks_curve
+from masquerade_host.dialer import ConnectionEvent, PartySocket
 from masquerade_host.dialing import Dialing
 from masquerade_host.keyfiles import Keys
+from masquerade_host.probe import Answer, probe
 from masquerade_host.transport import Arrival, CharlieSocket, _Doorkeeper
 from tests.host_helpers import free_port, new_keys
 
@@ -108,7 +110,7 @@ def test_without_the_doorkeepers_list_nobody_gets_in() -> None:
 
 
 def test_the_pauses_between_attempts_grow_and_start_anew_after_a_connection() -> None:
-    dialing = Dialing("tcp://here", lambda: False)
+    dialing = Dialing("tcp://here", lambda: Answer.SILENT)
     pauses: list[float | None] = []
     for event in [ConnectionEvent.UNREACHED] * 5 + [ConnectionEvent.CONNECTED, ConnectionEvent.LOST]:
         dialing.reopen_at = None
@@ -144,10 +146,11 @@ def test_where_the_doorkeeper_is_missing_nobody_gets_in(monkeypatch: pytest.Monk
         charlie.close(0)
 
 
-def test_a_wrong_server_key_breaks_the_handshake_and_the_other_side_does_speak_curve(place: Place) -> None:
+def test_a_wrong_server_key_breaks_the_handshake_and_the_other_side_has_another_key(place: Place) -> None:
     party = place.party("p1", server="stranger")
     assert connection_event(party) is ConnectionEvent.FAILED
-    assert speaks_curve(place.address)
+    assert probe(place.address, place.keys["stranger"].public.curve) is Answer.OTHER_KEY
+    assert probe(place.address, place.keys["charlie"].public.curve) is Answer.CHARLIE
 
 
 def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
@@ -156,7 +159,7 @@ def test_nobody_there_is_no_failure_but_a_reason_to_try_again() -> None:
     party_keys = new_keys()
     party = PartySocket(address, party_keys, charlies.public.curve)
     assert connection_event(party) is ConnectionEvent.UNREACHED
-    assert not speaks_curve(address)
+    assert probe(address, charlies.public.curve) is Answer.REFUSED
     charlie = CharlieSocket(address, charlies, {"p1": party_keys.public.curve})
     assert connection_event(party, 1.0) is None  # it makes one attempt; the session says when the next one is due
     party.reopen()
@@ -210,7 +213,23 @@ def test_somebody_who_speaks_something_else_is_foreign() -> None:
         party = PartySocket(address, new_keys(), new_keys().public.curve)
         assert connection_event(party) is ConnectionEvent.FOREIGN
         party.close(0)
-        assert not speaks_curve(address)
+        assert probe(address, new_keys().public.curve) is Answer.FOREIGN
+
+
+def test_a_mute_listener_is_silent_and_an_unknown_name_is_unknown() -> None:
+    key = new_keys().public.curve
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert probe(f"tcp://127.0.0.1:{server.getsockname()[1]}", key, seconds=0.2) is Answer.SILENT
+    assert probe("tcp://no-such-name.invalid:5555", key) is Answer.UNKNOWN_NAME
+    assert probe("tcp://a..b:5555", key) is Answer.UNKNOWN_NAME
+
+
+@pytest.mark.parametrize(("clock", "answer"), [([0.0, 0.9], Answer.OTHER_KEY), ([0.0, 1.1], Answer.SILENT)])
+def test_only_who_hangs_up_at_once_has_another_key(
+    place: Place, clock: list[float], answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("masquerade_host.probe.time", SimpleNamespace(monotonic=iter(clock).__next__))
+    assert probe(place.address, place.keys["stranger"].public.curve) is answer
 
 
 def test_a_server_without_curve_is_foreign_or_fails() -> None:
@@ -220,7 +239,7 @@ def test_a_server_without_curve_is_foreign_or_fails() -> None:
     address = f"tcp://127.0.0.1:{port}"
     party = PartySocket(address, new_keys(), new_keys().public.curve)
     assert connection_event(party) in (ConnectionEvent.FOREIGN, ConnectionEvent.FAILED)
-    assert not speaks_curve(address)
+    assert probe(address, new_keys().public.curve) is Answer.FOREIGN
     party.close(0)
     plain.close(0)
     context.term()
