@@ -24,6 +24,7 @@ from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.journal import Entry, NoJournal
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import Answer
 from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
@@ -251,7 +252,7 @@ class Group:
             self.world.study,
             keys,
             lambda: self._link(site),
-            lambda: True,
+            lambda: Answer.CHARLIE,
             version=VERSION,
             clock=self.clock,
             debits=site,
