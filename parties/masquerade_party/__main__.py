@@ -34,6 +34,7 @@ def party(
             envvar="MASQUERADE_PROXY",
         ),
     ] = None,
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
@@ -49,6 +50,7 @@ def party(
         population=population,
         approved=approved,
         proxy=proxy,
+        journal=not no_journal,
         observe=Progress(progress),
     )
 
