@@ -34,6 +34,7 @@ DENIED = 400  # the status with which our ZAP handler denies a key
 _LATER = 300  # the status with which it turns away a listed key that connects too often; the party tries again
 _CONNECTIONS_AT_ONCE = 16  # of one key
 _CONNECTIONS_A_SECOND = 2.0  # of one key, in the long run
+_TO_SEND = 512  # chunks for one peer inside ZeroMQ: the longest frame fits, so nobody waits to offer the rest
 _LAST_WORDS = 0.2  # seconds for what was sent along a connection that is hung up
 _DOMAIN = "masquerade"
 
@@ -41,7 +42,7 @@ _DOMAIN = "masquerade"
 def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
     """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close."""
     sock.linger = 0
-    sock.sndhwm = sock.rcvhwm = QUEUE
+    sock.sndhwm, sock.rcvhwm = _TO_SEND, QUEUE
     sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
     sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
