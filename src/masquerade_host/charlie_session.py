@@ -18,6 +18,7 @@ from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import listed
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
+from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import AllClosed, Closed
@@ -26,8 +27,6 @@ from masquerade_host.stats import Relayed
 from masquerade_host.verdicts import check_abort, heard, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
-
-_MAX_WAITING = 64 * 1024 * 1024  # bytes that may wait for one party
 
 
 class CharlieSession(AdmittingSession):
@@ -67,22 +66,30 @@ class CharlieSession(AdmittingSession):
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
+            hop = self._hops[arrival.name]
             try:
                 with seen_in(arrival.data):
                     self._accept(arrival, now)
             except (ProtocolViolation, RunFailed) as error:
-                self._lose(self._hops[arrival.name], error)
-            if self.closed:
-                return  # a beat may have been under way
+                if not self.over:
+                    self._lose(hop, error)
+                elif arrival.route == hop.route:  # it was told the end before, and its end counts for itself alone
+                    hop.state = JoinState.ENDED
 
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
-        turn, was = Turn(frame.kind), hop.state
+        turn, was, first = Turn(frame.kind), hop.state, not hop.lane.live
         if turn is not Turn.ABORT:  # whose reason decides which turn it is
             hop.receive(turn)
         match turn:
             case Turn.BEAT:
-                waits_for = read_beat(frame.body, self.everybody, hop.name)
-                hop.waits_for = tuple(name for name in waits_for if name != hop.name)
+                beat = read_beat(frame.body, self.everybody, hop.name)
+                if beat.got and not hop.state.has_roster:
+                    raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
+                hop.waits_for = tuple(name for name in beat.waits_for if name != hop.name)
+                hop.lane.connection = beat.connection
+                if first:
+                    self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
+                hop.lane.hear(beat.got)
                 if was is JoinState.AWAY:
                     self._came(hop)
             case Turn.ABORT:
@@ -98,25 +105,35 @@ class CharlieSession(AdmittingSession):
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
-            if self._hops[to].lost is not None:
+            hop = self._hops[to]
+            if hop.lost is not None:
                 continue
-            if self._out.waiting(to) > _MAX_WAITING:
+            if hop.lane.live and hop.lane.kept + len(box) > MAX_KEPT:
                 raise ProtocolViolation(
-                    f"{frame.source} sent sealed messages faster than {to} takes them; at most "
-                    f"{_MAX_WAITING >> 20} MB may wait",
-                    peer=frame.source,
+                    f"{frame.source} sent sealed messages faster than {to} acknowledges them; at most "
+                    f"{MAX_KEPT >> 20} MB may wait. Nobody can tell which of the two is at fault",
+                    suspects=(frame.source, to),
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
-            data = self._hops[to].seal(Turn.SEALED, box, type=frame.type, source=frame.source)
+            data = hop.seal(Turn.SEALED, box, type=frame.type, source=frame.source)
             self.transcript.sent(to, data)
             self._put(to, data)
 
     def _close_if_done(self) -> None:
-        if self._finished and all(hop.state is JoinState.DONE for hop in self._there):
+        if self._finished and not self.over and all(hop.state is JoinState.DONE for hop in self._there):
             self._check_digests()
             closed = tuple(hop.closed for hop in self._hops.values())
             self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
-            self.closed = True
+            self.over = True
+
+    def _part(self, now: float) -> None:
+        """Leave when every party holds the last frame. One that lost its connection may come back for it."""
+        waits = [
+            hop
+            for hop in self._there
+            if hop.state is JoinState.CLOSED and not hop.lane.all_acknowledged and now - hop.heard <= self.deadline
+        ]
+        self.closed = not waits
 
     def _check_digests(self) -> None:
         """Check that every party closes with the hash of what Charlie broadcast.
@@ -154,7 +171,7 @@ class CharlieSession(AdmittingSession):
         hop.note(HopEvent.DROPPED)
         self._observe("lost", party=hop.name)
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
-        self._put(hop.name, hop.seal(Turn.ABORT, body))
+        self._out.send(hop.name, hop.seal(Turn.ABORT, body))
         self._close_if_done()
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
@@ -181,13 +198,16 @@ class CharlieSession(AdmittingSession):
     def _tick(self, now: float) -> None:
         if strangers := self._out.denied():
             self._observe("stranger", count=strangers)
+        if self.over:
+            self._part(now)
+            return
         if self._seated:
             self._look_who_is_silent(now)
             return
         self._look_who_is_absent(now)
 
     def _look_who_is_silent(self, now: float) -> None:
-        limit = self.deadline / 2
+        limit = self.deadline
         silent = [hop for hop in self._there if hop.state is JoinState.SEATED and now - hop.heard > limit]
         names = tuple(hop.name for hop in silent)
         for hop in silent:

@@ -33,8 +33,6 @@ class Dialing:
         The connection that is open now has completed its handshake.
     met : bool
         Some connection of this run has completed its handshake.
-    broken : bool
-        A connection was lost, and no frame has arrived in order since.
     reopen_at : float or None
         When to make a new connection.
     """
@@ -46,7 +44,6 @@ class Dialing:
         self._pause = _FIRST_PAUSE
         self.connected = False
         self.met = False
-        self.broken = False
         self.reopen_at: float | None = None
 
     def note(self, event: ConnectionEvent, now: float) -> None:
@@ -61,14 +58,16 @@ class Dialing:
             case ConnectionEvent.CONNECTED:
                 self.connected = self.met = True
                 self._failures, self._pause = 0, _FIRST_PAUSE
+            case ConnectionEvent.LOST:
+                self.connected = False
+                self._pause_until_next(now)
+            case _ if self.met:  # the keys and the address were right, so waiting may help
+                self._pause_until_next(now)
             case ConnectionEvent.DENIED:
                 raise CannotConnect(
                     f"Charlie at {self._address} did not admit this party: its key is not in Charlie's study",
                     _COMPARE,
                 )
-            case ConnectionEvent.LOST:
-                self.connected, self.broken = False, True
-                self._pause_until_next(now)
             case ConnectionEvent.UNREACHED | ConnectionEvent.UNRESOLVED:
                 self._pause_until_next(now)
             case ConnectionEvent.FAILED | ConnectionEvent.FOREIGN:

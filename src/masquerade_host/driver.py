@@ -159,6 +159,8 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
     thread.start()
     while not session.closed:
         _sleep(session, bell)
+        if caught and session.over:
+            break  # the others may miss the last frame, but the result is sound
         if caught:
             still = "" if session.releases else " before it released anything"
             raise RunFailed(f"this process was stopped by {signal.Signals(caught[0]).name}{still}")

@@ -8,7 +8,6 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 """
 
 from abc import ABC, abstractmethod
-from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,26 +15,24 @@ from masquerade_core.errors import DeadlinePassed, LocalProtocolError, Masquerad
 from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 from masquerade_host.debits import Debits, NoDebits
+from masquerade_host.inbox import Inbox
 from masquerade_host.keyfiles import Keys
+from masquerade_host.lane import Lane
 from masquerade_host.links import Link
-from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.named_messages import Abort, Beat, pack_beat
+from masquerade_host.news import News
 from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.session_messages import DIGEST_BYTES
-from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.transcript import Recorder, Transcript
 from masquerade_host.verdicts import abort_of, violation_in
 
 __all__ = ["Session"]
 
-_MAX_UNDELIVERED = 64  # frames of one source and kind that the role has not asked for yet
-_MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: no role is ever so far behind another
-_NEWS_EVERY = 0.5  # seconds between two reports of a long stage's progress
 _NOTHING = object()
 
 
@@ -66,6 +63,8 @@ class Session(ABC):
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
+    over : bool
+        Every role has returned, and the run cannot fail any more; only acknowledgements are awaited.
     kept : Kept
         The signed messages of the last secure sum.
     transcript : Recorder
@@ -91,29 +90,31 @@ class Session(ABC):
         self.version = version
         self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
+        self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
         self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
+        self.over = False
         self.kept = Kept()
         self.transcript = Recorder(me, study.names)
         self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
+        self._news = News(clock, observe)
         self._clock = clock
         self._debits: Debits = debits or NoDebits()
         self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._last = LastFrames()
-        self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
+        self._inbox = Inbox(me)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
         self._asked = 0.0
         self._stepped = clock()
         self._next_beat = 0.0
-        self._next_news = 0.0
 
     @property
     def judge(self) -> Judge:
@@ -141,7 +142,8 @@ class Session(ABC):
                 self._due.append(effect)
                 self._reply(None)
             case Progress():
-                self._come_so_far(effect)
+                self.iterates.append((effect.done, effect.iterate))
+                self._news.progress(effect.done, effect.total)
                 self._reply(None)
             case Send():
                 self._debit()
@@ -165,13 +167,6 @@ class Session(ABC):
             due, self._due = self._due, []
             self._debits.debit(self.run, due)
             self.releases.extend(due)
-
-    def _come_so_far(self, progress: Progress) -> None:
-        self.iterates.append((progress.done, progress.iterate))
-        now = self._clock()
-        if now >= self._next_news or progress.done == progress.total:
-            self._next_news = now + _NEWS_EVERY
-            self._observe("progress", done=progress.done, total=progress.total)
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
@@ -220,8 +215,33 @@ class Session(ABC):
         """Check the clocks."""
 
     @abstractmethod
-    def _beat(self, body: bytes) -> None:
+    def _beat(self) -> None:
         """Send a sign of life to whoever is at the other end of a hop."""
+
+    @property
+    @abstractmethod
+    def _lanes(self) -> tuple[Lane, ...]:
+        """The numbered frames of each hop."""
+
+    def _outgo(self, lane: Lane, data: bytes) -> None:
+        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
+        self.stats.count(len(data))
+        lane.put(data)
+
+    def _accepted(self, lane: Lane, frame: Frame) -> None:
+        """Take note of a numbered frame that was accepted, before anything follows from it."""
+        self.stats.count(frame.size)
+        self.transcript.received(lane.peer, frame.data)
+        lane.take(frame.data)
+
+    def _commit(self) -> None:
+        """Make safe what was accepted: only then is it acknowledged."""
+        for lane in self._lanes:
+            lane.commit()
+
+    def _beat_for(self, lane: Lane) -> bytes:
+        """Return the body of a beat, which acknowledges what is safe here."""
+        return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
@@ -253,6 +273,7 @@ class Session(ABC):
             self._asked += pause
             self._shift(pause)
         self._take(now)
+        self._commit()
         if self.closed:
             return
         self._look()
@@ -260,31 +281,17 @@ class Session(ABC):
         self._check_progress(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
-            self._beat(pack_beat(self.missing(), self.everybody))
-            self._tell_of_traffic(now)
+            self._beat()
+            missing = self.missing()
+            self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
+        elif any(lane.owes for lane in self._lanes):
+            self._beat()
         self._stepped = self._clock()
-
-    def _tell_of_traffic(self, now: float) -> None:
-        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
-        missing = self.missing()
-        waited = now - self._progress if missing else 0.0
-        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
-        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
-        self._inbox[frame.source, frame.kind].append((self._clock(), frame))
         self._last.came[frame.source] = frame.data
-        if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
-            raise violation_in(
-                frame,
-                self.me,
-                f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
-            )
-        queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
-        if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_UNDELIVERED_BYTES:
-            limit = _MAX_UNDELIVERED_BYTES >> 20
-            raise violation_in(frame, self.me, f"more bytes than were asked for; allowed are {limit} MB")
+        self._inbox.put(frame, self._clock())
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
@@ -325,12 +332,12 @@ class Session(ABC):
         return tuple(sender for sender in wanted.senders if not self._inbox[sender, wanted.kind])
 
     def _check_progress(self, now: float) -> None:
-        if (missing := self.missing()) and now - self._progress > self.deadline:
+        if (missing := self.missing()) and now - self._progress > self.patience:
             raise self._late(missing)
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return DeadlinePassed(
-            f"{self.me} waited {self.deadline:g} seconds for {listed(missing)} and heard nothing",
+            f"{self.me} waited {self.patience:g} seconds for {listed(missing)} and heard nothing",
             "see whether they still run; the study's deadline_seconds says how long each participant waits",
             waited_for=missing,
         )

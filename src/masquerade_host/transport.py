@@ -256,6 +256,11 @@ class CharlieSocket:
         self._outbox[name].put(data)
         self._offer(name)
 
+    def tell(self, route: bytes, data: bytes) -> None:
+        """Send one frame along a route that is not the way back to its party; it may be lost."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._router.send_multipart((route, data), zmq.NOBLOCK)
+
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
         for name, outbox in self._outbox.items():
