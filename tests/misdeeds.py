@@ -16,7 +16,7 @@ from masquerade_core import __version__
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.errors import MasqueradeError, Reported
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, Reported
 from masquerade_core.evidence import Findings, read_evidence
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Once, Seat
@@ -38,7 +38,7 @@ PARTIES = ("p1", "p2", "p3")
 EVERYBODY = (*PARTIES, CHARLIE)
 V, RUN, SRC, DST, KIND, SEQ, TYPE, BODY = range(8)  # places in a frame's header
 
-UNNUMBERED = ("hello",)
+UNNUMBERED = ("hello", "beat", "abort")
 Fields = list[Any]
 Change = Callable[[str, Message], Message]
 
@@ -235,7 +235,8 @@ def report(error: MasqueradeError | None) -> str:
     if error.grounds is None:
         return "left" if "left" in error.message else "the run failed"
     names = [getattr(error, part, ()) for part in ("peer", "suspects", "accused", "waited_for")]
-    who = next((listed([n] if isinstance(n, str) else n, "or") for n in names if n), "")
+    last = "and" if isinstance(error, DeadlinePassed) else "or"
+    who = next((listed([n] if isinstance(n, str) else n, last) for n in names if n), "")
     if isinstance(error, Reported):
         return f"{error.said_by} says: {who or 'somebody'}"
     return f"{error.grounds.words}{': ' if who else ''}{who}"
@@ -293,6 +294,7 @@ def _flood(stage: Stage, _to: str, _fields: Fields, data: bytes) -> Iterable[byt
 def _abort(make: Callable[[Stage], Abort]) -> Any:
     def act(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterable[bytes]:
         fields[KIND], fields[TYPE], fields[BODY] = "abort", "", pack_abort(make(stage), EVERYBODY)
+        fields[SEQ] = bytes(4)  # an abort has no number
         return (stage.sign(fields),)
 
     return act
@@ -403,7 +405,7 @@ def _abort_of_charlie(make: Callable[[Stage], Abort]) -> Any:
         if fields[TYPE] != "Summed":
             return (data,)
         fields[KIND], fields[TYPE], fields[BODY] = "abort", "", pack_abort(make(stage), EVERYBODY)
-        fields[DST], fields[SEQ] = to.ljust(32), stage.number_to(to)
+        fields[DST], fields[SEQ] = to.ljust(32), bytes(4)
         return (stage.sign(fields),)
 
     return swap

@@ -37,9 +37,10 @@ class FakeCharlieLink:
     sockets: tuple[Any, ...] = ()
     busy: bool = False
     strangers: int = 0
-    unsent: int = 0
+    told: list[tuple[bytes, bytes]] = field(default_factory=list)
     routes: dict[str, bytes] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    hung_up: list[tuple[str, bytes]] = field(default_factory=list)
 
     def arrivals(self) -> Iterator[Arrival]:
         """Take what has arrived."""
@@ -58,6 +59,10 @@ class FakeCharlieLink:
         """Send."""
         self.sent.append((name, data))
 
+    def hang_up(self, name: str, route: bytes) -> None:
+        """Remember who was hung up."""
+        self.hung_up.append((name, route))
+
     def flush(self) -> None:
         """Nothing waits here."""
 
@@ -65,9 +70,9 @@ class FakeCharlieLink:
         """Unless the test says otherwise."""
         return name not in self.gone
 
-    def waiting(self, name: str) -> int:
-        """As many bytes as the test says."""
-        return self.unsent
+    def tell(self, route: bytes, data: bytes) -> None:
+        """Send along another route than a party's own."""
+        self.told.append((route, data))
 
     def denied(self) -> int:
         """As many strangers as the test says."""
@@ -88,6 +93,8 @@ class FakePartyLink:
     sockets: tuple[Any, ...] = ()
     busy: bool = False
     reopened: int = 0
+    reachable: bool = True
+    alive: bool = True
 
     def connection_events(self) -> Iterable[ConnectionEvent]:
         """Take what happened."""
@@ -101,17 +108,19 @@ class FakePartyLink:
 
     def send(self, data: bytes) -> None:
         """Send."""
-        self.sent.append(data)
+        if self.alive:
+            self.sent.append(data)
 
     def flush(self) -> None:
         """Nothing waits here."""
 
     def reopen(self) -> None:
-        """Connect again at once; what lay in the old connection is gone."""
+        """Connect again at once, where that is possible; what lay in the old connection is gone."""
         self.inbox.clear()
         self.sent.clear()
         self.reopened += 1
-        self.events.append(ConnectionEvent.CONNECTED)
+        self.alive = self.reachable
+        self.events.append(ConnectionEvent.CONNECTED if self.reachable else ConnectionEvent.UNREACHED)
 
     def close(self, linger: int) -> None:
         """Close."""
@@ -149,6 +158,7 @@ class Wired:
         self.link = FakeCharlieLink()
         self.links = {name: FakePartyLink() for name in world.study.names}
         self.routes = {name: name.encode() for name in world.study.names}
+        self.restarts = 0
         self.tamper: Tamper = faithful
         self.who_answers = answers
         self.charlie = CharlieSession(
@@ -182,11 +192,22 @@ class Wired:
             clock=self.clock,
         )
 
-    def restart(self, name: str) -> None:
+    def cut(self, name: str) -> None:
+        """Break a party's connection, with all that lies in it; the next one takes another route."""
+        self.links[name].events.append(ConnectionEvent.LOST)
+        self.links[name].alive = False
+        self.links[name].inbox.clear()
+        self.links[name].sent.clear()
+        self.link.sent = [(to, data) for to, data in self.link.sent if to != name]
+        self.link.inbox = [arrival for arrival in self.link.inbox if arrival.name != name]
+        self.routes[name] += b"'"
+
+    def restart(self, name: str, study: Study | None = None, version: str | None = None) -> None:
         """Exchange a party's session for a new one that comes along another route."""
         self.links[name] = FakePartyLink()
-        self.routes[name] += b"'"
-        self.parties[name] = self._party(name, None, None)
+        self.restarts += 1
+        self.routes[name] += b"'%d" % self.restarts
+        self.parties[name] = self._party(name, study, version)
         self.answers.pop(name, None)
         self.errors.pop(name, None)
 
@@ -235,9 +256,14 @@ class Wired:
                 self.link.inbox += [Arrival(name, self.routes[name], d) for d in self.tamper(name, CHARLIE, data)]
         sent_by_charlie, self.link.sent = self.link.sent, []
         for name, data in sent_by_charlie:
-            if self.link.routes[name] != self.routes[name]:
+            if self.link.routes[name] != self.routes[name] or not self.links[name].alive:
                 continue  # that connection is gone
             self.links[name].inbox += self.tamper(CHARLIE, name, data)
+        told, self.link.told = self.link.told, []
+        for route, data in told:
+            for name, link in self.links.items():
+                if self.routes[name] == route:
+                    link.inbox += self.tamper(CHARLIE, name, data)
 
     def join(self, *names: str) -> None:
         """Let these participants join, by default all."""

@@ -18,10 +18,11 @@ from masquerade_core.words import listed
 from masquerade_host.closing import Told
 from masquerade_host.hop import Hop
 from masquerade_host.keyfiles import Keys
+from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import CharlieLink
-from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.named_messages import Abort, read_beat
 from masquerade_host.session import Session
-from masquerade_host.session_messages import Fields, Hello, Refusal, Roster
+from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason, Roster
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import Arrival
@@ -60,12 +61,19 @@ class AdmittingSession(Session):
         self._link: CharlieLink | None = None
         signers = {party.name: party.key.sign for party in study.parties}
         self._endpoint = Endpoint(CHARLIE, self.study_id, keys.signing, signers)
-        self._hops = {name: Hop(name, self._endpoint) for name in self.names}
+        self._hops = {name: Hop(name, self._endpoint, self._lane_to(name)) for name in self.names}
         self._told = Told()
         self._joins: Join | None = None
         self._gathering = clock()
         self._most = 0
         self._verdict: Abort | None = None
+
+    def _lane_to(self, name: str) -> Lane:
+        return Lane(name, lambda data: self._out.send(name, data))
+
+    @property
+    def _lanes(self) -> tuple[Lane, ...]:
+        return tuple(hop.lane for hop in self._hops.values())
 
     @property
     def link(self) -> CharlieLink | None:
@@ -80,7 +88,7 @@ class AdmittingSession(Session):
 
     @property
     def _seated(self) -> bool:
-        return any(hop.state.has_roster for hop in self._hops.values())
+        return self.run != self.study_id
 
     @property
     def _joined(self) -> tuple[Hop, ...]:
@@ -96,10 +104,19 @@ class AdmittingSession(Session):
         self._joins = effect
         self._seat_if_complete()
 
-    def _put(self, name: str, data: bytes, *, counted: bool = True) -> None:
-        if counted:
-            self.stats.count(len(data))
-        self._out.send(name, data)
+    def _put(self, name: str, data: bytes) -> None:
+        """Put a numbered frame on a hop."""
+        hop = self._hops[name]
+        if hop.lane.kept + len(data) > MAX_KEPT:
+            self._lose(hop, self._too_much(hop))
+            return
+        self._outgo(hop.lane, data)
+
+    def _too_much(self, hop: Hop) -> MasqueradeError:
+        return RunFailed(
+            f"{hop.name} has not acknowledged {MAX_KEPT >> 20} MB that were sent to it, and more is not kept",
+            "see whether the network to it works, and start the run again",
+        )
 
     def _broadcast(self, kind: Kind, body: bytes, *, type: str = "") -> None:  # noqa: A002
         """Send every party the same bytes, signed once; those that the run goes on without get nothing any more."""
@@ -115,59 +132,79 @@ class AdmittingSession(Session):
             self._put(hop.name, data)
 
     def _accept(self, arrival: Arrival, now: float) -> None:
-        name, hop = arrival.name, self._hops[arrival.name]
-        if hop.lost is not None or arrival.route in hop.replaced:
-            return  # a party without which the run goes on, or an older process that was replaced by a newer one
+        hop = self._hops[arrival.name]
+        if arrival.route in hop.replaced or (hop.lost is not None and arrival.route == hop.route):
+            return  # an older connection, a refused one, or that of a party without which the run goes on
+        try:
+            self._hear(hop, arrival, now)
+        except ProtocolViolation:
+            if arrival.route == hop.route and self._seated:
+                raise
+            self._turn_away(hop, arrival.route, "broken", now)
+
+    def _hear(self, hop: Hop, arrival: Arrival, now: float) -> None:
         if arrival.data is None:
             raise ProtocolViolation(
-                f"{name} sent a message of several parts; allowed is one frame a message", peer=name
+                f"{hop.name} sent a message of several parts; allowed is one frame a message", peer=hop.name
             )
-        moved = arrival.route != hop.route
-        try:
-            frame = hop.endpoint.open(name, arrival.data, any_run=not self._seated)
-        except ProtocolViolation as error:
-            if self._seated and moved and hop.endpoint.frames_were_lost(name, arrival.data):
-                raise self._broke(name) from error
-            raise
+        frame = self._endpoint.open(hop.name, arrival.data, any_run=True, numbered=False)
         if frame.kind == "hello":
-            self._welcome(hop, frame, arrival, moved=moved)
-            hop.route, hop.heard = arrival.route, now
-            self.stats.count(frame.size)
+            self._welcome(hop, frame, arrival, now)
             return
-        self._out.found(name, arrival.route)
         if not frame.own:
             raise ProtocolViolation(
-                f"{name} sent a frame of another run or version; allowed are frames of this run and version", peer=name
+                f"{hop.name} sent a frame of another run or version; allowed are frames of this run and version",
+                peer=hop.name,
             )
+        if frame.numbered and not self._seated:
+            raise ProtocolViolation(
+                f"{hop.name} sent a {frame.kind} before the roster; allowed are hellos, beats and aborts", peer=hop.name
+            )
+        if arrival.route != hop.route and not self._follow(hop, frame, arrival.route):
+            return
+        hop.heard = now
         hop.received += 1
-        hop.route, hop.heard = arrival.route, now
-        if frame.kind != "beat":
-            self.stats.count(frame.size)
-        self.transcript.received(name, arrival.data)
+        if frame.numbered:
+            if not self._endpoint.count(hop.name, frame):
+                return  # it arrived before
+            self._accepted(hop.lane, frame)
         self._handle(hop, frame, arrival.data)
+
+    def _follow(self, hop: Hop, frame: Frame, route: bytes) -> bool:
+        """Follow a party that took its seat to a new connection, where its first frame is a beat; False if it is older.
+
+        The last frames of a lost connection may come behind the first ones of the next.
+        """
+        if frame.kind != "beat" or frame.run != self.run or not hop.state.has_roster:
+            raise ProtocolViolation(
+                f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
+                peer=hop.name,
+            )
+        if read_beat(frame.body, self.everybody, hop.name).connection <= hop.lane.connection:
+            hop.replaced.append(route)
+            return False
+        self._move(hop, route)
+        return True
+
+    def _move(self, hop: Hop, route: bytes) -> None:
+        hop.move(route)
+        self._out.forget(hop.name)
+        self._out.found(hop.name, route)
 
     @abstractmethod
     def _may_lose(self, hop: Hop) -> bool:
         """Say whether the run can go on without a party."""
 
     @abstractmethod
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party, or raise ``error`` where the run cannot."""
 
     @abstractmethod
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
         """Take a frame that is in order and no hello; ``data`` are its bytes."""
 
-    def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, *, moved: bool) -> None:
-        """Take a hello: a new one, the same one again, or one of a party that has another study or version."""
-        if moved and self._may_lose(hop):
-            self._start_anew(hop, arrival.route)
-            self._lose(hop, self._broke(hop.name))
-            return
-        if moved and hop.note(HopEvent.NEW_CONNECTION) is JoinState.ENDED:
-            # The process that is there now is told as well, on a hop that starts anew.
-            self._start_anew(hop, arrival.route)
-            raise self._broke(hop.name)
+    def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, now: float) -> None:
+        """Take a hello: a new one, the same one again, or one of a process that cannot take part."""
         turn = hop.turn_of_hello(frame, arrival)
         match turn:
             case Turn.FIELDS:
@@ -177,30 +214,58 @@ class AdmittingSession(Session):
             case Turn.FOREIGN_HELLO:
                 hello = decode(Hello, frame.body, hop.name)
                 hop.receive(turn)
-                self._start_anew(hop, arrival.route)
-                self._refuse(hop, hello)
+                self._turn_away(hop, arrival.route, "differs", now, hello.version)
+            case Turn.STALE_HELLO:
+                hop.receive(turn)
+                self._turn_away(hop, arrival.route, "begun", now)
             case Turn.HELLO:
                 hello = decode(Hello, frame.body, hop.name)
                 hop.receive(turn)
-                self._start_anew(hop, arrival.route)
-                hop.hello, hop.box_key, hop.heard = arrival.data, hello.box_key, self._clock()
-                self._put(hop.name, hop.seal(Turn.BEAT, pack_beat((), self.everybody)), counted=False)
+                hop.hello, hop.box_key, hop.waits_for = arrival.data, hello.box_key, ()
+                self.stats.count(frame.size)
+                self._answer_hello(hop, arrival.route, now)
                 self._came(hop)
+            case Turn.SAME_HELLO if arrival.route != hop.route:
+                hop.receive(turn)
+                self._answer_hello(hop, arrival.route, now)
             case _:
                 hop.receive(turn)  # the same hello again, which was answered, or an illegal one
 
-    def _start_anew(self, hop: Hop, route: bytes) -> None:
-        hop.start_anew(route)
-        self._out.forget(hop.name)
-        self._out.found(hop.name, route)
+    def _welcome_again(self, hop: Hop, hello: bytes) -> None:
+        """Take again a hello that stands in the roster that was sent before this process was started."""
+        frame = self._endpoint.open(hop.name, hello, numbered=False)
+        hop.receive(Turn.HELLO)
+        hop.hello, hop.box_key = hello, decode(Hello, frame.body, hop.name).box_key
+        hop.heard = self._clock()
+        self.steps.note("hello", hop.name, data=hello)
 
-    def _refuse(self, hop: Hop, hello: Hello) -> None:
-        hop.forget_hello()
-        fields = Fields.of(self.study.field_hashes() if hello.version == self.version else {})
-        body = encode(Refusal(names=fields.names, hashes=fields.hashes, version=self.version), hop.name)
-        self._put(hop.name, hop.seal(Turn.REFUSAL, body, type="refusal"))
-        if hello.version != self.version:
-            self._observe("refused", party=hop.name, version=hello.version)
+    def _answer_hello(self, hop: Hop, route: bytes, now: float) -> None:
+        """Tell a party that its hello has come. It is its first beat on this connection, and it holds nothing yet."""
+        self._move(hop, route)
+        hop.heard = now
+        self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
+        hop.lane.hear(0)
+
+    def _turn_away(self, hop: Hop, route: bytes, reason: RefusalReason, now: float, version: str = "") -> None:
+        """Refuse a connection, and tell whoever is there why; one answer a second for each party.
+
+        A hop that this connection belongs to starts anew, and the other parties go on waiting.
+        """
+        if route == hop.route and not self._seated:
+            hop.state = JoinState.IDLE
+            hop.forget_hello()
+            self._observe("left", party=hop.name)
+        if now - hop.refused_at < 1:
+            return
+        hop.refused_at = now
+        fields = Fields.of(self.study.field_hashes() if reason == "differs" and version == self.version else {})
+        refusal = Refusal(names=fields.names, hashes=fields.hashes, version=self.version, reason=reason)
+        self._out.tell(route, hop.seal(Turn.REFUSAL, encode(refusal, hop.name), type="refusal"))
+        if reason != "differs":
+            hop.replaced.append(route)
+            self._observe("turned_away", party=hop.name, reason=reason)
+        elif version != self.version:
+            self._observe("refused", party=hop.name, version=version)
 
     def _came(self, hop: Hop) -> None:
         joined = len(self._joined)
@@ -213,11 +278,15 @@ class AdmittingSession(Session):
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
         if self._seated or len(self._joined) < self.study.K or self._joins is None:
             return
-        # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
-        self._beat(pack_beat((), self.everybody))
-        self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
+        if self.steps.due is None:
+            # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
+            self._beat()
+            self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
         if len(self._joined) < self.study.K:
             return
+        if self.steps.due is None:
+            for hop in self._hops.values():
+                self.steps.note("hello", hop.name, data=hop.hello or b"")
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
         body = encode(Roster(hellos=hellos, box_key=self._joins.box_key, nonce=self._joins.nonce), PARTIES)
         self._broadcast("roster", body)
@@ -249,15 +318,8 @@ class AdmittingSession(Session):
         for hop in self._hops.values():
             hop.heard += seconds
 
-    def _beat(self, body: bytes) -> None:
+    def _beat(self) -> None:
         for hop in self._hops.values():
             if hop.may_send(Turn.BEAT):
                 self.stats.beats += 1
-                self._out.send(hop.name, hop.seal(Turn.BEAT, body))
-
-    def _broke(self, name: str) -> RunFailed:
-        self._verdict = Abort(reason="left", blamed=(name,), by=CHARLIE)
-        return RunFailed(
-            f"the connection to {name} broke in the middle of the run, or {name} was started again",
-            "start the run again, with everybody",
-        )
+                self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))

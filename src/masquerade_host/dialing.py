@@ -6,7 +6,10 @@ from masquerade_core.errors import CannotConnect
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.probe import Answer
 
-__all__ = ["RETRY_EVERY", "Dialing"]
+__all__ = ["RETRY_EVERY", "Dialing", "WhoAnswers"]
+
+WhoAnswers = Callable[[], Answer]
+"""Looks at Charlie's address."""
 
 RETRY_EVERY = 1.0
 """Seconds between two hellos."""
@@ -33,20 +36,17 @@ class Dialing:
         The connection that is open now has completed its handshake.
     met : bool
         Some connection of this run has completed its handshake.
-    broken : bool
-        A connection was lost, and no frame has arrived in order since.
     reopen_at : float or None
         When to make a new connection.
     """
 
-    def __init__(self, address: str, who_answers: Callable[[], Answer]) -> None:
+    def __init__(self, address: str, who_answers: WhoAnswers) -> None:
         self._address = address
         self._who_answers = who_answers
         self._failures = 0
         self._pause = _FIRST_PAUSE
         self.connected = False
         self.met = False
-        self.broken = False
         self.reopen_at: float | None = None
 
     def note(self, event: ConnectionEvent, now: float) -> None:
@@ -61,14 +61,16 @@ class Dialing:
             case ConnectionEvent.CONNECTED:
                 self.connected = self.met = True
                 self._failures, self._pause = 0, _FIRST_PAUSE
+            case ConnectionEvent.LOST:
+                self.connected = False
+                self._pause_until_next(now)
+            case _ if self.met:  # the keys and the address were right, so waiting may help
+                self._pause_until_next(now)
             case ConnectionEvent.DENIED:
                 raise CannotConnect(
                     f"Charlie at {self._address} did not admit this party: its key is not in Charlie's study",
                     _COMPARE,
                 )
-            case ConnectionEvent.LOST:
-                self.connected, self.broken = False, True
-                self._pause_until_next(now)
             case ConnectionEvent.UNREACHED | ConnectionEvent.UNRESOLVED:
                 self._pause_until_next(now)
             case ConnectionEvent.FAILED | ConnectionEvent.FOREIGN:
@@ -89,6 +91,11 @@ class Dialing:
             raise CannotConnect(
                 f"what answers at {self._address} is not Charlie: it does not speak this program's protocol",
                 "check the address and port in the study",
+            )
+        if found is Answer.NOT_ALLOWED:
+            raise CannotConnect(
+                f"the proxy does not allow a connection to {self._address}, or does not accept this user",
+                "ask whoever runs the proxy to allow CONNECT to that address and port; many allow port 443 only",
             )
         if found is Answer.OTHER_KEY:
             raise CannotConnect(

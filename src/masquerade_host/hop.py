@@ -1,10 +1,12 @@
 """Charlie's view of one hop: what he knows of one party, and the state of their connection."""
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind
+from masquerade_host.lane import Lane
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.transport import Arrival
 
@@ -38,8 +40,12 @@ class Hop:
         The connection by which the party came.
     heard : float
         When the party was last heard, in seconds of the session's clock.
+    lane : Lane
+        The numbered frames of this hop.
     received : int
-        How many numbered frames came since the hello.
+        How many other frames than hellos came over this connection.
+    refused_at : float
+        When a connection of this party was last refused.
     waits_for : tuple of str
         Whom the party's role waits for, by its last beat.
     closed, digest : bytes
@@ -52,12 +58,14 @@ class Hop:
 
     name: str
     endpoint: Endpoint
+    lane: Lane
     state: JoinState = JoinState.IDLE
     hello: bytes | None = None
     box_key: bytes = b""
     route: bytes = b""
     heard: float = 0.0
     received: int = 0
+    refused_at: float = -math.inf
     waits_for: tuple[str, ...] = ()
     closed: bytes = b""
     digest: bytes = b""
@@ -106,25 +114,32 @@ class Hop:
         ProtocolViolation
             The party's fault: a hello of a type that does not exist.
         """
-        if arrival.route == self.route and self.received:
-            return Turn.LATE_HELLO
-        if arrival.route == self.route and arrival.data == self.hello:
-            return Turn.SAME_HELLO
+        here, same = arrival.route == self.route, arrival.data == self.hello
         turn = turn_of(frame)
+        began = self.state.has_roster or self.state is JoinState.ENDED
+        if turn is Turn.FIELDS:
+            return turn
+        if same and (not self.received if here else self.state is JoinState.SEATED and not self.lane.acknowledged):
+            return Turn.SAME_HELLO
+        if here and (self.received or began):
+            return Turn.LATE_HELLO
         if turn is None:  # every party would find it in the roster, and blame Charlie
             raise ProtocolViolation(
                 f"{self.name} sent a hello of an unknown type; allowed are a plain one and one of type 'fields'",
                 peer=self.name,
             )
-        return Turn.FOREIGN_HELLO if turn is Turn.HELLO and not frame.own else turn
+        if turn is Turn.HELLO and not frame.own:
+            return Turn.FOREIGN_HELLO
+        return Turn.STALE_HELLO if turn is Turn.HELLO and began else turn
 
-    def start_anew(self, route: bytes) -> None:
-        """Start the numbering of frames anew, along the route by which the party came."""
+    def move(self, route: bytes) -> None:
+        """Listen to the party on another connection, and to the old one no more."""
         if self.route not in (b"", route):
             self.replaced.append(self.route)
-        self.endpoint.restart(self.name)
-        self.received, self.waits_for = 0, ()
+        self.route, self.received = route, 0
+        self.lane.break_off()
 
     def forget_hello(self) -> None:
-        """Hold no hello of this party any more."""
-        self.hello, self.received = None, 0
+        """Hold no hello of this party any more, and listen to its connection no more."""
+        self.move(b"")
+        self.hello, self.waits_for = None, ()

@@ -62,11 +62,14 @@ class CharlieLink(Link, Protocol):
     def send(self, name: str, data: bytes) -> None:
         """Send a frame to a party."""
 
+    def tell(self, route: bytes, data: bytes) -> None:
+        """Send one frame along a route that is not the way back to its party; it may be lost."""
+
+    def hang_up(self, name: str, route: bytes) -> None:
+        """End a party's connection a moment from now, and admit no other one of that party for a second."""
+
     def reachable(self, name: str) -> bool:
         """Say whether a party's connection was there when something was last sent to it."""
-
-    def waiting(self, name: str) -> int:
-        """Return how many bytes wait for a party."""
 
     def denied(self) -> int:
         """Return how many strangers were turned away since the last call."""

@@ -5,40 +5,70 @@ one bit for each participant of the study, in roster order and Charlie last. The
 :mod:`masquerade_core.wire.aborts`: it is evidence, too, and whoever judges evidence reads it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from masquerade_core.wire.aborts import Abort, Bits, Reason, bits_of, names_in, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
 
-__all__ = ["Abort", "Reason", "pack_abort", "pack_beat", "read_abort", "read_beat"]
+__all__ = ["Abort", "Beat", "Reason", "pack_abort", "pack_beat", "read_abort", "read_beat"]
+
+_COUNT_BYTES = 4
+_Count = Annotated[bytes, Field(min_length=_COUNT_BYTES, max_length=_COUNT_BYTES)]
 
 
-class Beat(Message):
-    """A sign of life from the I/O thread, with those whom the role waits for at this moment."""
+class BeatMessage(Message):
+    """A :class:`Beat` as it travels."""
 
     waits_for: Bits
+    got: _Count
+    connection: _Count
 
 
-def pack_beat(waits_for: Collection[str], everybody: Sequence[str]) -> bytes:
+@dataclass(frozen=True)
+class Beat:
+    """A sign of life from the I/O thread.
+
+    Attributes
+    ----------
+    waits_for : tuple of str
+        Whom the role waits for at this moment.
+    got : int
+        How many numbered frames of this hop's other end its sender holds for certain.
+    connection : int
+        The number of the connection. The party chooses it, and Charlie repeats it.
+    """
+
+    waits_for: tuple[str, ...] = ()
+    got: int = 0
+    connection: int = 0
+
+
+def pack_beat(beat: Beat, everybody: Sequence[str]) -> bytes:
     """Return the body of a beat.
 
     Parameters
     ----------
-    waits_for : collection of str
-        Whom the role waits for.
+    beat : Beat
     everybody : sequence of str
         All participants in roster order, Charlie last.
     """
-    return encode(Beat(waits_for=bits_of(waits_for, everybody)), "")
+    got, connection = (count.to_bytes(_COUNT_BYTES, "big") for count in (beat.got, beat.connection))
+    return encode(BeatMessage(waits_for=bits_of(beat.waits_for, everybody), got=got, connection=connection), "")
 
 
-def read_beat(body: bytes, everybody: Sequence[str], peer: str) -> tuple[str, ...]:
-    """Return whom the role of ``peer`` waits for.
+def read_beat(body: bytes, everybody: Sequence[str], peer: str) -> Beat:
+    """Return the beat that ``peer`` sent.
 
     Raises
     ------
     ProtocolViolation
         The fault of ``peer``: this is no beat.
     """
-    return names_in(decode(Beat, body, peer).waits_for, everybody, peer)
+    message = decode(BeatMessage, body, peer)
+    waits_for = names_in(message.waits_for, everybody, peer)
+    return Beat(waits_for, int.from_bytes(message.got, "big"), int.from_bytes(message.connection, "big"))

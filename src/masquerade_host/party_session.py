@@ -5,45 +5,43 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from masquerade_core.errors import (
-    BadInput,
-    CannotConnect,
-    DeadlinePassed,
-    MasqueradeError,
-    ProtocolViolation,
-    RunFailed,
-)
-from masquerade_core.seat import Join, Send
+from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
-from masquerade_host.closing import Told, check_all_closed
+from masquerade_host.closing import check_all_closed
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
-from masquerade_host.dialing import RETRY_EVERY, Dialing
+from masquerade_host.dialing import RETRY_EVERY, Dialing, WhoAnswers
+from masquerade_host.holding import HoldingSession
 from masquerade_host.hop import turn_of
+from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
+from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
-from masquerade_host.probe import Answer
+from masquerade_host.party_ends import ended, refused, silent, unanswered
 from masquerade_host.roster import box_keys_of
-from masquerade_host.schedule import Schedule
 from masquerade_host.seen import seen_in
-from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.verdicts import heard, suspects_of
+from masquerade_host.steps import digest_of
+from masquerade_host.verdicts import suspects_of
 
 __all__ = ["PartySession"]
 
-_SILENCE = 0.8  # of the study's deadline: how long Charlie may be silent
+_PATIENCE = 1.25  # of the study's deadline: how long a party's role waits. Charlie's, who knows more, waits once it
+_PARTING = 5.0  # seconds for a last acknowledgement, after a restart
+_NOTICE = 10.0  # seconds without a connection after which it is said
+_NOTICES = 30.0  # seconds until it is said again
 
 
-class PartySession(Session):
+class PartySession(HoldingSession):
     """A party's side of a run.
 
     Parameters
@@ -67,7 +65,7 @@ class PartySession(Session):
         study: Study,
         keys: Keys,
         connect: Callable[[], PartyLink],
-        who_answers: Callable[[], Answer],
+        who_answers: WhoAnswers,
         *,
         version: str,
         observe: Observer = quiet,
@@ -79,17 +77,23 @@ class PartySession(Session):
         self._link: PartyLink | None = None
         self._state = JoinState.IDLE
         self._dialing = Dialing(study.address, who_answers)
-        self._endpoint = self._new_endpoint()
+        self._endpoint = Endpoint(self.me, self.study_id, keys.signing, {CHARLIE: study.curator.key.sign})
+        self._lane = Lane(CHARLIE, self._transmit)
+        self.patience = _PATIENCE * self.deadline
         self._hello = b""
-        self._schedule = Schedule(study.study.slot_seconds)
-        self._told = Told()
         self._closed = b""
         self._next_hello = 0.0
         self._since = 0.0
         self._heard = 0.0
+        self._next_notice = 0.0
 
-    def _new_endpoint(self) -> Endpoint:
-        return Endpoint(self.me, self.study_id, self._keys.signing, {CHARLIE: self.study.curator.key.sign})
+    @property
+    def _lanes(self) -> tuple[Lane, ...]:
+        return (self._lane,)
+
+    def _transmit(self, data: bytes) -> None:
+        if self._link is not None:
+            self._link.send(data)
 
     @property
     def link(self) -> PartyLink | None:
@@ -104,24 +108,23 @@ class PartySession(Session):
     def _join(self, effect: Join) -> None:
         hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
         self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
+        self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
+        self._lane.connection = 1
         self._knock(self._clock())
 
     def _knock(self, since: float) -> None:
         self._since = since
-        self._dialing.connected = False
         self._next_hello = 0.0
-        self._endpoint = self._new_endpoint()
+        self._next_notice = self._clock() + _NOTICE
 
-    def _send(self, effect: Send) -> None:
-        self._hold(lambda: self._send_now(effect))
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._hold(lambda: self._send_now(effect, due))
 
-    def _hold(self, send: Callable[[], None]) -> None:
-        self._schedule.hold(self._clock(), self._last_came, send)
-
-    def _send_now(self, effect: Send) -> None:
+    def _send_now(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
@@ -134,6 +137,7 @@ class PartySession(Session):
             self.closed = True
             return
         self._hold(self._close)
+        self._post()
 
     def _close(self) -> None:
         closed = Closed(digest=self._told.digest(), release=self.release)
@@ -152,10 +156,14 @@ class PartySession(Session):
         return data
 
     def _put(self, data: bytes) -> None:
-        if self._link is not None:
-            self.stats.count(len(data))
-            self.transcript.sent(CHARLIE, data)
-            self._link.send(data)
+        """Put a numbered frame on the hop."""
+        if self._lane.kept + len(data) > MAX_KEPT:
+            raise RunFailed(
+                f"Charlie has not acknowledged {MAX_KEPT >> 20} MB that were sent to him, and more is not kept",
+                "see whether the network to him works, and start the run again",
+            )
+        self.transcript.sent(CHARLIE, data)
+        self._outgo(self._lane, data)
 
     # --- The wire's side ------------------------------------------------------
 
@@ -175,18 +183,22 @@ class PartySession(Session):
         self._dialing.note(event, now)
         if event is ConnectionEvent.UNRESOLVED:
             self._observe("unresolved", address=self.study.address)
-        was = self._state
+        if event is ConnectionEvent.CONNECTED and self._state.has_roster:
+            self._beat()
+            self.closed = self.over
         if event is ConnectionEvent.LOST:
-            self._state = after(End.PARTY, was, HopEvent.LOST)
-            if self._state is JoinState.KNOCKING:
-                # Before the roster everything can be said again, on a new connection. What still lies in the old one
-                # bears numbers that no longer count.
-                self._knock(self._since if was is JoinState.KNOCKING else now)
-                self._reopen()
+            was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
+            self._lane.break_off()
+            self._next_notice = now + _NOTICE
+            if self._state is JoinState.KNOCKING and was is not JoinState.KNOCKING:
+                self._knock(now)  # before the roster everything is said again
+            self._observe("cut_off", address=self.study.address)
 
     def _reopen(self) -> None:
         self._dialing.reopen_at = None
         if self._link is not None:
+            self._lane.connection += 1
+            self._next_hello = 0.0
             self._link.reopen()
 
     def _accept(self, data: bytes | None, now: float) -> None:
@@ -194,14 +206,7 @@ class PartySession(Session):
             raise ProtocolViolation(
                 f"{CHARLIE} sent a message of several parts; allowed is one frame a message", peer=CHARLIE
             )
-        try:
-            frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING)
-        except ProtocolViolation as error:
-            if self._dialing.broken and self._endpoint.frames_were_lost(CHARLIE, data or b""):
-                raise RunFailed(
-                    "the connection to Charlie broke in the middle of the run", "start the run again, with everybody"
-                ) from error
-            raise
+        frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING, numbered=False)
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
             self._receive(Turn.REFUSAL)
@@ -212,16 +217,17 @@ class PartySession(Session):
                 peer=CHARLIE,
             )
         self._heard = now
-        self._dialing.broken = False
-        if frame.kind != "beat":
-            self.stats.count(frame.size)
+        if frame.numbered:
+            if not self._endpoint.count(CHARLIE, frame):
+                return  # it arrived before
+            self._accepted(self._lane, frame)
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
-        self.transcript.received(CHARLIE, data)
         if frame.broadcast and frame.kind != "closed":
             self._told.add(data)
+            self._check_chain()
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -234,18 +240,24 @@ class PartySession(Session):
             self._receive(turn)
         match turn:
             case Turn.BEAT:
-                read_beat(frame.body, self.everybody, CHARLIE)
+                beat = read_beat(frame.body, self.everybody, CHARLIE)
+                if beat.connection in (0, self._lane.connection):  # 0: he answers a hello
+                    self._acknowledged(self._lane, beat.got)
+            case Turn.STANDING:
+                self._hear_standing(frame)
             case Turn.ABORT:
-                raise self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
+                raise self._ended(frame)
             case Turn.ROSTER:
                 self._take_seat(frame.body)
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
+                self._beat()  # he leaves when everybody holds this frame
                 own = (self.me, self._closed, self._told.digest())
                 answer = decode(AllClosed, frame.body, CHARLIE)
                 check_all_closed(answer, self.study, self.run, self._keys.signing, own)
-                self.closed = True
+                self.over, self._since = True, self._clock()
+                self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
     def _check_source(self, frame: Frame) -> None:
         if frame.source not in self.names:
@@ -257,27 +269,13 @@ class PartySession(Session):
         self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
 
     def _refused(self, refusal: Refusal) -> MasqueradeError:
-        if refusal.version != self.version:
-            return BadInput(
-                f"this is masquerade {self.version}, but Charlie runs {refusal.version}; all must run the same version",
-                f"install masquerade {refusal.version} here, or {self.version} there",
-            )
-        own = self.study.field_hashes()
-        self._put(self._seal(Turn.FIELDS, encode(Fields.of(own), CHARLIE), type="fields"))
-        where = refusal.differing(own) or ("a field that this version does not know",)
-        shown = ", ".join(where[:8]) + (f" and {len(where) - 8} more" if len(where) > 8 else "")  # noqa: PLR2004
-        return BadInput(
-            f"your study differs from Charlie's in: {shown}",
-            "take the coordinator's file, or ask the coordinator to correct it",
-        )
+        if refusal.reason == "differs" and refusal.version == self.version:
+            fields = encode(Fields.of(self.study.field_hashes()), CHARLIE)
+            self._transmit(self._seal(Turn.FIELDS, fields, type="fields"))
+        return refused(refusal, self.study, self.version)
 
-    def _ended(self, abort: Abort, data: bytes) -> MasqueradeError:
-        if self.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (self.me,), CHARLIE):
-            return RunFailed(
-                "the run goes on without this party: Charlie had nothing of it in time, or something broken",
-                "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
-            )
-        return heard(abort, data, CHARLIE, self.judge, self.me)
+    def _ended(self, frame: Frame) -> MasqueradeError:
+        return ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data, self.judge, self.me)
 
     def _take_seat(self, body: bytes) -> None:
         roster = decode(Roster, body, CHARLIE)
@@ -286,9 +284,10 @@ class PartySession(Session):
         self._last_came = self._clock()
         self._begin_run(keys, body, self._endpoint.run)
 
-    def due_in(self) -> float | None:
-        """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
-        return None if self._schedule.due is None else self._schedule.due - self._clock()
+    # --- The journal's side -----------------------------------------------------
+
+    def _take_again(self, row: Entry) -> None:
+        self._accept(row.data, self._clock())
 
     # --- Clocks and bad ends ----------------------------------------------------
 
@@ -296,50 +295,47 @@ class PartySession(Session):
         if self._link is None or self.closed:
             return
         self._schedule.release(self._clock())
+        if self.over and now - self._since > _PARTING:
+            self.closed = True  # he has left without it
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
         if self._state is JoinState.KNOCKING:
             if self._dialing.connected and now >= self._next_hello:
                 self._state = sending(End.PARTY, self._state, Turn.HELLO)
                 self._next_hello = now + RETRY_EVERY
-                self._put(self._hello)
+                self.stats.count(len(self._hello))
+                self._commit()  # the key in it must outlive this process
+                self._transmit(self._hello)
             if now - self._since > self.deadline:
-                raise self._unanswered()
-        elif self._may_send(Turn.BEAT) and now - self._heard > _SILENCE * self.deadline:
-            raise DeadlinePassed(
-                f"nothing was heard of Charlie for {_SILENCE * self.deadline:g} seconds",
-                "ask the coordinator whether Charlie still runs",
-                waited_for=(CHARLIE,),
-            )
-
-    def _unanswered(self) -> MasqueradeError:
-        if self._dialing.met:
-            return DeadlinePassed(
-                f"Charlie at {self.study.address} did not answer for {self.deadline:g} seconds",
-                "ask the coordinator whether Charlie still runs",
-                waited_for=(CHARLIE,),
-            )
-        return CannotConnect(
-            f"Charlie could not be reached at {self.study.address} within {self.deadline:g} seconds",
-            "ask the coordinator whether Charlie runs, and whether a firewall here forbids this outgoing connection",
-        )
+                raise unanswered(self.study, self.deadline, met=self._dialing.met)
+        elif self._may_send(Turn.BEAT) and now - self._heard > self.deadline:
+            raise silent(self.deadline, connected=self._dialing.connected)
+        if not self._dialing.connected and now >= self._next_notice:
+            self._next_notice = now + _NOTICES
+            heard = self._since if self._state is JoinState.KNOCKING else self._heard
+            self._observe("unreachable", address=self.study.address, left=round(self.deadline - (now - heard)))
 
     def _shift(self, seconds: float) -> None:
         self._since += seconds
         self._heard += seconds
 
-    def _beat(self, body: bytes) -> None:
-        if self._link is not None and self._may_send(Turn.BEAT):
+    def _beat(self) -> None:
+        if self._dialing.connected and self._may_send(Turn.BEAT):
             self.stats.beats += 1
-            self._link.send(self._seal(Turn.BEAT, body))
+            self._transmit(self._seal(Turn.BEAT, self._beat_for(self._lane)))
+            self._ask()
+
+    def _say_standing(self, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
+        if self._dialing.connected and self._may_send(Turn.STANDING):
+            self._transmit(self._seal(Turn.STANDING, body, type=type))
 
     def hear_verdict(self) -> MasqueradeError | None:
         """Return what Charlie says about the end that this party has just reported."""
         for data in self._link.arrivals() if self._link is not None else ():
             try:
-                frame = self._endpoint.open(CHARLIE, data or b"")
+                frame = self._endpoint.open(CHARLIE, data or b"", numbered=False)
                 if frame.kind == "abort":
-                    return self._ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data)
+                    return self._ended(frame)
             except ProtocolViolation:
                 return None
         return None

@@ -22,20 +22,9 @@ __all__ = ["Mode", "Progress", "Writable", "end_of", "mode_of", "sentence", "wit
 
 _ALLOWED = frozenset(
     {
-        *(
-            "event",
-            "name",
-            "party",
-            "parties",
-            "joined",
-            "peer",
-            "suspects",
-            "said_by",
-            "accused",
-            "grounds",
-            "waited_for",
-        ),
-        *("clamped", "filled"),
+        *("event", "name", "party", "parties", "joined", "waited_for"),
+        *("peer", "suspects", "said_by", "accused", "grounds"),
+        *("clamped", "filled", "left", "reason"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
     }
@@ -46,6 +35,9 @@ _SENTENCES = {
     "listening": "Charlie listens at {address}.",
     "connecting": "Connecting to Charlie at {address}.",
     "unresolved": "Cannot resolve the name in {address}; trying again until the deadline.",
+    "unreachable": "Charlie cannot be reached at {address}; {left} seconds are left before this party gives up.",
+    "cut_off": "The connection to {address} is lost; making a new one.",
+    "turned_away": "Refused a process of {party} ({reason}); the run goes on.",
     "connected": "{party} is connected.",
     "came": "{party} is here: {joined} of {parties}.",
     "joined": "All {parties} parties are here.",
@@ -62,6 +54,7 @@ _SENTENCES = {
     "value in another way. This process tells nobody but you, and takes part.",
     "same_answer": "The model gives nearly all of your own records the same answer, although their labels differ. Its "
     "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
+    "metrics": "Metrics are at {address}.",
     "done": "Done. The results are in {result}.",
 }
 

@@ -7,39 +7,37 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 :class:`~masquerade_host.party_session.PartySession` are the two ends.
 """
 
-from abc import ABC, abstractmethod
-from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
 from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
-from masquerade_host.debits import Debits, NoDebits
+from masquerade_host.debits import Debits
+from masquerade_host.inbox import Inbox
+from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
+from masquerade_host.lane import Lane
 from masquerade_host.links import Link
-from masquerade_host.named_messages import Abort, pack_beat
+from masquerade_host.named_messages import Abort, Beat, pack_beat
+from masquerade_host.news import News
 from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.session_messages import DIGEST_BYTES
-from masquerade_host.session_states import Turn
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.transcript import Recorder, Transcript
 from masquerade_host.verdicts import abort_of, violation_in
 
 __all__ = ["Session"]
 
-_MAX_UNDELIVERED = 64  # frames of one source and kind that the role has not asked for yet
-_MAX_UNDELIVERED_BYTES = 4 * MAX_BODY  # the same in bytes, of one source: no role is ever so far behind another
-_NEWS_EVERY = 0.5  # seconds between two reports of a long stage's progress
 _NOTHING = object()
 
 
-class Session(ABC):
+class Session(Journaling):
     """One participant's side of one run.
 
     Parameters
@@ -66,6 +64,8 @@ class Session(ABC):
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
+    over : bool
+        Every role has returned, and the run cannot fail any more; only acknowledgements are awaited.
     kept : Kept
         The signed messages of the last secure sum.
     transcript : Recorder
@@ -84,6 +84,7 @@ class Session(ABC):
         clock: Callable[[], float],
         debits: Debits | None = None,
     ) -> None:
+        super().__init__(debits)
         self.me = me
         self.study = study
         self.names = study.names
@@ -91,29 +92,28 @@ class Session(ABC):
         self.version = version
         self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
+        self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
-        self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
+        self.over = False
         self.kept = Kept()
         self.transcript = Recorder(me, study.names)
         self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
+        self._news = News(clock, observe)
         self._clock = clock
-        self._debits: Debits = debits or NoDebits()
-        self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._last = LastFrames()
-        self._inbox: dict[tuple[str, str], deque[tuple[float, Frame]]] = defaultdict(deque)
+        self._inbox = Inbox(me)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
         self._asked = 0.0
         self._stepped = clock()
         self._next_beat = 0.0
-        self._next_news = 0.0
 
     @property
     def judge(self) -> Judge:
@@ -141,11 +141,12 @@ class Session(ABC):
                 self._due.append(effect)
                 self._reply(None)
             case Progress():
-                self._come_so_far(effect)
+                self.iterates.append((effect.done, effect.iterate))
+                self._news.progress(effect.done, effect.total)
                 self._reply(None)
             case Send():
-                self._debit()
-                self._send(effect)
+                due, self._due = self._due, []
+                self._send(effect, due)
                 self._reply(None)
             case Join():
                 self.stats.stage(JOINING)
@@ -158,20 +159,7 @@ class Session(ABC):
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
-
-    def _debit(self) -> None:
-        """Have the budget pay for what the next send releases, before any of it is put on the wire."""
-        if self._due:
-            due, self._due = self._due, []
-            self._debits.debit(self.run, due)
-            self.releases.extend(due)
-
-    def _come_so_far(self, progress: Progress) -> None:
-        self.iterates.append((progress.done, progress.iterate))
-        now = self._clock()
-        if now >= self._next_news or progress.done == progress.total:
-            self._next_news = now + _NEWS_EVERY
-            self._observe("progress", done=progress.done, total=progress.total)
+        self._post()
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
@@ -193,8 +181,8 @@ class Session(ABC):
         self._reply((keys, run))
 
     @abstractmethod
-    def _send(self, effect: Send) -> None:
-        """Put the role's bodies on the wire."""
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        """Put the role's bodies on the wire, and pay for what they release."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -220,8 +208,13 @@ class Session(ABC):
         """Check the clocks."""
 
     @abstractmethod
-    def _beat(self, body: bytes) -> None:
+    def _beat(self) -> None:
         """Send a sign of life to whoever is at the other end of a hop."""
+
+    def _beat_for(self, lane: Lane) -> bytes:
+        """Return the body of a beat, which acknowledges what is safe here."""
+        self._commit()
+        return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
@@ -254,37 +247,29 @@ class Session(ABC):
             self._shift(pause)
         self._take(now)
         if self.closed:
+            self._post()
             return
         self._look()
         self._tick(now)
         self._check_progress(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
-            self._beat(pack_beat(self.missing(), self.everybody))
-            self._tell_of_traffic(now)
+            self._beat()
+            missing = self.missing()
+            self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
+        elif any(lane.owes for lane in self._lanes):
+            self._beat()
+        self._post()
         self._stepped = self._clock()
 
-    def _tell_of_traffic(self, now: float) -> None:
-        """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
-        missing = self.missing()
-        waited = now - self._progress if missing else 0.0
-        traffic = {"messages": self.stats.messages, "bytes": self.stats.bytes}
-        self._observe("traffic", **traffic, waited_for=", ".join(missing), seconds=round(waited, 1))
+    def look_again(self) -> None:
+        """Answer the role if its answer is there."""
+        self._look()
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
-        self._inbox[frame.source, frame.kind].append((self._clock(), frame))
         self._last.came[frame.source] = frame.data
-        if len(self._inbox[frame.source, frame.kind]) > _MAX_UNDELIVERED:
-            raise violation_in(
-                frame,
-                self.me,
-                f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_UNDELIVERED}",
-            )
-        queues = (self._inbox[frame.source, kind] for kind in ("message", "sealed"))
-        if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_UNDELIVERED_BYTES:
-            limit = _MAX_UNDELIVERED_BYTES >> 20
-            raise violation_in(frame, self.me, f"more bytes than were asked for; allowed are {limit} MB")
+        self._inbox.put(frame, self._clock())
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
 
@@ -305,7 +290,9 @@ class Session(ABC):
 
     def _gives_up(self, wanted: Receive) -> bool:
         """Say whether the role goes on with what is there."""
-        return wanted.within is not None and self._clock() - self._asked > wanted.within
+        if wanted.within is None:
+            return False
+        return self.steps.decide("patience", now=self._clock() - self._asked > wanted.within)
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
@@ -325,12 +312,12 @@ class Session(ABC):
         return tuple(sender for sender in wanted.senders if not self._inbox[sender, wanted.kind])
 
     def _check_progress(self, now: float) -> None:
-        if (missing := self.missing()) and now - self._progress > self.deadline:
+        if (missing := self.missing()) and now - self._progress > self.patience:
             raise self._late(missing)
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return DeadlinePassed(
-            f"{self.me} waited {self.deadline:g} seconds for {listed(missing)} and heard nothing",
+            f"{self.me} waited {self.patience:g} seconds for {listed(missing)} and heard nothing",
             "see whether they still run; the study's deadline_seconds says how long each participant waits",
             waited_for=missing,
         )

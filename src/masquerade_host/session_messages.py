@@ -19,7 +19,7 @@ is legal when.
 
 import hashlib
 import re
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from nacl.bindings import crypto_scalarmult
 from nacl.exceptions import CryptoError
@@ -28,7 +28,7 @@ from pydantic import AfterValidator, Field, model_validator
 from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_core.wire.messages import Message
 
-__all__ = ["DIGEST_BYTES", "AllClosed", "Closed", "Fields", "Hello", "Refusal", "Roster"]
+__all__ = ["DIGEST_BYTES", "AllClosed", "Closed", "Fields", "Hello", "Refusal", "RefusalReason", "Roster"]
 
 _MAX_PARTIES = 1024
 DIGEST_BYTES = 32
@@ -46,6 +46,7 @@ def _contributory(key: bytes) -> bytes:
 
 BoxKeyBytes = Annotated[bytes, Field(min_length=32, max_length=32), AfterValidator(_contributory)]
 Nonce = Annotated[bytes, Field(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+RefusalReason = Literal["differs", "broken", "begun"]
 Version = Annotated[str, Field(pattern=r"\A[0-9A-Za-z.+-]{1,32}\z")]
 _FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,256}")
 _HASH_BYTES = 16
@@ -114,9 +115,20 @@ def _by_section(hashes: dict[str, bytes]) -> dict[str, bytes]:
 
 
 class Refusal(Fields):
-    """From Charlie to a party with another version or study: his own, so that the party can say where they differ."""
+    """From Charlie to a party's process that he does not let in.
+
+    Attributes
+    ----------
+    version : str
+        His own.
+    reason : str
+        ``differs``: the party has another version or study; the fields are Charlie's, so that the party can say where
+        they differ. ``broken``: the process sent what the protocol does not allow. ``begun``: the run has begun without
+        this process. In these two the fields are empty.
+    """
 
     version: Version
+    reason: RefusalReason
 
 
 class Roster(Message):

@@ -52,7 +52,7 @@ class JoinState(Enum):
 
     @property
     def has_roster(self) -> bool:
-        """Whether the roster went over this hop: from then on the numbering of frames never starts anew."""
+        """Whether the roster was put on this hop: from then on frames are numbered, and no other process can come."""
         return self in (JoinState.SEATED, JoinState.DONE, JoinState.CLOSED)
 
 
@@ -64,7 +64,8 @@ class Turn(Enum):
 
     HELLO = "hello"
     SAME_HELLO = "the same hello again"  # byte for byte, same connection, nothing numbered came after the first
-    LATE_HELLO = "hello after an answered hello"  # same connection, and numbered frames have come: a replay
+    LATE_HELLO = "hello after an answered hello"  # same connection, and other frames have come: a replay
+    STALE_HELLO = "hello after the roster"  # of another process of this party, which is told that it comes too late
     FOREIGN_HELLO = "hello of another study or version"
     REFUSAL = "refusal"
     FIELDS = "fields"
@@ -72,6 +73,7 @@ class Turn(Enum):
     MESSAGE = "message"
     SEALED = "sealed"
     BEAT = "beat"
+    STANDING = "standing"  # a party that was started again asks where the others stand, or is answered
     CLOSED = "closed"
     LEAVE = "abort (left)"  # a party's abort with the reason "left", which before the roster ends no run
     ABORT = "abort"
@@ -88,7 +90,6 @@ class HopEvent(Enum):
     JOIN = "role joins"
     LOST = "connection lost"
     SILENCE = "silent too long"
-    NEW_CONNECTION = "hello on another connection"
     DROPPED = "the run goes on without it"  # only where the study has [dropouts]
 
 
@@ -105,24 +106,39 @@ SENDS: _Turns = {
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
             _T.CLOSED: _S.DONE,
             _T.ABORT: _S.ENDED,
         },
-        _S.DONE: {_T.BEAT: _S.DONE, _T.ABORT: _S.ENDED},
+        _S.DONE: {_T.BEAT: _S.DONE, _T.STANDING: _S.DONE, _T.ABORT: _S.ENDED},
+        _S.CLOSED: {_T.BEAT: _S.CLOSED},  # it acknowledges Charlie's last frame
     },
     End.CHARLIE: {
+        # A refusal goes to a process that is not the one he knows, or that he does not listen to any more.
         _S.IDLE: {_T.REFUSAL: _S.IDLE},
-        _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.SEALED: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.REFUSAL: _S.HEARD, _T.ABORT: _S.ENDED},
+        _S.AWAY: {_T.REFUSAL: _S.AWAY},
+        _S.SEATED: {
+            _T.MESSAGE: _S.SEATED,
+            _T.SEALED: _S.SEATED,
+            _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
+            _T.REFUSAL: _S.SEATED,
+            _T.ABORT: _S.ENDED,
+        },
         # A party may say too early that it is done. What others still send it is passed on, and the party judges it.
         _S.DONE: {
             _T.MESSAGE: _S.DONE,
             _T.SEALED: _S.DONE,
             _T.BEAT: _S.DONE,
+            _T.STANDING: _S.DONE,
             _T.CLOSED: _S.CLOSED,
+            _T.REFUSAL: _S.DONE,
             _T.ABORT: _S.ENDED,
         },
-        _S.ENDED: {_T.ABORT: _S.ENDED},  # the party that reported the end is told Charlie's verdict as well
+        _S.CLOSED: {_T.BEAT: _S.CLOSED, _T.REFUSAL: _S.CLOSED},  # a party may have lost its connection meanwhile
+        # The party that reported the end is told Charlie's verdict as well.
+        _S.ENDED: {_T.REFUSAL: _S.ENDED, _T.ABORT: _S.ENDED},
     },
 }
 """What an end may send in a state, and the state after it."""
@@ -131,9 +147,15 @@ RECEIVES: _Turns = {
     End.PARTY: {
         # Anything but a refusal answers the hello, so the state after it is that of a hello that was heard.
         _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.SEALED: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.DONE: {_T.BEAT: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
+        _S.HEARD: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.SEATED: {
+            _T.MESSAGE: _S.SEATED,
+            _T.SEALED: _S.SEATED,
+            _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.DONE: {_T.BEAT: _S.DONE, _T.STANDING: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
     },
     End.CHARLIE: {
         # A refused party's fields may reach a Charlie who was started anew and refused nobody.
@@ -141,32 +163,54 @@ RECEIVES: _Turns = {
         _S.HEARD: {
             _T.HELLO: _S.HEARD,
             _T.SAME_HELLO: _S.HEARD,
-            _T.FOREIGN_HELLO: _S.IDLE,
+            _T.FOREIGN_HELLO: _S.HEARD,
             _T.FIELDS: _S.HEARD,
             _T.BEAT: _S.HEARD,
             _T.LEAVE: _S.IDLE,
-            _T.ABORT: _S.ENDED,
+            _T.ABORT: _S.IDLE,  # nothing has begun that it could end for others
         },
         _S.AWAY: {
             _T.HELLO: _S.HEARD,
             _T.SAME_HELLO: _S.AWAY,
-            _T.FOREIGN_HELLO: _S.IDLE,
+            _T.FOREIGN_HELLO: _S.AWAY,
             _T.FIELDS: _S.AWAY,
             _T.BEAT: _S.HEARD,
             _T.LEAVE: _S.IDLE,
-            _T.ABORT: _S.ENDED,
+            _T.ABORT: _S.IDLE,
         },
-        # A hello is said again until it is answered, so the same one may still be under way when the roster leaves.
+        # A hello is said again until it is answered, so the same one may still be under way when the roster leaves. It
+        # may also come over a new connection, if the roster was lost with the old one.
         _S.SEATED: {
             _T.SAME_HELLO: _S.SEATED,
+            _T.STALE_HELLO: _S.SEATED,
+            _T.FOREIGN_HELLO: _S.SEATED,
+            _T.FIELDS: _S.SEATED,
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
             _T.CLOSED: _S.DONE,
             _T.LEAVE: _S.ENDED,
             _T.ABORT: _S.ENDED,
         },
-        _S.DONE: {_T.BEAT: _S.DONE, _T.LEAVE: _S.ENDED, _T.ABORT: _S.ENDED},
+        _S.DONE: {
+            _T.STALE_HELLO: _S.DONE,
+            _T.FOREIGN_HELLO: _S.DONE,
+            _T.FIELDS: _S.DONE,
+            _T.BEAT: _S.DONE,
+            _T.STANDING: _S.DONE,
+            _T.LEAVE: _S.ENDED,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.CLOSED: {
+            _T.STALE_HELLO: _S.CLOSED,
+            _T.FOREIGN_HELLO: _S.CLOSED,
+            _T.FIELDS: _S.CLOSED,
+            _T.BEAT: _S.CLOSED,
+            _T.LEAVE: _S.ENDED,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.ENDED: {_T.STALE_HELLO: _S.ENDED, _T.FOREIGN_HELLO: _S.ENDED, _T.FIELDS: _S.ENDED},
     },
 }
 """What an end may be sent in a state, and the state after it."""
@@ -179,8 +223,7 @@ EVENTS: _Events = {
     },
     End.CHARLIE: {
         _S.HEARD: {_E.SILENCE: _S.AWAY},
-        _S.SEATED: {_E.NEW_CONNECTION: _S.ENDED, _E.DROPPED: _S.ENDED},
-        _S.DONE: {_E.NEW_CONNECTION: _S.ENDED},
+        _S.SEATED: {_E.DROPPED: _S.ENDED},
     },
 }
 """What happens without a frame in a state, and the state after it; an event that is not listed changes nothing."""

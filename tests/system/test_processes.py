@@ -28,13 +28,13 @@ from masquerade_core.wire.frames import MAX_FRAME, Frame
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import make_keys
-from masquerade_host.named_messages import pack_beat, read_beat
+from masquerade_host.named_messages import read_beat
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.session_messages import Closed
 from masquerade_host.session_states import Turn
 from masquerade_protocols import protocol_of
-from tests.processes import ALWAYS, Ended, Machines, Participant
+from tests.processes import ALWAYS, PARTYS, Ended, Machines, Participant
 
 
 @pytest.fixture
@@ -123,7 +123,11 @@ def test_everybody_ends_with_the_same_model_and_a_whole_result(machines: Machine
     assert {name: e.code for name, e in ended.items()} == dict.fromkeys(processes, 0), ended
     models, results = {}, {}
     for name in processes:
-        assert {p.name for p in machines.out(name).iterdir()} == {"model.json", *ALWAYS}
+        assert {p.name for p in machines.out(name).iterdir()} == {
+            "model.json",
+            *ALWAYS,
+            *(() if name == CHARLIE else PARTYS),
+        }
         assert stat.S_IMODE((machines.out(name) / "result.json").stat().st_mode) & 0o777 == 0o666 & ~_umask() & 0o644
         models[name] = json.loads((machines.out(name) / "model.json").read_text())
         results[name] = json.loads((machines.out(name) / "result.json").read_text())
@@ -384,10 +388,10 @@ def oversized(session: PartySession) -> None:
     _link(session).send(bytes(MAX_FRAME + 1))
 
 
-def replayed(session: PartySession) -> None:
-    frame = session._endpoint.seal(CHARLIE, "beat", pack_beat((), session.everybody))
-    _link(session).send(frame)
-    _link(session).send(frame)
+def two_in_one_place(session: PartySession) -> None:
+    for body in (b"one", b"two"):
+        _link(session).send(session._endpoint.seal(CHARLIE, "message", body, type="Share"))
+        session._endpoint._next_out[CHARLIE] = 0
 
 
 def out_of_turn(session: PartySession) -> None:
@@ -410,7 +414,7 @@ def machines_key() -> Any:
     return SigningKey(SystemRng().bytes(32))
 
 
-@pytest.mark.parametrize("misdeed", [garbage, oversized, replayed, out_of_turn, forged])
+@pytest.mark.parametrize("misdeed", [garbage, oversized, two_in_one_place, out_of_turn, forged])
 def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_charlie_who_is_quoted_by_all(
     machines: Machines, misdeed: Callable[[PartySession], None]
 ) -> None:
@@ -516,7 +520,7 @@ class Hesitant(Insider):
 
         def handle(turn: Turn, frame: Frame) -> None:
             handles(turn, frame)
-            waits_for = read_beat(frame.body, self.session.everybody, CHARLIE) if turn is Turn.BEAT else ()
+            waits_for = read_beat(frame.body, self.session.everybody, CHARLIE).waits_for if turn is Turn.BEAT else ()
             if self._hesitates and waits_for == (self._seat.me,):
                 self.alone.set()
 

@@ -26,6 +26,7 @@ from masquerade_protocols.blocks.sum_messages import Contribution, Opened
 from tests.host_helpers import World, run_together
 
 Change = Callable[[str, Message], Message]
+SAME = b"the run of a test"[:16]
 
 
 def _world(kind: str) -> World:
@@ -79,7 +80,9 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         place.__exit__(None if error is None else type(error), error, None)
     if not outcome.errors:
         assert set(outcome.results.values()) == {(3, 6, 9, 12)}
-    assert all(isinstance(e, SumRefused | ProtocolViolation | Reported) for e in outcome.errors.values())
+    assert all(isinstance(e, SumRefused | ProtocolViolation | Reported) for e in outcome.errors.values()), (
+        outcome.errors
+    )
     for error in outcome.errors.values():
         assert isinstance(error, MasqueradeError)
         assert "evidence.json has the signed frames of it" in error.hint
@@ -155,7 +158,7 @@ def _signed(world: World, file: Evidence, who: str) -> Evidence:
 def same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """All runs of a study have one id, as if everybody's nonce were the same: so two runs show what one could."""
     for module in ("admission", "party_session"):
-        monkeypatch.setattr(f"masquerade_host.{module}.run_id", lambda study_id, _roster: study_id)
+        monkeypatch.setattr(f"masquerade_host.{module}.run_id", lambda _study_id, _roster: SAME)
 
 
 def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
@@ -165,7 +168,7 @@ def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
     world, lies = _world("masks"), tmp_path / "lies"
     same_run(monkeypatch)
     files = _run(world, tmp_path, _garbage)
-    run = world.study.study_id(__version__)
+    run = SAME
     true = {name: read_evidence(path.read_text(), name) for name, path in files.items()}
     assert verdict(world.study, run, true.values()).culprit == ""
 
@@ -187,7 +190,7 @@ def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
     """He shows no file. What he told is right; p3 signs a second contribution, and others help to show it."""
     world = _world("masks")
     same_run(monkeypatch)
-    run = world.study.study_id(__version__)
+    run = SAME
     true, again = (
         {name: read_evidence(path.read_text(), name) for name, path in _run(world, folder, _garbage).items()}
         for folder in (tmp_path / "a", tmp_path / "b")
@@ -208,10 +211,14 @@ def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
 def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = _world("masks")
     same_run(monkeypatch)
-    run = world.study.study_id(__version__)
+    run = SAME
     one = read_evidence(_run(world, tmp_path / "a", _garbage)["p1"].read_text(), "p1")
     two = read_evidence(_run(world, tmp_path / "b", _forged_sum)["p3"].read_text(), "p3")
-    assert verdict(world.study, run, [one, two]) == (CHARLIE, ("Charlie signed two different sums of round 0",), ())
+    assert verdict(world.study, run, [one, two]) == (
+        CHARLIE,
+        ("charlie signed two different broadcasts of number 1",),
+        (),
+    )
     assert verdict(world.study, run, [one]).culprit == ""
 
 

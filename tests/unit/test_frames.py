@@ -113,7 +113,7 @@ def test_the_longest_frame_passes(ends: dict[str, Endpoint], charlie: Endpoint) 
 
 
 def test_a_broadcast_is_made_once_and_opens_at_every_party(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
-    charlie.seal(BOB, "beat", b"")  # so that the hops' numbers differ
+    charlie.seal(BOB, "message", b"")  # so that the hops' numbers differ
     ends[BOB]._next_in[CHARLIE] = 1
     for _ in range(3):
         data = charlie.broadcast("message", b"news", type="News")
@@ -138,7 +138,7 @@ def _four(charlie: Endpoint) -> list[bytes]:
         charlie.broadcast("message", b"1", type="News"),
         charlie.seal(BOB, "message", b"2", type="Hail"),
         charlie.broadcast("message", b"3", type="News"),
-        charlie.seal(BOB, "beat", b""),
+        charlie.seal(BOB, "message", b"4", type="Hail"),
     ]
 
 
@@ -204,15 +204,34 @@ def test_a_frame_that_another_shows_opens_whatever_its_number(ends: dict[str, En
     charlie.open(PEER, first)
 
 
-def test_frames_that_the_network_lost_are_told_from_replays(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
-    frames = _four(charlie)
-    bob = ends[BOB]
-    assert bob.frames_were_lost(CHARLIE, frames[2])
-    assert bob.frames_were_lost(CHARLIE, frames[3])
-    for data in frames[:3]:
-        bob.open(CHARLIE, data)
-    assert not any(bob.frames_were_lost(CHARLIE, data) for data in (*frames[:3], b"", b"x" * 100))
-    assert not bob.frames_were_lost(CHARLIE, frames[3])
+def counted(end: Endpoint, hop: str, data: bytes) -> bool:
+    return end.count(hop, end.open(hop, data, numbered=False))
+
+
+def test_a_frame_that_comes_again_is_known_and_another_in_its_place_is_its_signers_fault() -> None:
+    frames = _four(endpoints(PEER, BOB)[CHARLIE])
+    bob, liar = endpoints(PEER, BOB)[BOB], endpoints(PEER, BOB)[CHARLIE]
+    assert [counted(bob, CHARLIE, data) for data in (*frames[:3], *frames, *frames)] == [True] * 3 + (
+        [False] * 3 + [True] * 2 + [False] * 5
+    )
+    others = (liar.seal(BOB, "message", b"?", type="Hail"), liar.broadcast("message", b"?", type="News"))
+    for data in others:
+        assert "two frames for one place" in violation(partial(counted, bob, CHARLIE, data), CHARLIE).message
+
+
+def test_frames_that_are_long_past_are_ignored_and_few_are_kept() -> None:
+    ends = endpoints(PEER)
+    frames = [ends[PEER].seal(CHARLIE, "message", bytes(100_000 * (i % 2))) for i in range(200)]
+    assert all(counted(ends[CHARLIE], PEER, data) for data in frames)
+    assert not any(counted(ends[CHARLIE], PEER, data) for data in frames)
+    assert sum(kept.size for kept in ends[CHARLIE]._recent[PEER]) < 5_000_000
+
+
+@pytest.mark.parametrize("kind", ["hello", "beat", "abort"])
+def test_what_counts_for_the_moment_has_no_number(charlie: Endpoint, header: Header, kind: str) -> None:
+    for _ in range(2):
+        assert not charlie.open(PEER, header.sealed(kind=kind)).numbered
+    assert "has none" in violation(lambda: charlie.open(PEER, header.sealed(kind=kind, seq=1))).message
 
 
 # --- Lengths ----------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_the_others_end_the_run_without_it() -> None:
     assert wired.errors.keys() == {"p3"}
 
 
-@pytest.mark.parametrize("how", ["leaves", "breaks", "another type", "starts again"])
+@pytest.mark.parametrize("how", ["leaves", "breaks", "another type"])
 def test_who_leaves_or_breaks_the_protocol_is_lost_at_once(how: str) -> None:
     wired = _wired()
     match how:
@@ -74,9 +74,6 @@ def test_who_leaves_or_breaks_the_protocol_is_lost_at_once(how: str) -> None:
             wired.links["p3"].sent.append(b"not a frame" * 20)
         case "another type":
             wired.say("p3", kind="Bye")
-        case "starts again":
-            wired.restart("p3")
-            wired.join("p3")
     wired.pump()
     assert wired.answers[CHARLIE] == (b"hello", b"hello", None)
     assert "lost" in wired.seen(CHARLIE)
@@ -88,6 +85,27 @@ def test_who_leaves_or_breaks_the_protocol_is_lost_at_once(how: str) -> None:
         wired.finish(name)
     wired.pump()
     assert wired.charlie.closed
+
+
+def test_who_starts_again_is_told_that_it_is_too_late_and_is_lost_when_patience_is_over() -> None:
+    wired = _wired()
+    wired.restart("p3")
+    wired.join("p3")
+    assert "the run has begun" in str(wired.errors["p3"])
+    assert CHARLIE not in wired.errors
+    wired.pump(14, seconds=1.0)
+    assert wired.answers[CHARLIE] == (b"hello", b"hello", None)
+    assert wired.errors.keys() == {"p3"}
+
+
+def test_a_party_whose_connection_breaks_is_not_lost() -> None:
+    wired = _wired()
+    wired.cut("p3")
+    wired.pump(8, seconds=1.0)
+    wired.say("p3")
+    wired.pump()
+    assert wired.answers[CHARLIE] == (b"hello",) * 3
+    assert not wired.errors
 
 
 def test_without_dropouts_the_same_ends_the_run() -> None:
@@ -112,9 +130,11 @@ def test_where_charlie_has_no_patience_a_lost_party_ends_the_run() -> None:
     world = World.new(deadline=60.0)
     wired = Wired(replace(world, study=_study(world)))
     wired.join()
+    for name in ("p1", "p2"):
+        wired.say(name)
     wired.expect(CHARLIE, "Hi", NAMES)
     wired.parties["p3"]._next_beat = 1e9  # it is silent from now on
-    wired.pump(40, seconds=1.0)
+    wired.pump(63, seconds=1.0)
     error = wired.errors[CHARLIE]
     assert isinstance(error, DeadlinePassed)
     assert error.waited_for == ("p3",)

@@ -126,7 +126,8 @@ def test_every_state_that_is_used_can_be_reached_and_the_run_can_end_from_it(end
 @pytest.mark.parametrize("end", list(End))
 def test_what_one_end_may_send_the_other_may_hear_in_some_state_and_the_other_way_round(end: End) -> None:
     """Charlie's words for a hello that is repeated, late or foreign are one word at the party, who says hello."""
-    one = {Turn.SAME_HELLO: Turn.HELLO, Turn.FOREIGN_HELLO: Turn.HELLO, Turn.LEAVE: Turn.ABORT}
+    hellos = (Turn.SAME_HELLO, Turn.STALE_HELLO, Turn.FOREIGN_HELLO)
+    one = dict.fromkeys(hellos, Turn.HELLO) | {Turn.LEAVE: Turn.ABORT}
     said = {turn for turns in SENDS[end].values() for turn in turns}
     heard = {one.get(turn, turn) for turns in RECEIVES[OTHER[end]].values() for turn in turns}
     assert said == heard

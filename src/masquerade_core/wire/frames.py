@@ -2,22 +2,26 @@
 
 A *hop* is the connection between one party and Charlie. A frame is
 ``Ed25519 signature (64 bytes) | msgpack [v, run, src, dst, kind, seq, type, body]``. Each direction of a hop numbers
-its frames from 0 without gaps, so a replayed, dropped or reordered frame is noticed. Hellos have no number of their
-own, because a party repeats its hello until it is answered. A sealed message that Charlie relays keeps its source and
-bears Charlie's signature; the sealed box in it proves who made it, if it opens.
+its frames from 0 without gaps, so a dropped or reordered frame is noticed. After a connection broke, frames that had
+not arrived are sent again with their old numbers. The same frame may so arrive twice, and its recipient ignores it. Two
+frames of one number that differ prove their sender's fault. Hellos, beats, aborts and standings have no number: they
+count for the moment and are not sent again. A sealed message that Charlie relays keeps its source and bears Charlie's
+signature; the sealed box in it proves who made it, if it opens.
 
 A *broadcast* is a frame of Charlie's for all parties, with ``*`` for its recipient. He signs it once, and every party
 gets the same bytes. So its number cannot be that of a hop: ``seq`` counts Charlie's broadcasts alone. The order is kept
 all the same, because a hop's count includes the broadcasts that went over it. Every other frame says by its number how
 many frames went before it, and broadcasts fill the places between in their own order. So the frames of a hop open in
-one order only. A frame that is left out is noticed with the next frame that is not a broadcast, at the latest; beats
-are such frames. Parties that are told different things hold two broadcasts of one number, both signed by Charlie.
+one order only. A frame that is left out is noticed with the next numbered frame that is not a broadcast, and at the
+latest when the run closes. Parties that are told different things hold two broadcasts of one number, both signed by
+Charlie.
 
 The length of a frame follows from its kind, its type and the length of its body: names and numbers have a fixed width.
 So nobody on the network tells a participant by the length of its name.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -45,7 +49,9 @@ NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 
 _FOR_ALL = ("roster", "closed")  # kinds that Charlie sends to all parties or to nobody
-_EARLY = ("hello", "beat", "abort")  # kinds that the other end can read before it has the roster
+_UNNUMBERED = ("hello", "beat", "abort", "standing")  # the other end can read them before it has the roster
+_RECENT = 64  # accepted frames of a hop that are kept, to be compared with what arrives again
+_RECENT_BYTES = 4 * 1024 * 1024
 _FOR_ALL_OR_ONE = ("message",)
 
 
@@ -61,12 +67,12 @@ class Frame:
         The recipient's name, or ``*`` for all parties, and for all other parties in a party's sealed message.
     size : int
         The frame's length on the wire, in bytes.
-    own : bool
-        Whether it is a frame of this run, or of this study before the run began, and of this version.
     number : int
-        As its signer counts.
+        As its signer counts; 0 for a frame that has none.
     data : bytes
         The frame as it came, with its signature.
+    own : bool
+        Whether it is a frame of this run, or of this study before the run began, and of this version.
     """
 
     version: int
@@ -77,9 +83,14 @@ class Frame:
     type: str
     body: bytes
     size: int
-    own: bool = True
     number: int = 0
     data: bytes = field(default=b"", repr=False)
+    own: bool = True
+
+    @property
+    def numbered(self) -> bool:
+        """Whether this frame has a number, and so is kept and sent again until it has arrived."""
+        return self.kind not in _UNNUMBERED
 
     @property
     def broadcast(self) -> bool:
@@ -126,6 +137,7 @@ class Endpoint:
         self._next_out = dict.fromkeys(peers, 0)
         self._next_in = dict.fromkeys(peers, 0)
         self._next_broadcast = 0  # sent by Charlie, or due at a party
+        self._recent: dict[str, deque[Frame]] = {hop: deque() for hop in peers}
 
     @property
     def hops(self) -> int:
@@ -146,7 +158,7 @@ class Endpoint:
         self._study, self._run = self._run, run
 
     def _outgoing(self, hop: str, kind: Kind) -> bytes:
-        early = kind == "hello" or (kind in _EARLY and self._me == CHARLIE and hop not in self._knows)
+        early = kind == "hello" or (kind in _UNNUMBERED and self._me == CHARLIE and hop not in self._knows)
         return self._study if self._study and early else self._run
 
     def _is_of_this_run(self, hop: str, wire: Header) -> bool:
@@ -157,12 +169,8 @@ class Endpoint:
         if wire.run == self._run:
             self._knows.add(hop)
             return True
-        early = wire.kind in _EARLY and (self._me != CHARLIE or hop not in self._knows)
+        early = wire.kind in _UNNUMBERED and (self._me != CHARLIE or hop not in self._knows)
         return early and wire.run == self._study
-
-    def restart(self, hop: str) -> None:
-        """Number the frames of a hop from 0 again, in both directions."""
-        self._next_out[hop] = self._next_in[hop] = 0
 
     def seal(
         self,
@@ -175,10 +183,10 @@ class Endpoint:
         source: str | None = None,
     ) -> bytes:
         """Make the next frame for ``hop``; ``to`` and ``source`` differ from its ends for sealed messages only."""
-        number = 0 if kind == "hello" else self._next_out[hop]
+        number = 0 if kind in _UNNUMBERED else self._next_out[hop]
         ends = self._me if source is None else source, hop if to is None else to
         data = self._sign(self._outgoing(hop, kind), ends, kind, number, type, body)
-        if kind != "hello":
+        if kind not in _UNNUMBERED:
             self._next_out[hop] += 1
         return data
 
@@ -232,8 +240,8 @@ class Endpoint:
         any_run : bool
             Accept another run id or version: the hello of a participant whose study differs, who is then told so.
         numbered : bool
-            Check the number, and count the frame. Not for a frame that another participant shows: it has the number
-            that it bore on its own hop.
+            Check the number, and count the frame: it must be the next one. Not for a frame that another participant
+            shows, which has the number that it bore on its own hop; nor where :meth:`count` follows.
 
         Raises
         ------
@@ -253,38 +261,49 @@ class Endpoint:
             msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
-        source, to, number = wire.src.rstrip(" "), wire.dst.rstrip(" "), int.from_bytes(wire.seq, "big")
-        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), own, number, data)
-        if not numbered:
-            return frame
-        due = self._due(hop, frame.kind, broadcast=frame.broadcast)
-        if number != due:
-            what = "broadcast" if frame.broadcast else "frame"
-            msg = f"{hop} sent {what} {number}, but {due} is due: a frame was replayed, lost or reordered"
+        source, to = wire.src.rstrip(" "), wire.dst.rstrip(" ")
+        number = int.from_bytes(wire.seq, "big")
+        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), number, data, own)
+        if not frame.numbered and number:
+            msg = f"{hop} sent a {frame.kind} with the number {number}; a {frame.kind} has none"
             raise ProtocolViolation(msg, peer=hop)
-        if frame.kind != "hello":
-            self._next_in[hop] += 1
-        if frame.broadcast:
-            self._next_broadcast += 1
+        if numbered and frame.numbered and not self.count(hop, frame):
+            raise self._out_of_order(hop, frame)
         return frame
 
-    def _due(self, hop: str, kind: Kind, *, broadcast: bool) -> int:
-        if broadcast:
-            return self._next_broadcast
-        return 0 if kind == "hello" else self._next_in[hop]
+    def count(self, hop: str, frame: Frame) -> bool:
+        """Count a frame with a number that :meth:`open` returned; False if it has arrived before.
 
-    def frames_were_lost(self, hop: str, data: bytes) -> bool:
-        """Say whether a frame that was refused after a reconnection has a number beyond the one that is due.
-
-        Then the network lost frames, and nobody broke the protocol. The frame's own number is not verified, for the
-        answer decides nothing but how the end of the run is worded.
+        Raises
+        ------
+        ProtocolViolation
+            The fault of ``hop``: another frame is due, or another frame of this number has arrived before.
         """
-        try:
-            wire = read_header(data[SIGNATURE_BYTES:], hop)
-        except ProtocolViolation:
-            return False
-        broadcast = hop == CHARLIE and wire.dst == _padded(PARTIES)
-        return int.from_bytes(wire.seq, "big") > self._due(hop, wire.kind, broadcast=broadcast)
+        due = self._next_broadcast if frame.broadcast else self._next_in[hop]
+        recent = self._recent[hop]
+        if frame.number == due:
+            self._next_in[hop] += 1
+            self._next_broadcast += frame.broadcast
+            recent.append(frame)
+            while len(recent) > 1 and (len(recent) > _RECENT or sum(kept.size for kept in recent) > _RECENT_BYTES):
+                recent.popleft()
+            return True
+        place = frame.broadcast, frame.number
+        before = [kept.data for kept in recent if (kept.broadcast, kept.number) == place]
+        if before and before[0] != frame.data:
+            what = f"broadcast {frame.number}" if frame.broadcast else f"frame {frame.number}"
+            msg = f"{hop} signed two frames for one place: its {what} came a second time with other contents"
+            raise ProtocolViolation(msg, peer=hop, frames=(before[0], frame.data))
+        if not before and (frame.number > due or len(recent) == self._next_in[hop]):
+            raise self._out_of_order(hop, frame)
+        return False
+
+    def _out_of_order(self, hop: str, frame: Frame) -> ProtocolViolation:
+        what, due = "frame", self._next_in[hop]
+        if frame.broadcast:
+            what, due = "broadcast", self._next_broadcast
+        msg = f"{hop} sent {what} {frame.number}, but {due} is due: a frame was replayed, lost or reordered"
+        return ProtocolViolation(msg, peer=hop)
 
     def _check_direction(self, hop: str, wire: Header) -> None:
         theirs, mine, all_of_them = _padded(hop), _padded(self._me), _padded(PARTIES)

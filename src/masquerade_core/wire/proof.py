@@ -41,7 +41,7 @@ _BODIES = {  # the messages of kinds of frame that no role sends
     ("hello", ""): "Hello",
     ("hello", "fields"): "Fields",
     ("hello", "refusal"): "Refusal",
-    ("beat", ""): "Beat",
+    ("beat", ""): "BeatMessage",
 }
 
 

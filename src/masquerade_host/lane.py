@@ -1,0 +1,135 @@
+"""A lane: one end's numbered frames on a hop, kept until they are acknowledged, and sent again on a new connection.
+
+A *hop* is the way between one party and Charlie. It outlives its connections. Each end keeps what it sent until the
+other end has said, in a beat, that it holds it. On a new connection nobody sends a numbered frame before the other
+end's beat of that connection has come: the beat says from where on to send again. So the frames of one connection have
+no gap.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from masquerade_core.errors import RunFailed
+
+__all__ = ["MAX_KEPT", "Lane"]
+
+MAX_KEPT = 64 * 1024 * 1024
+"""Bytes of one hop that wait for their acknowledgement, at most."""
+
+_ACKNOWLEDGE = 4 * 1024 * 1024  # bytes after which an acknowledgement does not wait for the next beat
+
+
+class Lane:
+    """One end's numbered frames on one hop.
+
+    Parameters
+    ----------
+    peer : str
+        The participant at the other end.
+    send : callable
+        Puts a frame on the connection of the moment.
+
+    Attributes
+    ----------
+    peer : str
+        The participant at the other end.
+    connection : int
+        The number of the connection, which the party chooses and Charlie repeats; 0 before the first beat.
+    ready : list of bytes
+        The frames that leave at the next :meth:`flush`.
+    live : bool
+        The other end's beat of this connection has come, so numbered frames may leave.
+    acknowledged : int
+        How many frames the other end holds for certain.
+    kept : int
+        Bytes of the frames that are kept.
+    taken : int
+        How many frames of the other end were accepted.
+    got : int
+        How many of these are safe here: an acknowledgement counts no others.
+    """
+
+    def __init__(self, peer: str, send: Callable[[bytes], None]) -> None:
+        self.peer = peer
+        self._send = send
+        self._frames: deque[bytes] = deque()
+        self._unsaid = 0
+        self.ready: list[bytes] = []
+        self.connection = 0
+        self.live = False
+        self.acknowledged = 0
+        self.kept = 0
+        self.taken = 0
+        self.got = 0
+
+    @property
+    def sent(self) -> int:
+        """How many frames were put on this lane."""
+        return self.acknowledged + len(self._frames)
+
+    @property
+    def all_acknowledged(self) -> bool:
+        """Whether the other end holds everything."""
+        return not self._frames
+
+    @property
+    def owes(self) -> bool:
+        """Whether so much has come since the last beat that an acknowledgement must not wait."""
+        return self._unsaid > _ACKNOWLEDGE
+
+    def put(self, data: bytes) -> None:
+        """Keep a frame, and send it if the connection is there."""
+        self._frames.append(data)
+        self.kept += len(data)
+        if self.live:
+            self.ready.append(data)
+
+    def flush(self) -> None:
+        """Send what is ready to leave."""
+        ready, self.ready = self.ready, []
+        for data in ready:
+            self._send(data)
+
+    def take(self, data: bytes) -> None:
+        """Count a frame of the other end that was accepted."""
+        self.taken += 1
+        self._unsaid += len(data)
+
+    def commit(self) -> None:
+        """All frames that were accepted are safe here, and may be acknowledged."""
+        self.got = self.taken
+
+    def say(self) -> int:
+        """Return what a beat acknowledges: how many frames of the other end are safe here."""
+        self._unsaid = 0
+        return self.got
+
+    def hear(self, got: int) -> None:
+        """Take an acknowledgement. If it is the first one on this connection, send again what the other end lacks.
+
+        Raises
+        ------
+        RunFailed
+            The two ends do not agree on what was sent: one of them has forgotten it.
+        """
+        if not self.acknowledged <= got <= self.sent:
+            raise RunFailed(
+                f"{self.peer} says that it holds {got} frames of this run, but {self.sent} were sent to it and "
+                f"{self.acknowledged} acknowledged: its state or the one here is older than it was",
+                "start the run again, with everybody; if a backup was restored somewhere, say so",
+            )
+        self.forget(got)
+        if not self.live:
+            self.live = True
+            self.ready = list(self._frames)
+
+    def forget(self, got: int) -> None:
+        """Keep no frame any more that the other end holds; ``got`` is how many these are."""
+        while self.acknowledged < got:
+            self.kept -= len(self._frames.popleft())
+            self.acknowledged += 1
+
+    def break_off(self) -> None:
+        """The connection is gone: keep everything until the next one."""
+        self.live = False
+        self.ready = []

@@ -1,0 +1,369 @@
+"""Outages: a session outlives its connections, and only silence for the study's whole deadline ends a run."""
+
+from collections.abc import Callable
+
+import pytest
+
+from masquerade_core.errors import CannotConnect, DeadlinePassed, RunFailed
+from masquerade_core.study import CHARLIE
+from masquerade_host.lane import MAX_KEPT, Lane
+from masquerade_host.named_messages import Beat, pack_beat
+from masquerade_host.transport import Arrival
+from tests.host_helpers import World
+from tests.wired import Wired
+
+NAMES = ("p1", "p2", "p3")
+EVERYBODY = (*NAMES, CHARLIE)
+
+
+def seated(deadline: float = 600.0) -> Wired:
+    """Three parties and Charlie, who have joined."""
+    wired = Wired(World.new(3, deadline=deadline, port=5555))
+    wired.join()
+    assert set(wired.answers) == set(EVERYBODY)
+    return wired
+
+
+def unplug(wired: Wired, name: str) -> None:
+    """From here on no connection of this party lives, and none is made."""
+    wired.cut(name)
+    wired.links[name].reachable = False
+
+
+def plug_in(wired: Wired, name: str) -> None:
+    """The next connection that the party tries is made."""
+    wired.links[name].reachable = True
+
+
+def all_close(wired: Wired) -> None:
+    for name in EVERYBODY:
+        wired.finish(name)
+    wired.pump(8, seconds=1.0)
+    assert not wired.errors
+    assert all(session.closed for session in wired.sessions.values())
+
+
+# --- A connection that breaks ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["nothing", "to Charlie", "from Charlie", "both"])
+def test_what_was_under_way_when_a_connection_broke_is_sent_again(lost: str) -> None:
+    wired = seated()
+    if lost in ("to Charlie", "both"):
+        wired.say("p1", b"one")
+        wired.send_sealed("p1", "Secret", ("p2",), (b"box",))
+    if lost in ("from Charlie", "both"):
+        wired.say(CHARLIE, b"two", to="p1")
+        wired.tell_all(b"news")
+    wired.cut("p1")
+    if lost in ("nothing", "from Charlie"):
+        wired.say("p1", b"one")
+        wired.send_sealed("p1", "Secret", ("p2",), (b"box",))
+    if lost in ("nothing", "to Charlie"):
+        wired.say(CHARLIE, b"two", to="p1")
+        wired.tell_all(b"news")
+    wired.pump(6, seconds=0.25)
+    wired.expect(CHARLIE, "Hi", ("p1",))
+    wired.expect("p2", "Secret", ("p1",), sealed=True)
+    wired.expect("p1", "Hi", (CHARLIE,))
+    assert [wired.answers[name] for name in (CHARLIE, "p2", "p1")] == [(b"one",), (b"box",), (b"two",)]
+    for name in NAMES:
+        wired.expect(name, "News", (CHARLIE,), broadcast=True)
+        assert wired.answers[name] == (b"news",)
+    assert wired.links["p1"].reopened == 1
+    all_close(wired)
+
+
+def test_a_frame_that_arrived_is_not_sent_again() -> None:
+    """The beats of the new connection say what each end holds, so nothing comes twice."""
+    wired, seen = seated(), list[bytes]()
+
+    def watch(_source: str, _to: str, data: bytes) -> tuple[bytes]:
+        seen.append(data)
+        return (data,)
+
+    wired.tamper = watch
+    for body in (b"1", b"2"):
+        wired.say("p1", body)
+        wired.say(CHARLIE, body, to="p1")
+    wired.pump(2)
+    wired.cut("p1")
+    wired.pump(6, seconds=0.25)
+    all_close(wired)
+    assert len([data for data in seen if b"message" in data]) == 4
+
+
+def test_a_connection_that_breaks_again_and_again_delays_only() -> None:
+    wired = seated(60.0)
+    for i in range(40):
+        wired.say("p1", b"%d" % i)
+        wired.say(CHARLIE, b"%d" % i, to="p1")
+        if i % 2:
+            wired.cut("p1")
+        wired.pump(i % 5, seconds=0.25)
+    wired.pump(20, seconds=0.25)
+    for i in range(40):
+        wired.expect(CHARLIE, "Hi", ("p1",))
+        wired.expect("p1", "Hi", (CHARLIE,))
+        assert wired.answers[CHARLIE] == wired.answers["p1"] == (b"%d" % i,)
+    all_close(wired)
+
+
+def test_a_roster_that_was_lost_with_its_connection_comes_again() -> None:
+    wired = Wired(World.new(3, deadline=60.0, port=5555))
+    wired.join("p1", "p2", CHARLIE)
+    wired.tamper = lambda _source, to, data: () if to == "p1" else (data,)
+    wired.join("p3")
+    assert "p1" not in wired.answers
+    assert wired.answers["p2"] == wired.answers[CHARLIE]
+    wired.tamper = lambda _source, _to, data: (data,)
+    wired.cut("p1")
+    wired.pump(8, seconds=0.25)
+    assert wired.answers["p1"] == wired.answers[CHARLIE]
+    all_close(wired)
+
+
+# --- Partitions -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [5, 30, 480])
+@pytest.mark.parametrize("who", [("p1",), NAMES], ids=["one party", "all parties"])
+def test_a_partition_delays_a_run_and_nothing_else(seconds: int, who: tuple[str, ...]) -> None:
+    """480 seconds are 0.8 of the deadline. All roles wait, directly or not, for what p1 sends."""
+    wired = seated(600.0)
+    for name in who:
+        unplug(wired, name)
+    wired.say("p1")
+    for name in NAMES:
+        wired.expect(name, "News", (CHARLIE,), broadcast=True)
+    wired.expect(CHARLIE, "Hi", ("p1",))
+    wired.pump(2 * seconds, seconds=0.5)
+    assert wired.answers[CHARLIE] != (b"hello",)
+    for name in who:
+        plug_in(wired, name)
+    wired.pump(12, seconds=0.5)
+    assert wired.answers[CHARLIE] == (b"hello",)
+    wired.tell_all(b"sum")
+    wired.pump(2)
+    assert [wired.answers[name] for name in NAMES] == [(b"sum",)] * 3
+    assert not wired.errors
+    all_close(wired)
+
+
+def test_a_partition_as_long_as_the_deadline_ends_the_run_and_names_who_is_gone() -> None:
+    wired = seated(60.0)
+    unplug(wired, "p1")
+    wired.pump(140, seconds=0.5)
+    for name in ("p2", "p3", CHARLIE):
+        assert isinstance(error := wired.errors[name], DeadlinePassed)
+        assert error.waited_for == ("p1",)
+    assert isinstance(error := wired.errors["p1"], DeadlinePassed)
+    assert error.waited_for == (CHARLIE,)
+    assert "the connection to Charlie was lost" in error.message
+
+
+def test_charlie_gives_up_before_a_party_does() -> None:
+    """p1 waits for p2, which is gone. Charlie, who knows that, says it before p1's own patience ends."""
+    wired = seated(60.0)
+    wired.expect("p1", "Secret", ("p2",), sealed=True)
+    wired.expect("p3", "News", (CHARLIE,), broadcast=True)
+    wired.parties["p2"].closed = True
+    wired.pump(130, seconds=0.5)
+    for name in ("p1", "p3", CHARLIE):
+        assert isinstance(error := wired.errors[name], DeadlinePassed)
+        assert error.waited_for == ("p2",)
+    assert wired.parties["p1"].patience == 75
+    assert wired.charlie.patience == 60
+
+
+# --- The end --------------------------------------------------------------------------
+
+
+def test_a_party_that_lost_its_connection_before_the_closing_gets_it_afterwards() -> None:
+    wired = seated(60.0)
+    for name in ("p1", "p2", CHARLIE):
+        wired.finish(name)
+    wired.pump(2)
+    wired.finish("p3")
+    unplug(wired, "p1")
+    wired.pump(40, seconds=1.0)
+    assert {name for name, session in wired.sessions.items() if session.closed} == {"p2", "p3"}
+    assert wired.charlie.over
+    plug_in(wired, "p1")
+    wired.pump(8, seconds=1.0)
+    assert all(session.closed for session in wired.sessions.values())
+    assert not wired.errors
+
+
+def test_charlie_waits_for_the_last_acknowledgement_no_longer_than_the_deadline() -> None:
+    wired = seated(60.0)
+    wired.tamper = lambda source, _to, data: () if source == "p1" and wired.parties["p1"].closed else (data,)
+    for name in EVERYBODY:
+        wired.finish(name)
+    wired.pump(3)
+    wired.link.sent.clear()
+    assert all(wired.parties[name].closed for name in NAMES)
+    wired.pump(58, seconds=1.0)
+    assert not wired.charlie.closed
+    wired.pump(4, seconds=1.0)
+    assert wired.sessions[CHARLIE].closed
+    assert not wired.errors
+
+
+def test_a_party_that_ends_while_charlie_awaits_acknowledgements_ends_nothing() -> None:
+    """Its abort was under way when he closed: he does not wait for it, and has no other result for it."""
+    wired = seated(60.0)
+    wired.tamper = lambda _source, to, data: () if to == "p1" else (data,)
+    for name in EVERYBODY:
+        wired.finish(name)
+    wired.pump(3)
+    assert wired.charlie.over
+    assert not wired.charlie.closed
+    wired.parties["p1"].abort(RunFailed("stopped", ""))
+    wired.pump(1)
+    assert wired.sessions[CHARLIE].closed
+    assert not wired.errors
+
+
+# --- What is said meanwhile -----------------------------------------------------------
+
+
+def notices(wired: Wired, name: str = "p1") -> list[tuple[float, float]]:
+    return [fields["left"] for who, event, fields in wired.events if (who, event) == (name, "unreachable")]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the roster", "in mid-run"])
+def test_a_blocked_port_is_said_within_20_seconds_and_again_with_the_time_left(before: bool) -> None:
+    wired = Wired(World.new(3, deadline=600.0, port=5555))
+    if before:
+        wired.links["p1"].events.clear()
+        wired.links["p1"].reachable = False
+        wired.join("p1")
+    else:
+        wired.join()
+        unplug(wired, "p1")
+    wired.pump(20, seconds=1.0)
+    assert notices(wired) == [pytest.approx(590, abs=2)]
+    wired.pump(60, seconds=1.0)
+    assert notices(wired)[1:] == [pytest.approx(560, abs=3), pytest.approx(530, abs=4)]
+    wired.pump(540, seconds=1.0)
+    assert isinstance(wired.errors["p1"], CannotConnect if before else DeadlinePassed)
+    assert len(notices(wired)) == 20
+
+
+# --- Many starts, one seat ------------------------------------------------------------
+
+
+def test_a_beat_of_another_connection_is_no_acknowledgement() -> None:
+    wired = seated()
+    wired.say("p1")
+    wired.links["p1"].sent.clear()
+    hop = wired.charlie._hops["p1"]
+    beat = wired.charlie._endpoint.seal("p1", "beat", pack_beat(Beat((), 5, 77), EVERYBODY))
+    wired.links["p1"].inbox.append(beat)
+    wired.pump(1)
+    assert not wired.errors
+    assert wired.parties["p1"]._lane.sent == 1
+    assert hop.lane.taken == 0
+
+
+@pytest.mark.parametrize("source", ["p1", CHARLIE])
+def test_an_end_that_holds_more_than_was_sent_ends_the_run(source: str) -> None:
+    """Its own state, or the other one's, is older than it was: nobody can be blamed for it."""
+    wired = seated()
+    endpoint = wired.sessions[source]._endpoint
+    beat = pack_beat(Beat((), 5, 1), EVERYBODY)
+    if source == CHARLIE:
+        wired.links["p1"].inbox.append(endpoint.seal("p1", "beat", beat))
+    else:
+        wired.link.inbox.append(Arrival("p1", wired.routes["p1"], endpoint.seal(CHARLIE, "beat", beat)))
+    wired.pump(2)
+    assert isinstance(error := wired.errors["p1" if source == CHARLIE else CHARLIE], RunFailed)
+    assert "holds 5 frames of this run" in error.message
+
+
+def test_frames_on_a_connection_that_was_replaced_are_ignored() -> None:
+    wired = seated()
+    old = wired.routes["p1"]
+    wired.cut("p1")
+    wired.pump(6, seconds=0.25)
+    wired.link.inbox.append(Arrival("p1", old, b"garbage"))
+    wired.pump(2)
+    assert not wired.errors
+    all_close(wired)
+
+
+# --- A lane ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lane() -> tuple[Lane, list[bytes]]:
+    sent: list[bytes] = []
+    return Lane("p1", sent.append), sent
+
+
+def test_a_lane_sends_nothing_before_the_other_end_has_said_what_it_holds(lane: tuple[Lane, list[bytes]]) -> None:
+    it, sent = lane
+    it.put(b"a")
+    it.flush()
+    assert sent == []
+    it.hear(0)
+    it.put(b"b")
+    it.flush()
+    assert sent == [b"a", b"b"]
+    it.put(b"c")
+    it.break_off()
+    it.flush()
+    assert sent == [b"a", b"b"]
+    it.hear(1)
+    it.flush()
+    assert sent == [b"a", b"b", b"b", b"c"]
+    it.hear(3)
+    assert (it.kept, it.acknowledged, it.sent, it.all_acknowledged) == (0, 3, 3, True)
+
+
+@pytest.mark.parametrize("got", [0, 3])
+def test_a_lane_notices_that_an_end_has_forgotten_something(lane: tuple[Lane, list[bytes]], got: int) -> None:
+    it, _ = lane
+    it.put(b"a")
+    it.put(b"b")
+    it.hear(1)
+    with pytest.raises(RunFailed, match="older than it was"):
+        it.hear(got)
+
+
+def test_a_lane_acknowledges_what_is_safe_and_soon_enough(lane: tuple[Lane, list[bytes]]) -> None:
+    it, _ = lane
+    it.take(b"x")
+    assert it.say() == 0
+    it.commit()
+    assert it.say() == 1
+    for _ in range(5):
+        assert not it.owes
+        it.take(bytes(1_000_000))
+    assert it.owes
+    it.say()
+    assert not it.owes
+
+
+@pytest.mark.parametrize("who", ["p1", CHARLIE])
+def test_what_is_not_acknowledged_is_bounded(who: str) -> None:
+    wired = seated()
+    unplug(wired, "p1")
+    say: Callable[[], None] = lambda: wired.say(who, bytes(4_000_000), to="p1" if who == CHARLIE else None)  # noqa: E731
+    for _ in range(MAX_KEPT // 4_000_000):
+        say()
+    assert not wired.errors
+    say()
+    assert isinstance(error := wired.errors[who], RunFailed)
+    assert "64 MB" in error.message
+
+
+def test_a_long_stream_is_acknowledged_between_the_beats() -> None:
+    wired = seated()
+    for _ in range(50):
+        wired.say("p1", bytes(3_000_000))
+        wired.expect(CHARLIE, "Hi", ("p1",))
+        wired.pump(1)
+    assert not wired.errors
+    assert wired.parties["p1"]._lane.kept < 8_000_000
