@@ -26,7 +26,8 @@ from masquerade_party import approve
 from tests.host_helpers import free_port, study_text
 
 ALWAYS = ("result.json", "study.toml", "transcript.json")
-"""The files that every finished run leaves beside what it publishes."""
+"""The files that every finished run leaves beside what it publishes; a party's run leaves two more."""
+PARTYS = ("approval.json", "ledger.json")
 _MODULES = {CHARLIE: "masquerade_curator"}
 _AS_VERSION = (
     "import masquerade_core, runpy; masquerade_core.__version__ = '9.9.9'; runpy.run_module({!r}, run_name='__main__')"

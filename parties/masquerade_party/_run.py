@@ -99,7 +99,7 @@ def run(
         with RunDirectory(out or default_directory(study, me), check=check_evidence) as directory:
             if approval is None:
                 ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
-                site.record(ledger, records, account.population, login_name())
+                approval = site.record(ledger, records, account.population, login_name())
             with LedgerAttempt(ledger, study, me, records.fingerprint, observe) as attempt:
                 session = PartySession(
                     me,
@@ -114,7 +114,12 @@ def run(
                 directory.follow(session)
                 release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
                 statement = [claim.to_json() for claim in protocol.statement(study)]
-                directory.record(release.files(study, session.run), summarize(session, statement, {}, release))
+                directory.record(
+                    release.files(study, session.run),
+                    summarize(session, statement, {}, release),
+                    approval=approval.model_dump(mode="json"),
+                    ledger=site.entries(ledger),
+                )
     result = directory.path / RESULT
     # The session is over, and nothing else is sent: this is for whoever sits at this machine.
     if isinstance(release, Model) and _says_the_same(release, data):

@@ -20,7 +20,7 @@ from masquerade_host.hop import Hop
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import CharlieLink
-from masquerade_host.named_messages import Abort
+from masquerade_host.named_messages import Abort, read_beat
 from masquerade_host.session import Session
 from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason, Roster
 from masquerade_host.session_states import HopEvent, JoinState, Turn
@@ -160,8 +160,8 @@ class AdmittingSession(Session):
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} before the roster; allowed are hellos, beats and aborts", peer=hop.name
             )
-        if arrival.route != hop.route:
-            self._follow(hop, frame, arrival.route)
+        if arrival.route != hop.route and not self._follow(hop, frame, arrival.route):
+            return
         hop.heard = now
         hop.received += 1
         if frame.numbered:
@@ -170,14 +170,21 @@ class AdmittingSession(Session):
             self._accepted(hop.lane, frame)
         self._handle(hop, frame, arrival.data)
 
-    def _follow(self, hop: Hop, frame: Frame, route: bytes) -> None:
-        """Follow a party that took its seat to a new connection; there, its first frame is a beat."""
+    def _follow(self, hop: Hop, frame: Frame, route: bytes) -> bool:
+        """Follow a party that took its seat to a new connection, where its first frame is a beat; False if it is older.
+
+        The last frames of a lost connection may come behind the first ones of the next.
+        """
         if frame.kind != "beat" or frame.run != self.run or not hop.state.has_roster:
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
                 peer=hop.name,
             )
+        if read_beat(frame.body, self.everybody, hop.name).connection <= hop.lane.connection:
+            hop.replaced.append(route)
+            return False
         self._move(hop, route)
+        return True
 
     def _move(self, hop: Hop, route: bytes) -> None:
         hop.move(route)

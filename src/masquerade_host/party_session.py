@@ -16,14 +16,13 @@ from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.closing import Told, check_all_closed
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
-from masquerade_host.dialing import RETRY_EVERY, Dialing
+from masquerade_host.dialing import RETRY_EVERY, Dialing, WhoAnswers
 from masquerade_host.hop import turn_of
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
-from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.schedule import Schedule
 from masquerade_host.seen import seen_in
@@ -64,7 +63,7 @@ class PartySession(Session):
         study: Study,
         keys: Keys,
         connect: Callable[[], PartyLink],
-        who_answers: Callable[[], Answer],
+        who_answers: WhoAnswers,
         *,
         version: str,
         observe: Observer = quiet,

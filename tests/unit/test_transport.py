@@ -439,6 +439,28 @@ def test_a_listed_key_may_connect_only_so_often_and_is_not_told_that_it_is_unkno
     context.term()
 
 
+def test_a_party_that_is_hung_up_hears_why_and_comes_back_later(place: Place) -> None:
+    party = place.party("p1")
+    party.send(b"hello")
+    [arrival] = arrivals(place)
+    reason = SystemRng().bytes(2 * CHUNK)
+    place.charlie.tell(arrival.route, reason)
+    place.charlie.hang_up("p1", arrival.route)
+    party.send(b"this is dropped")
+    assert until(lambda: list(party.arrivals())) == [reason]
+    assert until(lambda: ConnectionEvent.LOST in list(party.connection_events()))
+    assert arrivals(place, 0.1) == []
+    party.reopen()
+    party.send(b"hello again")
+    events = [connection_event(party)]
+    while events[-1] is not ConnectionEvent.CONNECTED:
+        assert events[-1] is ConnectionEvent.FAILED  # for a second
+        party.reopen()
+        events.append(connection_event(party))
+    party.send(b"hello again")
+    assert {a.data for a in arrivals(place)} == {b"hello again"}
+
+
 def test_half_open_connections_do_not_keep_a_party_out(place: Place) -> None:
     silent = [socket.create_connection(("127.0.0.1", int(place.address.rpartition(":")[2]))) for _ in range(50)]
     party = place.party("p1")
