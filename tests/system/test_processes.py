@@ -327,7 +327,7 @@ def test_a_wrong_server_key_is_told_soon(machines: Machines) -> None:
     study = machines.write_study("hers.toml", {str(machines.keys[CHARLIE].public): str(other.public)})
     machines.start(CHARLIE).wait_for("listening")
     ended = machines.start("p1", study=study).end()
-    assert (ended.code, "key is not the one in this study" in ended.error["message"]) == (2, True)
+    assert (ended.code, "another key than Charlie has in this study" in ended.error["message"]) == (2, True)
 
 
 # --- The hello -----------------------------------------------------------------------
