@@ -5,7 +5,6 @@ that cannot be repeated says little. So what the tests in this process draw foll
 ``--seed random`` takes another seed in each session, and the first lines of the report name it.
 """
 
-import os
 import secrets
 import threading
 from types import SimpleNamespace
@@ -25,12 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose a seed once, before the workers start; they get the same options."""
     if config.option.seed == "random":
         config.option.seed = secrets.token_hex(8)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _no_state_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No test finds or changes the privacy budget of whoever runs the tests."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

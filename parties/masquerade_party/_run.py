@@ -91,7 +91,9 @@ def run(
         _tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
         account, records = site.records(ledger, chosen, Path(data_path), data)
-        if approval is not None:
+        if approval is None:
+            site.expect_to_fit(ledger, account, records)
+        else:
             site.adopt_unattended(ledger, records, approval.population)
             site.reserve(ledger, records, approval.population, approval.who)
         with RunDirectory(out or default_directory(study, me), check=check_evidence) as directory:

@@ -166,6 +166,14 @@ class Site:
             spends=self.spends,
         )
 
+    def expect_to_fit(self, ledger: Ledger, account: Account, records: Records) -> None:
+        """Raise, before a person is asked, what :meth:`reserve` would raise after the yes.
+
+        Of unknown records the ledger cannot say it: they belong to no population before the yes.
+        """
+        if records.known and not ledger.would_fit(self.study, self.me, account.population, self.spends):
+            self.reserve(ledger, records, account.population, login_name())
+
     def record(self, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
         """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""
         approval = Approval.given(self.study, self.me, population, who)

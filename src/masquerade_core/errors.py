@@ -156,7 +156,7 @@ class RefusedLocally(MasqueradeError):
 
 
 class BudgetExceeded(MasqueradeError):
-    """A release costs more than the privacy budget has left. Reserved: nothing raises it, as no account is kept."""
+    """A study or a release costs more than the privacy budget of this machine has left, or there is no budget."""
 
     exit_code = 7
     error_code = "budget_exceeded"
