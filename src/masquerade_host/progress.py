@@ -54,6 +54,7 @@ _SENTENCES = {
     "value in another way. This process tells nobody but you, and takes part.",
     "same_answer": "The model gives nearly all of your own records the same answer, although their labels differ. Its "
     "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
+    "metrics": "Metrics are at {address}.",
     "done": "Done. The results are in {result}.",
 }
 

@@ -9,7 +9,7 @@ import typer
 from masquerade.cli.approve import PopulationOption, StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
-from masquerade.cli.watching import LogFileOption, LogLevelOption
+from masquerade.cli.watching import LogFileOption, LogLevelOption, MetricsOption
 from masquerade_host.levels import Level
 
 __all__ = ["curator", "party"]
@@ -18,6 +18,12 @@ KeyOption = Annotated[Path, typer.Option("--key", help="Your secret keys ('masqu
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", help="A new directory for the results. One under runs/ if not given.", show_default=False),
+]
+NoJournalOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-journal", help="Keep nothing on disk for a restart: if this process dies, the run cannot go on."
+    ),
 ]
 
 
@@ -29,8 +35,11 @@ def curator(
         str | None, typer.Option(help="tcp://ADDRESS:PORT, if Charlie does not listen at the study's own address.")
     ] = None,
     out: OutOption = None,
+    state: StateOption = None,
+    no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Run Charlie, the curator: listen, wait for the parties, serve the run, publish the model."""
@@ -40,8 +49,10 @@ def curator(
     from masquerade_host.signals import stoppable
 
     harden()
-    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
-        result = run(study, key, out=out, test=test, listen=listen, observe=observe)
+    with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
+        result = run(
+            study, key, out=out, test=test, listen=listen, state=state, journal=not no_journal, observe=observe
+        )
     return _done(result, output_format)
 
 
@@ -67,8 +78,10 @@ def party(
     ] = False,
     state: StateOption = None,
     population: PopulationOption = None,
+    no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
@@ -78,7 +91,7 @@ def party(
     from masquerade_party import run
 
     harden()
-    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
+    with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(
             study,
             data,
@@ -88,6 +101,7 @@ def party(
             state=state,
             population=population,
             approved=approved,
+            journal=not no_journal,
             observe=observe,
         )
     return _done(result, output_format)
