@@ -39,7 +39,7 @@ def verify(
     whose fault the evidence in it proves: 1 for somebody's, 0 for nobody's.
     """
     from masquerade_core.evidence import EVIDENCE
-    from masquerade_host.results import STUDY
+    from masquerade_host.run_files import STUDY
     from masquerade_host.verifying import check_together, contradictions, read_folder
 
     del output_format
