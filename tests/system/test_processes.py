@@ -429,7 +429,7 @@ def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_charlie_who_is_qu
     error = insider.end()
     assert isinstance(error, Reported | ProtocolViolation)
     left = {path.name for path in machines.out("").rglob("*") if path.is_file()}
-    assert left == {"evidence.json"}  # Charlie's signed accusation, at the others at least
+    assert left == {"evidence.json", "study.toml"}  # Charlie's signed accusation, at the others at least
 
 
 def test_a_type_that_is_not_due_is_out_of_turn(machines: Machines) -> None:
