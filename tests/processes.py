@@ -155,7 +155,7 @@ class Machines:
         return self.folder / "runs" / name
 
     def state(self, name: str) -> Path:
-        """A party's state folder."""
+        """A participant's state folder."""
         return self.folder / "state" / name
 
     def approve(self, name: str, study: Path | None = None, key: Path | None = None, data: Path | None = None) -> None:
@@ -194,9 +194,10 @@ class Machines:
         run = ["-c", _AS_VERSION.format(module)] if version else ["-m", module]
         command = [sys.executable, *run, str(study or self.folder / "study.toml")]
         command += ["--key", str(key or self.folder / "keys" / f"{name}.key"), "--out", str(self.out(name))]
+        command += ["--state", str(self.state(name))]
         if name != CHARLIE:
             records = data or self.folder / f"{name}.csv"
-            command += ["--data", str(records), "--state", str(self.state(name)), "--approved"]
+            command += ["--data", str(records), "--approved"]
             if approved:
                 self.approve(name, study, key, records)
         participant = Participant([*command, "--progress", "json", *more], self.folder, env)

@@ -196,7 +196,7 @@ class AdmittingSession(Session):
         """Say whether the run can go on without a party."""
 
     @abstractmethod
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party, or raise ``error`` where the run cannot."""
 
     @abstractmethod
@@ -230,6 +230,14 @@ class AdmittingSession(Session):
                 self._answer_hello(hop, arrival.route, now)
             case _:
                 hop.receive(turn)  # the same hello again, which was answered, or an illegal one
+
+    def _welcome_again(self, hop: Hop, hello: bytes) -> None:
+        """Take again a hello that stands in the roster that was sent before this process was started."""
+        frame = self._endpoint.open(hop.name, hello, numbered=False)
+        hop.receive(Turn.HELLO)
+        hop.hello, hop.box_key = hello, decode(Hello, frame.body, hop.name).box_key
+        hop.heard = self._clock()
+        self.steps.note("hello", hop.name, data=hello)
 
     def _answer_hello(self, hop: Hop, route: bytes, now: float) -> None:
         """Tell a party that its hello has come. It is its first beat on this connection, and it holds nothing yet."""
@@ -270,11 +278,15 @@ class AdmittingSession(Session):
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
         if self._seated or len(self._joined) < self.study.K or self._joins is None:
             return
-        # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
-        self._beat()
-        self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
+        if self.steps.due is None:
+            # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
+            self._beat()
+            self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
         if len(self._joined) < self.study.K:
             return
+        if self.steps.due is None:
+            for hop in self._hops.values():
+                self.steps.note("hello", hop.name, data=hop.hello or b"")
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
         body = encode(Roster(hellos=hellos, box_key=self._joins.box_key, nonce=self._joins.nonce), PARTIES)
         self._broadcast("roster", body)

@@ -18,11 +18,13 @@ from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import listed
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
+from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Relayed
+from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
@@ -59,20 +61,34 @@ class CharlieSession(AdmittingSession):
         """Charlie's role has returned: close when every party's has."""
         self._finished = True
         self._close_if_done()
+        self._post()
 
     # --- The wire's side ------------------------------------------------------
 
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
-            hop = self._hops[arrival.name]
-            try:
-                self._accept(arrival, now)
-            except (ProtocolViolation, RunFailed) as error:
-                if not self.over:
-                    self._lose(hop, error)
-                elif arrival.route == hop.route:  # it was told the end before, and its end counts for itself alone
-                    hop.state = JoinState.ENDED
+            self._take_one(arrival, now)
+
+    def _take_one(self, arrival: Arrival, now: float) -> None:
+        hop = self._hops[arrival.name]
+        try:
+            self._accept(arrival, now)
+        except (ProtocolViolation, RunFailed) as error:
+            if not self.over:
+                self._lose(hop, error)
+            elif arrival.route == hop.route:  # it was told the end before, and its end counts for itself alone
+                hop.state = JoinState.ENDED
+
+    def _take_again(self, row: Entry) -> None:
+        hop = self._hops[row.peer]
+        match row.kind:
+            case "hello":
+                self._welcome_again(hop, row.data)
+            case "received":
+                self._take_one(Arrival(hop.name, hop.route, row.data), self._clock())
+            case "lost":
+                self._lose(hop, RunFailed(f"the run went on without {hop.name} before Charlie was started again"))
 
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
         turn, was, first = Turn(frame.kind), hop.state, not hop.lane.live
@@ -87,7 +103,7 @@ class CharlieSession(AdmittingSession):
                 hop.lane.connection = beat.connection
                 if first:
                     self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
-                hop.lane.hear(beat.got)
+                self._acknowledged(hop.lane, beat.got)
                 if was is JoinState.AWAY:
                     self._came(hop)
             case Turn.ABORT:
@@ -158,7 +174,7 @@ class CharlieSession(AdmittingSession):
         """Say whether the study allows that a party is lost, and this one is in the middle of the run."""
         return self.study.dropouts is not None and hop.state is JoinState.SEATED
 
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party that is silent or broken; where the study has no ``[dropouts]``, raise ``error``.
 
         The role learns it when it next waits for the party: with patience it goes on, and otherwise the run ends.
@@ -166,6 +182,7 @@ class CharlieSession(AdmittingSession):
         if not self._may_lose(hop):
             raise error
         hop.lost, self._verdict = error, None
+        self.steps.note("lost", hop.name, label)
         hop.note(HopEvent.DROPPED)
         self._observe("lost", party=hop.name)
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
@@ -176,7 +193,7 @@ class CharlieSession(AdmittingSession):
         try:
             super()._check_due(sender, wanted, frame)
         except ProtocolViolation as error:
-            self._lose(self._hops[sender], error)
+            self._lose(self._hops[sender], error, wanted.kind)  # it follows from what the role asks for
             self._inbox[sender, wanted.kind].clear()
 
     def _gives_up(self, wanted: Receive) -> bool:

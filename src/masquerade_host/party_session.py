@@ -18,6 +18,7 @@ from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
 from masquerade_host.hop import turn_of
+from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import PartyLink
@@ -30,11 +31,13 @@ from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
+from masquerade_host.steps import digest_of
 from masquerade_host.verdicts import suspects_of
 
 __all__ = ["PartySession"]
 
 _PATIENCE = 1.25  # of the study's deadline: how long a party's role waits. Charlie's, who knows more, waits once it
+_PARTING = 5.0  # seconds for a last acknowledgement, after a restart
 _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
 
@@ -108,6 +111,7 @@ class PartySession(Session):
     def _join(self, effect: Join) -> None:
         hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
         self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
+        self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
@@ -138,6 +142,7 @@ class PartySession(Session):
             self.closed = True
             return
         self._hold(self._close)
+        self._post()
 
     def _close(self) -> None:
         closed = Closed(digest=self._told.digest(), release=self.release)
@@ -182,6 +187,7 @@ class PartySession(Session):
             self._observe("unresolved", address=self.study.address)
         if event is ConnectionEvent.CONNECTED and self._state.has_roster:
             self._beat()
+            self.closed = self.over
         if event is ConnectionEvent.LOST:
             was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
             self._lane.break_off()
@@ -237,7 +243,7 @@ class PartySession(Session):
             case Turn.BEAT:
                 beat = read_beat(frame.body, self.everybody, CHARLIE)
                 if beat.connection in (0, self._lane.connection):  # 0: he answers a hello
-                    self._lane.hear(beat.got)
+                    self._acknowledged(self._lane, beat.got)
             case Turn.ABORT:
                 raise ended(read_abort(frame.body, self.everybody, CHARLIE), self.study, self.me)
             case Turn.ROSTER:
@@ -245,12 +251,12 @@ class PartySession(Session):
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
-                self._commit()
                 self._beat()  # he leaves when everybody holds this frame
                 own = (self.me, self._closed, self._told.digest())
                 answer = decode(AllClosed, frame.body, CHARLIE)
                 check_all_closed(answer, self.study, self.run, self._keys.signing, own)
-                self.closed = True
+                self.over, self._since = True, self._clock()
+                self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
     def _check_source(self, frame: Frame) -> None:
         if frame.source not in self.names:
@@ -274,6 +280,15 @@ class PartySession(Session):
         self._last_came = self._clock()
         self._begin_run(keys, body, self._endpoint.run)
 
+    # --- The journal's side -----------------------------------------------------
+
+    def _take_again(self, row: Entry) -> None:
+        self._accept(row.data, self._clock())
+
+    def let_go(self) -> bool:
+        """Send what waits for its slot, for it was sent before."""
+        return self._schedule.let_go()
+
     def due_in(self) -> float | None:
         """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
         return None if self._schedule.due is None else self._schedule.due - self._clock()
@@ -284,6 +299,8 @@ class PartySession(Session):
         if self._link is None or self.closed:
             return
         self._schedule.release(self._clock())
+        if self.over and now - self._since > _PARTING:
+            self.closed = True  # he has left without it
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
         if self._state is JoinState.KNOCKING:
@@ -291,6 +308,7 @@ class PartySession(Session):
                 self._state = sending(End.PARTY, self._state, Turn.HELLO)
                 self._next_hello = now + RETRY_EVERY
                 self.stats.count(len(self._hello))
+                self._commit()  # the key in it must outlive this process
                 self._transmit(self._hello)
             if now - self._since > self.deadline:
                 raise unanswered(self.study, self.deadline, met=self._dialing.met)

@@ -7,7 +7,7 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 :class:`~masquerade_host.party_session.PartySession` are the two ends.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,8 +17,9 @@ from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send,
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import listed
-from masquerade_host.debits import Debits, NoDebits
+from masquerade_host.debits import Debits
 from masquerade_host.inbox import Inbox, violation
+from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
@@ -34,7 +35,7 @@ __all__ = ["Session"]
 _NOTHING = object()
 
 
-class Session(ABC):
+class Session(Journaling):
     """One participant's side of one run.
 
     Parameters
@@ -81,6 +82,7 @@ class Session(ABC):
         clock: Callable[[], float],
         debits: Debits | None = None,
     ) -> None:
+        super().__init__(debits)
         self.me = me
         self.study = study
         self.names = study.names
@@ -91,7 +93,6 @@ class Session(ABC):
         self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
-        self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.over = False
@@ -102,8 +103,6 @@ class Session(ABC):
         self._observe = observe
         self._news = News(clock, observe)
         self._clock = clock
-        self._debits: Debits = debits or NoDebits()
-        self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._inbox = Inbox(me)
@@ -138,7 +137,8 @@ class Session(ABC):
                 self._news.progress(effect.done, effect.total)
                 self._reply(None)
             case Send():
-                self._debit()
+                self._owed += self._due
+                self._due = []
                 self._send(effect)
                 self._reply(None)
             case Join():
@@ -152,13 +152,7 @@ class Session(ABC):
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
-
-    def _debit(self) -> None:
-        """Have the budget pay for what the next send releases, before any of it is put on the wire."""
-        if self._due:
-            due, self._due = self._due, []
-            self._debits.debit(self.run, due)
-            self.releases.extend(due)
+        self._post()
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
@@ -210,29 +204,9 @@ class Session(ABC):
     def _beat(self) -> None:
         """Send a sign of life to whoever is at the other end of a hop."""
 
-    @property
-    @abstractmethod
-    def _lanes(self) -> tuple[Lane, ...]:
-        """The numbered frames of each hop."""
-
-    def _outgo(self, lane: Lane, data: bytes) -> None:
-        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
-        self.stats.count(len(data))
-        lane.put(data)
-
-    def _accepted(self, lane: Lane, frame: Frame) -> None:
-        """Take note of a numbered frame that was accepted, before anything follows from it."""
-        self.stats.count(frame.size)
-        self.transcript.received(lane.peer, frame.data)
-        lane.take(frame.data)
-
-    def _commit(self) -> None:
-        """Make safe what was accepted: only then is it acknowledged."""
-        for lane in self._lanes:
-            lane.commit()
-
     def _beat_for(self, lane: Lane) -> bytes:
         """Return the body of a beat, which acknowledges what is safe here."""
+        self._commit()
         return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
 
     @abstractmethod
@@ -265,8 +239,8 @@ class Session(ABC):
             self._asked += pause
             self._shift(pause)
         self._take(now)
-        self._commit()
         if self.closed:
+            self._post()
             return
         self._look()
         self._tick(now)
@@ -278,7 +252,12 @@ class Session(ABC):
             self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
         elif any(lane.owes for lane in self._lanes):
             self._beat()
+        self._post()
         self._stepped = self._clock()
+
+    def look_again(self) -> None:
+        """Answer the role if its answer is there."""
+        self._look()
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
@@ -302,7 +281,9 @@ class Session(ABC):
 
     def _gives_up(self, wanted: Receive) -> bool:
         """Say whether the role goes on with what is there."""
-        return wanted.within is not None and self._clock() - self._asked > wanted.within
+        if wanted.within is None:
+            return False
+        return self.steps.decide("patience", now=self._clock() - self._asked > wanted.within)
 
     def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
