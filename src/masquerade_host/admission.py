@@ -180,7 +180,7 @@ class AdmittingSession(Session):
                 f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
                 peer=hop.name,
             )
-        if read_beat(frame.body, self.everybody, hop.name).connection <= hop.lane.connection:
+        if hop.is_older(read_beat(frame.body, self.everybody, hop.name).connection):
             hop.replaced.append(route)
             return False
         self._move(hop, route)
