@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, RunFailed
+from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Effect, Once, Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study
@@ -192,21 +192,22 @@ class Network:
             connection.to_charlie = deque((late, data) for _, data in connection.to_charlie)
             self.old.append(connection)
 
-    def put(self, connection: Connection, queue: deque[tuple[float, bytes]], data: bytes) -> None:
+    def put(self, connection: Connection, to: str, data: bytes) -> None:
         """Put a frame on its way, unless its connection is gone."""
-        if connection.lives:
-            queue.append((self.clock.now + connection.delay * self.draw.uniform(0.5, 1.5), data))
+        if not connection.lives:
+            return
+        queue = connection.to_charlie if to == CHARLIE else connection.to_party
+        queue.append((self.clock.now + connection.delay * self.draw.uniform(0.5, 1.5), data))
+        # A roster that comes twice bears no run's id, so it is refused. Nobody sends one twice: a party that says that
+        # it holds nothing has not begun a run.
+        if _kind(data) in NUMBERED[1:]:
+            connection.passed.append((to, data))
 
     def left(self, source: str, to: str, data: bytes) -> None:
         """Note a frame that somebody has sent, and let the next faults happen."""
         self.frames += 1
         _v, run, _who, whom, kind, number, _type, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
         if kind in NUMBERED:
-            party = source if to == CHARLIE else to
-            # A roster that comes twice bears no run's id, so it is refused. It is never sent twice: who says that it
-            # holds nothing has not begun a run.
-            if (connection := self.now.get(party)) is not None and kind != "roster":
-                connection.passed.append((to, data))
             hop = to if source == CHARLIE else source
             self.signed[run, source, hop if whom.strip() != "*" else "*", number].add(data)
         while self.faults and self.faults[0].after <= self.frames:
@@ -247,7 +248,7 @@ class Network:
 
     def _repeat(self, connection: Connection) -> None:
         for to, data in connection.passed[-self.draw.randint(1, 6) :]:
-            self.put(connection, connection.to_charlie if to == CHARLIE else connection.to_party, data)
+            self.put(connection, to, data)
 
     def taken(self, connection: Connection, queue: deque[tuple[float, bytes]]) -> Iterator[bytes]:
         """Take what has arrived."""
@@ -262,6 +263,10 @@ class Network:
                 if queue:
                     soon = min(soon, max(queue[0][0], connection.still_until))
         return max(soon, self.clock.now + 0.001)
+
+
+def _kind(data: bytes) -> str:
+    return str(msgpack.unpackb(data[SIGNATURE_BYTES:])[4])
 
 
 class FaultyPartyLink(FakePartyLink):
@@ -294,7 +299,7 @@ class FaultyPartyLink(FakePartyLink):
         """Put a frame on its way."""
         self._site.moment("send")
         self._site.check(data)
-        self._network.put(self._connection, self._connection.to_charlie, data)
+        self._network.put(self._connection, CHARLIE, data)
         self._network.left(self._site.name, CHARLIE, data)
         self._site.moment("sent")
 
@@ -332,9 +337,17 @@ class FaultyCharlieLink(FakeCharlieLink):
         """Put a frame on its way; a connection that is gone takes nothing."""
         self._site.moment("send")
         if (connection := self._of(name)) is not None:
-            self._network.put(connection, connection.to_party, data)
+            self._network.put(connection, name, data)
         self._network.left(CHARLIE, name, data)
         self._site.moment("sent")
+
+    def tell(self, route: bytes, data: bytes) -> bool:
+        """Put a frame on its way along any connection; False if it is gone."""
+        for name, connection in self._network.now.items():
+            if connection.route == route and connection.lives:
+                self._network.put(connection, name, data)
+                return True
+        return False
 
     def reachable(self, name: str) -> bool:
         """Whether the connection by which a party came is still there."""
@@ -614,7 +627,7 @@ def check_ends(name: str, seed: int) -> Group:
     group = _group(name, seed, 3 * DEADLINE)
     group.run()
     for error in group.errors.values():
-        assert type(error) in (DeadlinePassed, RunFailed), f"{type(error).__name__}: {error}"
+        assert type(error) in (CannotConnect, DeadlinePassed, RunFailed), f"{type(error).__name__}: {error}"
     for who, site in group.sites.items():
         assert site.error is not None or group.files(who) == without_faults(name).files
     return group

@@ -256,10 +256,13 @@ class CharlieSocket:
         self._outbox[name].put(data)
         self._offer(name)
 
-    def tell(self, route: bytes, data: bytes) -> None:
-        """Send one frame along a route that is not the way back to its party; it may be lost."""
-        with contextlib.suppress(zmq.ZMQError):
+    def tell(self, route: bytes, data: bytes) -> bool:
+        """Send one frame along a route that is not the way back to its party; False if nobody is there any more."""
+        try:
             self._router.send_multipart((route, data), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            return error.errno != errno.EHOSTUNREACH
+        return True
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
