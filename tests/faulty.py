@@ -20,7 +20,7 @@ import msgpack
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
 from masquerade_core.rng import SimulationRng
-from masquerade_core.seat import Effect, Once, Release, Seat, Send
+from masquerade_core.seat import Once, Release, Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.charlie_session import CharlieSession

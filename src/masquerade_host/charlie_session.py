@@ -5,11 +5,11 @@ before is in :mod:`masquerade_host.admission`. Each party's hop has a state of i
 :class:`~masquerade_host.hop.Hop` and ruled by the table in :mod:`masquerade_host.session_states`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Receive, Send
+from masquerade_core.seat import Receive, Release, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame
@@ -23,6 +23,7 @@ from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
+from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
@@ -46,7 +47,8 @@ class CharlieSession(AdmittingSession):
 
     # --- The role's side ------------------------------------------------------
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.broadcast:
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
@@ -91,21 +93,16 @@ class CharlieSession(AdmittingSession):
                 self._lose(hop, RunFailed(f"the run went on without {hop.name} before Charlie was started again"))
 
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
-        turn, was, first = Turn(frame.kind), hop.state, not hop.lane.live
+        turn, was = Turn(frame.kind), hop.state
         if turn is not Turn.ABORT:  # whose reason decides which turn it is
             hop.receive(turn)
         match turn:
             case Turn.BEAT:
-                beat = read_beat(frame.body, self.everybody, hop.name)
-                if beat.got and not hop.state.has_roster:
-                    raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
-                hop.waits_for = tuple(name for name in beat.waits_for if name != hop.name)
-                hop.lane.connection = beat.connection
-                if first:
-                    self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
-                self._acknowledged(hop.lane, beat.got)
+                self._hear_beat(hop, frame)
                 if was is JoinState.AWAY:
                     self._came(hop)
+            case Turn.STANDING:
+                self._pass_on(hop, frame, data)
             case Turn.ABORT:
                 self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name))
             case Turn.MESSAGE:
@@ -116,6 +113,31 @@ class CharlieSession(AdmittingSession):
             case Turn.CLOSED:
                 hop.closed, hop.digest = data, decode(Closed, frame.body, hop.name).digest
                 self._close_if_done()
+
+    def _hear_beat(self, hop: Hop, frame: Frame) -> None:
+        beat, first = read_beat(frame.body, self.everybody, hop.name), not hop.lane.live
+        if beat.got and not hop.state.has_roster:
+            raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
+        hop.waits_for = tuple(name for name in beat.waits_for if name != hop.name)
+        hop.lane.connection = beat.connection
+        if first:
+            self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
+        self._acknowledged(hop.lane, beat.got)
+
+    def _pass_on(self, hop: Hop, frame: Frame, data: bytes) -> None:
+        """Pass on a question of a party that was started again to the others, or one's answer to that party."""
+        if frame.type == ASK:
+            if decode(Ask, frame.body, hop.name).asker != padded(hop.name):
+                raise ProtocolViolation(f"{hop.name} asked in another party's name", peer=hop.name)
+            others, body, type_ = [other for other in self._there if other is not hop], frame.body, ASK
+        else:
+            asker = decode(Standing, frame.body, hop.name).asker.rstrip(" ")
+            others = [other for other in self._there if other.name == asker and other is not hop]
+            body, type_ = encode(Standings(party=padded(hop.name), signed=data), asker), ANSWER
+        for other in others:
+            # Who has not acknowledged the roster does not know the run yet.
+            if other.lane.live and other.lane.acknowledged and other.may_send(Turn.STANDING):
+                self._out.send(other.name, other.seal(Turn.STANDING, body, type=type_))
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):

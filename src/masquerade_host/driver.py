@@ -25,6 +25,7 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_host.journal import Journal
 from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.session import Session
@@ -164,6 +165,8 @@ def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None 
             session.steps.note("begun", data=begun)
             session.open()
             thread.stand = resume(role, session)
+            if session.steps.passed:
+                session.resumed(rng.bytes(NONCE_BYTES))
             result = _converse(session, thread, bell, caught)
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:

@@ -115,6 +115,10 @@ class Journaling(ABC):
     def look_again(self) -> None:
         """Answer the role if its answer is there."""
 
+    def resumed(self, nonce: bytes) -> None:
+        """Take note that this process goes on with what an earlier one began; ``nonce`` is fresh."""
+        del nonce  # Charlie asks nobody
+
     def let_go(self) -> bool:
         """Send what this session holds back, for it was sent before; return whether there was anything."""
         return False

@@ -5,18 +5,19 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Join, Send
+from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
-from masquerade_host.closing import Told, check_all_closed
+from masquerade_host.closing import check_all_closed
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing
+from masquerade_host.holding import HoldingSession
 from masquerade_host.hop import turn_of
 from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
@@ -26,8 +27,6 @@ from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_b
 from masquerade_host.party_ends import ended, refused, silent, unanswered
 from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
-from masquerade_host.schedule import Schedule
-from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
@@ -42,7 +41,7 @@ _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
 
 
-class PartySession(Session):
+class PartySession(HoldingSession):
     """A party's side of a run.
 
     Parameters
@@ -82,8 +81,6 @@ class PartySession(Session):
         self._lane = Lane(CHARLIE, self._transmit)
         self.patience = _PATIENCE * self.deadline
         self._hello = b""
-        self._schedule = Schedule(study.study.slot_seconds)
-        self._told = Told()
         self._closed = b""
         self._next_hello = 0.0
         self._since = 0.0
@@ -123,13 +120,11 @@ class PartySession(Session):
         self._next_hello = 0.0
         self._next_notice = self._clock() + _NOTICE
 
-    def _send(self, effect: Send) -> None:
-        self._hold(lambda: self._send_now(effect))
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._hold(lambda: self._send_now(effect, due))
 
-    def _hold(self, send: Callable[[], None]) -> None:
-        self._schedule.hold(self._clock(), self._last_came, send)
-
-    def _send_now(self, effect: Send) -> None:
+    def _send_now(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
@@ -229,6 +224,7 @@ class PartySession(Session):
             self.kept.add(CHARLIE, frame.type, data)
         if frame.broadcast and frame.kind != "closed":
             self._told.add(data)
+            self._check_chain()
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -244,6 +240,8 @@ class PartySession(Session):
                 beat = read_beat(frame.body, self.everybody, CHARLIE)
                 if beat.connection in (0, self._lane.connection):  # 0: he answers a hello
                     self._acknowledged(self._lane, beat.got)
+            case Turn.STANDING:
+                self._hear_standing(frame)
             case Turn.ABORT:
                 raise ended(read_abort(frame.body, self.everybody, CHARLIE), self.study, self.me)
             case Turn.ROSTER:
@@ -285,14 +283,6 @@ class PartySession(Session):
     def _take_again(self, row: Entry) -> None:
         self._accept(row.data, self._clock())
 
-    def let_go(self) -> bool:
-        """Send what waits for its slot, for it was sent before."""
-        return self._schedule.let_go()
-
-    def due_in(self) -> float | None:
-        """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
-        return None if self._schedule.due is None else self._schedule.due - self._clock()
-
     # --- Clocks and bad ends ----------------------------------------------------
 
     def _tick(self, now: float) -> None:
@@ -327,6 +317,11 @@ class PartySession(Session):
         if self._dialing.connected and self._may_send(Turn.BEAT):
             self.stats.beats += 1
             self._transmit(self._seal(Turn.BEAT, self._beat_for(self._lane)))
+            self._ask()
+
+    def _say_standing(self, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
+        if self._dialing.connected and self._may_send(Turn.STANDING):
+            self._transmit(self._seal(Turn.STANDING, body, type=type))
 
     def hear_verdict(self) -> MasqueradeError | None:
         """Return what Charlie says about the end that this party has just reported."""

@@ -8,7 +8,7 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
@@ -137,9 +137,8 @@ class Session(Journaling):
                 self._news.progress(effect.done, effect.total)
                 self._reply(None)
             case Send():
-                self._owed += self._due
-                self._due = []
-                self._send(effect)
+                due, self._due = self._due, []
+                self._send(effect, due)
                 self._reply(None)
             case Join():
                 self.stats.stage(JOINING)
@@ -174,8 +173,8 @@ class Session(Journaling):
         self._reply((keys, run))
 
     @abstractmethod
-    def _send(self, effect: Send) -> None:
-        """Put the role's bodies on the wire."""
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        """Put the role's bodies on the wire, and pay for what they release."""
 
     @abstractmethod
     def finish(self) -> None:

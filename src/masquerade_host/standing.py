@@ -15,7 +15,7 @@ both cases the attempt ends.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -27,9 +27,15 @@ from masquerade_core.wire.messages import NAME_BYTES, Message
 from masquerade_core.words import counted, listed
 from masquerade_host.session_messages import DIGEST_BYTES
 
-__all__ = ["Ask", "Held", "Standing", "Standings"]
+__all__ = ["ANSWER", "ASK", "Ask", "Held", "Standing", "Standings", "padded"]
 
-_Name = Annotated[str, Field(min_length=1, max_length=NAME_BYTES)]
+ASK, ANSWER = "ask", "answer"
+"""The types of frames of kind ``standing``."""
+
+_COUNT_BYTES = 4
+
+_Name = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]  # padded: its length tells nothing
+_Count = Annotated[bytes, Field(min_length=_COUNT_BYTES, max_length=_COUNT_BYTES)]
 _Nonce = Annotated[bytes, Field(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 _Digest = Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
@@ -46,8 +52,14 @@ class Standing(Message):
 
     asker: _Name
     nonce: _Nonce
-    broadcasts: Annotated[int, Field(ge=0, lt=2**32)]
+    broadcasts: _Count
     chain: _Digest
+
+    @classmethod
+    def of(cls, ask: Ask, chain: Sequence[bytes]) -> Self:
+        """Answer a question; ``chain`` is as :attr:`masquerade_host.closing.Told.chain`."""
+        count = (len(chain) - 1).to_bytes(_COUNT_BYTES, "big")
+        return cls(asker=ask.asker, nonce=ask.nonce, broadcasts=count, chain=chain[-1])
 
 
 class Standings(Message):
@@ -55,6 +67,11 @@ class Standings(Message):
 
     party: _Name
     signed: Annotated[bytes, Field(max_length=1024)]
+
+
+def padded(name: str) -> str:
+    """Return a name as it stands in these messages."""
+    return name.ljust(NAME_BYTES)
 
 
 class Held:
@@ -82,7 +99,7 @@ class Held:
 
     def ask(self) -> bytes:
         """Return the body of the question."""
-        return encode(Ask(asker=self.me, nonce=self.nonce), CHARLIE)
+        return encode(Ask(asker=padded(self.me), nonce=self.nonce), CHARLIE)
 
     def take(self, answer: Standings, reader: Endpoint) -> None:
         """Take one party's answer, as Charlie passed it on; an answer to an older question is ignored.
@@ -98,32 +115,35 @@ class Held:
         ProtocolViolation
             Charlie's fault: the party did not sign this.
         """
+        party = answer.party.rstrip(" ")
+        if party not in self._missing:
+            return
         try:
-            frame = reader.open(answer.party, answer.signed, numbered=False)
-            standing = decode(Standing, frame.body, answer.party)
-        except (KeyError, ProtocolViolation) as error:
-            raise _forged(answer.party) from error
-        if frame.type != "standing":
-            raise _forged(answer.party)
-        if (standing.asker, standing.nonce) == (self.me, self.nonce) and answer.party in self._missing:
-            self._missing.remove(answer.party)
-            self._said[answer.party] = standing.broadcasts, standing.chain
+            frame = reader.open(party, answer.signed, numbered=False)
+            standing = decode(Standing, frame.body, party)
+        except ProtocolViolation as error:
+            raise _forged(party) from error
+        if (frame.kind, frame.type) != ("standing", ANSWER):
+            raise _forged(party)
+        if (standing.asker, standing.nonce) == (padded(self.me), self.nonce):
+            self._missing.remove(party)
+            self._said[party] = int.from_bytes(standing.broadcasts, "big"), standing.chain
 
-    def check(self, chains: Sequence[bytes]) -> None:
+    def check(self, chain: Sequence[bytes]) -> None:
         """Check that the others received the same broadcasts, as far as this party has received them.
 
         Parameters
         ----------
-        chains : sequence of bytes
-            This party's running hash before its first broadcast, after it, and so on.
+        chain : sequence of bytes
+            This party's own, as :attr:`masquerade_host.closing.Told.chain`.
 
         Raises
         ------
         RunFailed
             They received others.
         """
-        for name, (count, chain) in self._said.items():
-            if count < len(chains) and chains[count] != chain:
+        for name, (count, theirs) in self._said.items():
+            if count < len(chain) and chain[count] != theirs:
                 raise RunFailed(
                     f"{name} has signed for other broadcasts of {CHARLIE} than {self.me} has in its journal: the state "
                     f"of this machine was rolled back, or {CHARLIE} told two parties two things",
@@ -155,7 +175,6 @@ class Held:
 
 def _forged(name: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{CHARLIE} passed on a standing of {name[:32]!r} that it did not sign for this run; allowed is what a party "
-        "signed",
+        f"{CHARLIE} passed on a standing of {name} that it did not sign for this run; allowed is what a party signed",
         peer=CHARLIE,
     )
