@@ -358,6 +358,31 @@ class FaultyCharlieLink(FakeCharlieLink):
 # --- The participants --------------------------------------------------------------------
 
 
+class FaultyJournal(MemoryJournal):
+    """A journal that remembers what was ever durable in it, so that an older copy can be put back."""
+
+    def __init__(self, moment: Callable[[str], None]) -> None:
+        super().__init__(moment)
+        self.ever: Counter[str] = Counter()  # the draws that were ever durable
+        self._marks = [0]
+
+    def commit(self) -> None:
+        """Write, and remember."""
+        added = [entry.label for entry in self._added if entry.kind == "once"]
+        before = len(self.rows)
+        try:
+            super().commit()
+        finally:
+            if len(self.rows) > before:
+                self.ever.update(added)
+                self._marks.append(len(self.rows))
+
+    def roll_back(self, commits: int) -> None:
+        """Put back the copy from so many commits ago."""
+        self._marks = self._marks[: max(1, len(self._marks) - commits)]
+        self.rows = self.rows[: self._marks[-1]]
+
+
 class Site:
     """One participant's machine: a process without threads, and what outlives it.
 
@@ -368,7 +393,8 @@ class Site:
     def __init__(self, group: Group, name: str) -> None:
         self.group = group
         self.name = name
-        self.journal = MemoryJournal(self.moment)
+        self.journal = FaultyJournal(self.moment)
+        self.rolls_back = 0
         self.moments = 0
         self.kill_at = -1
         self.dies_until: float | None = None
@@ -391,6 +417,7 @@ class Site:
     def start(self) -> None:
         """Start a process, which finds what an earlier one left."""
         self.lives = True
+        self.journal.roll_back(self.rolls_back)
         self.session = self.group.session(self)
         self.session.steps = Steps(self.journal.opened())
         self.role = self.group.play.role(Seat(self.name, self.session.names))
@@ -482,7 +509,7 @@ class Site:
 
     def _draw(self, once: Once) -> Any:
         """Draw: the same number each time until it is in the journal, and from then on another one."""
-        before = sum((row.kind, row.label) == ("once", once.label) for row in self.journal.rows)
+        before = self.journal.ever[once.label]
         packed = pack_plain(once.compute(SimulationRng(f"{once.label} {before}", self.name)))
         self.session.steps.note("once", label=once.label, data=packed)
         result = unpack_plain(packed)
@@ -620,6 +647,18 @@ def check_network(name: str, seed: int) -> Group:
 def check_kills(name: str, seed: int) -> Group:
     """Run a schedule in which processes die as well."""
     return completes(name, _group(name, seed, 20.0, kills=True))
+
+
+def check_kill_at(name: str, who: str, moment: int, rolls_back: int = 0) -> Group:
+    """Let one process die at one moment, and start it again with its journal, or with an older copy of that."""
+    # A party whose journal is an older copy may begin another run, whose frames are others.
+    group = Group(play(name), moment, (), None if rolls_back else without_faults(name).costs)
+    site = group.sites[who]
+    site.kill_at, site.rolls_back = moment, rolls_back
+    if not rolls_back:
+        return completes(name, group)
+    group.run()
+    return group
 
 
 def check_ends(name: str, seed: int) -> Group:
