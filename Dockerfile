@@ -10,7 +10,7 @@ RUN /opt/venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 FROM python:3.11-slim-bookworm
 COPY --from=build /opt/venv /opt/venv
 # Sticky and open to all, because the user is chosen when the container starts.
-RUN mkdir -m 1777 /keys /meeting /runs
+RUN mkdir -m 1777 /keys /meeting /runs /state
 ENV PATH=/opt/venv/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -1,11 +1,10 @@
-"""Every test draws the same numbers each time, so that a failure can be looked at again.
+"""Every test draws the same numbers each time, so that a failure can be looked at again. No test sees another's state.
 
 Noise is tested by its law, and such a test fails by chance once in a million runs. With thousands of them, a failure
 that cannot be repeated says little. So what the tests in this process draw follows from ``--seed`` and the test's name.
 ``--seed random`` takes another seed in each session, and the first lines of the report name it.
 """
 
-import os
 import secrets
 import threading
 from types import SimpleNamespace
@@ -27,12 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = secrets.token_hex(8)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _no_state_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No test finds or changes the privacy budget of whoever runs the tests."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
-
-
 def pytest_report_header(config: pytest.Config) -> str:
     """Name the seed."""
     return f"what the tests draw: --seed {config.option.seed}"
@@ -48,3 +41,9 @@ def _repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
             return stream.bytes(n)
 
     monkeypatch.setattr(masquerade_core.rng, "secrets", SimpleNamespace(token_bytes=token_bytes))
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep away from the ledger of whoever runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state" / secrets.token_hex(8)))

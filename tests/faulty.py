@@ -27,6 +27,7 @@ from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.keyfiles import Keys
 from masquerade_host.party_session import PartySession
+from masquerade_host.probe import Answer
 from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
@@ -555,7 +556,7 @@ class Group:
             world.study,
             keys,
             lambda: FaultyPartyLink(self.network, site),
-            lambda: True,
+            lambda: Answer.CHARLIE,
             version=VERSION,
             clock=self.clock,
             debits=site,

@@ -1,16 +1,22 @@
 """A state folder with a ledger, studies that spend from it, and a data set."""
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
+from masquerade_host import ledger_file
 from masquerade_host.ledger import Ledger
 from masquerade_host.state import StateFolder
 from tests.host_helpers import World
 
-__all__ = ["RECORDS", "begun", "budget", "mechanism", "named", "reserved"]
+__all__ = ["RECORDS", "DiedError", "begun", "budget", "dying", "mechanism", "named", "reserved", "stepped"]
 
 RECORDS = Dataset.from_unit_ball([[0.5], [-0.25], [0.0]], [1.0, -1.0, 1.0])
 
@@ -56,3 +62,35 @@ def begun(ledger: Ledger, study: Study, *, gaussian: bool = False) -> int:
 def mechanism(label: str = "model", epsilon: float = 1.0, delta: float = 1e-6, mu: float = 0.0) -> Release:
     """Return a release; by default one that costs what the studies here may take."""
     return Release(label, epsilon, delta, mu)
+
+
+class DiedError(BaseException):
+    """The process ends here."""
+
+
+def stepped(name: str, action: Callable[..., object], steps: list[str], at: int) -> Callable[..., object]:
+    """Return an action that counts as a step, and before whose ``at``-th step the process dies."""
+
+    def step(*arguments: object, **options: object) -> object:
+        steps.append(name)
+        if len(steps) > at:
+            raise DiedError
+        return action(*arguments, **options)
+
+    return step
+
+
+@contextmanager
+def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[list[str]]:
+    """Let the process die before its ``at``-th step that touches the disk."""
+    steps: list[str] = []
+
+    def stepping(name: str, action: Callable[..., object]) -> Callable[..., object]:
+        return stepped(name, action, steps, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", stepping("fsync", os.fsync))
+        patch.setattr(os, "fdopen", stepping("fdopen", os.fdopen))
+        for name in ("_insert", "_mirror", "_compare", "_read"):
+            patch.setattr(ledger_file.LedgerFile, name, stepping(name, getattr(ledger_file.LedgerFile, name)))
+        yield steps

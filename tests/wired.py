@@ -40,6 +40,7 @@ class FakeCharlieLink:
     told: list[tuple[bytes, bytes]] = field(default_factory=list)
     routes: dict[str, bytes] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    hung_up: list[tuple[str, bytes]] = field(default_factory=list)
 
     def arrivals(self) -> Iterator[Arrival]:
         """Take what has arrived."""
@@ -57,6 +58,10 @@ class FakeCharlieLink:
     def send(self, name: str, data: bytes) -> None:
         """Send."""
         self.sent.append((name, data))
+
+    def hang_up(self, name: str, route: bytes) -> None:
+        """Remember who was hung up."""
+        self.hung_up.append((name, route))
 
     def flush(self) -> None:
         """Nothing waits here."""

@@ -20,6 +20,7 @@ from masquerade_host.results import RESULT, RunDirectory, default_directory, sum
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
+from masquerade_protocols.blame import check_evidence
 
 __all__ = ["run"]
 
@@ -109,7 +110,10 @@ def run(
         observe=curve,
     )
     folder = out or default_directory(study, CHARLIE)
-    with journal_of(study, CHARLIE, state, keep=journal) as kept, RunDirectory(folder, session) as directory:
+    with (
+        journal_of(study, CHARLIE, state, keep=journal) as kept,
+        RunDirectory(folder, session, check_evidence) as directory,
+    ):
         shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
         role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
         release = run_role(role, session, SystemRng(), journal=kept)

@@ -89,6 +89,7 @@ def approve(
             data = protocol.records.one(data_path, study)
             protocol.records.check(data, study, str(data_path), site.me)
             account, records = site.records(ledger, population, Path(data_path), data)
+            site.expect_to_fit(ledger, account, records)
         words = in_words(study, site.me, protocol.explain(study), budget_in_words(site.spends, account, records))
         if fingerprint is None:
             ask(words)

@@ -30,6 +30,7 @@ from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
 from masquerade_party._site import Site, budget_in_words, login_name
 from masquerade_protocols import Protocol, protocol_of
+from masquerade_protocols.blame import check_evidence
 
 __all__ = ["run"]
 
@@ -94,11 +95,16 @@ def run(
         _tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
         account, records = site.records(ledger, chosen, Path(data_path), data)
-        if approval is not None:
+        if approval is None:
+            site.expect_to_fit(ledger, account, records)
+        else:
             site.adopt_unattended(ledger, records, approval.population)
             site.reserve(ledger, records, approval.population, approval.who)
         folder = out or default_directory(study, me)
-        with journal_of(study, me, state, keep=journal) as kept, RunDirectory(folder) as directory:
+        with (
+            journal_of(study, me, state, keep=journal) as kept,
+            RunDirectory(folder, check=check_evidence) as directory,
+        ):
             if approval is None:
                 ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
                 approval = site.record(ledger, records, account.population, login_name())

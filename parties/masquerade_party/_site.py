@@ -167,6 +167,14 @@ class Site:
             spends=self.spends,
         )
 
+    def expect_to_fit(self, ledger: Ledger, account: Account, records: Records) -> None:
+        """Raise, before a person is asked, what :meth:`reserve` would raise after the yes.
+
+        Of unknown records the ledger cannot say it: they belong to no population before the yes.
+        """
+        if records.known and not ledger.would_fit(self.study, self.me, account.population, self.spends):
+            self.reserve(ledger, records, account.population, login_name())
+
     def entries(self, ledger: Ledger) -> dict[str, Any]:
         """Return what the ledger says of this study, for the folder of the run; without the fingerprint of records."""
         mine = {"study": self.study.digest().hex(), "me": self.me}

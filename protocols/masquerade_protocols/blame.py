@@ -1,26 +1,32 @@
-"""Who is at fault when a sum was refused, as far as signed messages prove it.
+"""Who is at fault when a run ended badly, as far as signed frames prove it.
+
+Frames that break the protocol by themselves are judged by :mod:`masquerade_core.wire.proof`. What is here is for a sum
+that was refused.
 
 The parties signed their contributions, and Charlie what he told: the sum, its check value and a receipt. If it does not
 follow from the contributions that he shows, he is at fault. If it does, a party's contribution was not well made, or
 under Paillier the lead opened another number. Nobody can tell which without opening what a contribution hides.
 
-Charlie alone shows contributions, under his signature. A party could sign a second one, and show it to accuse him.
+Charlie shows all contributions, under his signature. A party could sign a second one, and show it to accuse him. So
+what parties show in their own files counts only if Charlie's signed receipt is for exactly that.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from masquerade_core import __version__
 from masquerade_core.crypto.boxes import SigningKey, verify
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.paillier import PublicKey
-from masquerade_core.errors import ProtocolViolation
-from masquerade_core.evidence import Evidence
+from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import Endpoint, Frame
+from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_core.wire.messages import Ciphertexts
+from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
-from masquerade_protocols.blocks.masked_sum import Masked, Summed, blame
+from masquerade_protocols.blocks.masked_sum import Masked, Summed, blame, masked_digest
 from masquerade_protocols.blocks.sum_messages import (
     Contribution,
     Opened,
@@ -32,17 +38,10 @@ from masquerade_protocols.blocks.sum_messages import (
 )
 from masquerade_protocols.blocks.survivors import Outcome
 
-__all__ = ["Verdict", "blame_of_opening", "blame_of_sum", "verdict"]
+__all__ = ["blame_of_opening", "blame_of_sum", "check_evidence", "run_of", "verdict"]
 
 _READER = SigningKey(bytes(32))  # reads frames and signs nothing
 _PRIMES = {(bits + 7) // 8: (1 << bits) - 1 for bits in (127, 521, 2203, 4253)}  # of check values, by their length
-
-
-class Verdict(NamedTuple):
-    """Who is proved at fault ("" for nobody), and what was found, in sentences."""
-
-    culprit: str
-    found: tuple[str, ...]
 
 
 def blame_of_opening(key: PublicKey, told: Opened, contributions: Mapping[str, Contribution]) -> str | None:
@@ -104,19 +103,20 @@ class _Shown:
         self._study, self._run = study, run
         self.told: list[tuple[Frame, bytes]] = []
         self.sent: dict[tuple[str, str], Frame] = {}
+        self.own: dict[tuple[str, str], Frame] = {}  # what parties show of themselves
         self.refused: list[str] = []
 
     def take(self, file: Evidence) -> None:
-        """Take a file, if whoever keeps its frames has signed it; contributions from Charlie's file alone."""
+        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's."""
         keys = {party.name: party.key.sign for party in self._study.parties} | {CHARLIE: self._study.curator.key.sign}
         if not verify(keys.get(file.participant, b""), file.signed(), file.signature):
             self.refused.append(f"a file that {file.participant} is said to have written does not bear its signature")
             return
         for source, data in file.frames:
-            if CHARLIE in (source, file.participant):
-                self.add(source, data)
+            if source in (CHARLIE, file.participant) or file.participant == CHARLIE:
+                self.add(source, data, self.own if source == file.participant else self.sent)
 
-    def add(self, source: str, data: bytes) -> None:
+    def add(self, source: str, data: bytes, sent: dict[tuple[str, str], Frame]) -> None:
         """Take a frame that ``source`` is said to have signed."""
         peers = {party.name: party.key.sign for party in self._study.parties}
         if source == CHARLIE:
@@ -131,24 +131,73 @@ class _Shown:
             if source == CHARLIE:
                 self.told.append((frame, data))
             else:
-                self.sent[source, frame.type] = frame
+                sent[source, frame.type] = frame
             return
         self.refused.append(f"a frame that {source} is said to have signed for this run does not bear its signature")
 
 
-def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Verdict:
+def check_evidence(text: str, study: Study, name: str = EVIDENCE) -> Findings:
+    """Say what one participant's file of evidence proves.
+
+    Parameters
+    ----------
+    text : str
+        The file's content.
+    study : Study
+        The run's. It pins the key under which each participant signs.
+    name : str
+        The file's name, for errors.
+
+    Raises
+    ------
+    BadInput
+        It is no evidence, or of a run of another study or version.
+    """
+    file = read_evidence(text, name)
+    return verdict(study, run_of(file, study, name), [file])
+
+
+def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
+    """Return the id of the run that a file of evidence is of.
+
+    Raises
+    ------
+    BadInput
+        It is of a run of another study or version.
+    """
+    before = study.study_id(__version__)
+    run = run_id(before, file.roster) if file.roster else before  # a run that ended before its roster
+    if file.run != run.hex():
+        raise BadInput(
+            f"{name} is of the run {file.run[:8]}, which is no run of this study in this version",
+            "give the study of that run, and use the version of the program that ran it",
+        )
+    return run
+
+
+def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     """Say who is proved at fault by participants' files of evidence of one run."""
+    files = tuple(files)
     shown = _Shown(study, run)
     for file in files:
         shown.take(file)
+    frames = tuple(dict.fromkeys(data for file in files for _, data in file.frames))
+    proved = Judge(study, run, study.study_id(__version__)).of(frames)
+    if proved.culprit:
+        return Findings(proved.culprit, (*shown.refused, proved.said))
+    refused = any(file.refused_sum for file in files)
     try:
-        culprit, found = _two_stories(shown) or _judged(study, shown)
+        culprit, found, suspects = _two_stories(shown) or _judged(study, shown)
     except ProtocolViolation as error:  # a body that its signer should not have sent
-        culprit, found = error.peer, (error.message,)
-    return Verdict(culprit, (*shown.refused, *found))
+        culprit, found, suspects = error.peer, (error.message,), ()
+    if not culprit and not refused:
+        return Findings("", (*shown.refused, proved.said))
+    if not culprit and not suspects:
+        suspects = tuple(name for name in (*study.names, CHARLIE) if name not in {file.participant for file in files})
+    return Findings(culprit, (*shown.refused, *found), () if culprit else suspects)
 
 
-def _two_stories(shown: _Shown) -> Verdict | None:
+def _two_stories(shown: _Shown) -> Findings | None:
     """Two broadcasts of one type and round that differ, both signed by Charlie, prove his fault."""
     seen: dict[tuple[str, int], bytes] = {}
     for frame, data in shown.told:
@@ -156,7 +205,7 @@ def _two_stories(shown: _Shown) -> Verdict | None:
             continue
         round_ = _told_in(frame).round
         if seen.setdefault((frame.type, round_), data) != data:
-            return Verdict(CHARLIE, (f"Charlie signed two different sums of round {round_}",))
+            return Findings(CHARLIE, (f"Charlie signed two different sums of round {round_}",))
     return None
 
 
@@ -166,53 +215,77 @@ def _told_in(frame: Frame) -> Summed | Outcome | Opened:
     return decode(Summed, frame.body, CHARLIE) if frame.type == "Summed" else decode(Outcome, frame.body, CHARLIE)
 
 
-def _judged(study: Study, shown: _Shown) -> Verdict:
+def _judged(study: Study, shown: _Shown) -> Findings:
     told = [_told_in(frame) for frame, _ in shown.told if frame.type in ("Summed", "Opened", "Outcome")]
     last = max((t for t in told if not (isinstance(t, Outcome) and t.again)), key=lambda t: t.round, default=None)
-    cls: type[Contribution | Masked] = Masked
-    if any(kind == "Contribution" for _, kind in shown.sent):
-        cls = Contribution
-    given: dict[str, Any] = {
-        name: decode(cls, shown.sent[name, cls.__name__].body, name)
-        for name in study.names
-        if (name, cls.__name__) in shown.sent
-    }
+    given = _given(study, shown.sent)
     if not given:
-        return Verdict("", ("there are no contributions; Charlie's evidence has them",))
+        if said := _two_totals(shown):
+            return Findings(CHARLIE, (said,))
+        given = _given(study, shown.own)
+        if last is None or not _receipted(last, {name: c for name, c in given.items() if c.round == last.round}):
+            return Findings(
+                "", ("the contributions that Charlie's receipt is for are not there; his evidence has them",)
+            )
     newest = max(c.round for c in given.values())
     if last is None or last.round < newest:
         said = "Charlie told no sum of them, so nothing shows his fault. A party's contribution was not well made"
-        return Verdict("", (f"{listed(sorted(given))} contributed to round {newest}, and {said}",))
+        return Findings("", (f"{listed(sorted(given))} contributed to round {newest}, and {said}",), (*given, CHARLIE))
     given = {name: c for name, c in given.items() if c.round == last.round}
     missing = tuple(name for name in study.names if name not in given)
     if missing and not study.dropouts:
-        return Verdict("", (f"the contributions of {listed(missing)} to round {last.round} are not there",))
+        return Findings("", (f"the contributions of {listed(missing)} to round {last.round} are not there",))
     if isinstance(last, Opened):
-        return _of_opening(study, shown, last, given)
-    return _of(blame_of_sum(last, given), last.round, len(given), "")
+        found = _of_opening(study, shown, last, given)
+        said = _two_totals(shown)
+        return Findings(CHARLIE, (said,)) if said and not found.culprit else found
+    return _of(blame_of_sum(last, given), last.round, tuple(given), "")
 
 
-def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, Contribution]) -> Verdict:
+def _given(study: Study, sent: Mapping[tuple[str, str], Frame]) -> dict[str, Any]:
+    """Return the parties' newest contributions."""
+    cls: type[Contribution | Masked] = Masked
+    if any(kind == "Contribution" for _, kind in sent):
+        cls = Contribution
+    name_ = cls.__name__
+    return {name: decode(cls, sent[name, name_].body, name) for name in study.names if (name, name_) in sent}
+
+
+def _receipted(told: Summed | Outcome | Opened, given: Mapping[str, Any]) -> bool:
+    """Say whether Charlie's receipt is for exactly these contributions."""
+    digests = {name: digest_of(c) if isinstance(c, Contribution) else masked_digest(c) for name, c in given.items()}
+    return receipt(told.round, digests) == told.receipt
+
+
+def _two_totals(shown: _Shown) -> str:
+    """Say so if Charlie sent the lead another total than he told; he signed both."""
+    totals = [decode(RoundTotal, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "RoundTotal"]
+    told = [decode(Opened, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "Opened"]
+    for a in totals:
+        for b in told:
+            if a.round == b.round and (a.total.digest(), a.receipt) != (b.total.digest(), b.receipt):
+                return f"Charlie sent the lead another total or receipt of round {a.round} than he told"
+    return ""
+
+
+def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, Contribution]) -> Findings:
     keys = [decode(SumKey, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "SumKey"]
     if not keys:
-        return Verdict("", ("the parties' key is not there; every participant's evidence has it",))
+        return Findings("", ("the parties' key is not there; every participant's evidence has it",))
     key = PublicKey.received(keys[-1].modulus, study.key_bits, CHARLIE)
-    totals = [decode(RoundTotal, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "RoundTotal"]
-    if any(t.round == told.round and t.total.digest() != told.total.digest() for t in totals):
-        return Verdict(CHARLIE, (f"Charlie sent the lead another total of round {told.round} than he told",))
     answer = shown.sent.get((study.lead, "RoundSum"))
     if answer is not None:
         opened = decode(RoundSum, answer.body, study.lead)
         if opened.round == told.round and opened.sums != told.sums:
-            return Verdict(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
+            return Findings(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
     or_lead = f", or {study.lead} opened another sum"
-    return _of(blame_of_opening(key, told, given), told.round, len(given), or_lead)
+    return _of(blame_of_opening(key, told, given), told.round, tuple(given), or_lead)
 
 
-def _of(culprit: str | None, round_: int, count: int, otherwise: str) -> Verdict:
-    shown = f"{counted(count, 'signed contribution')} to round {round_}"
+def _of(culprit: str | None, round_: int, given: tuple[str, ...], otherwise: str) -> Findings:
+    shown = f"{counted(len(given), 'signed contribution')} to round {round_}"
     if culprit:
         said = f"the sum, check value or receipt that Charlie signed is not that of the {shown}"
-        return Verdict(culprit, (said,))
+        return Findings(culprit, (said,))
     said = f"what Charlie signed follows from the {shown}: he is cleared. A party's contribution was not well made"
-    return Verdict("", (f"{said}{otherwise}; nobody can tell whose without opening what it hides",))
+    return Findings("", (f"{said}{otherwise}; nobody can tell whose without opening what it hides",), given)

@@ -11,6 +11,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
+from masquerade_protocols.attempts import with_attempts
 from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP, INDIVIDUAL, POOLED
 from masquerade_protocols.dp_gd.entry import DP_GD
 from masquerade_protocols.dp_whitened.entry import DP_WHITENED
@@ -61,6 +62,8 @@ def register(entry: Protocol) -> None:
         raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
     if entry.records is POINTS and not entry.baseline:
         entry = with_refusals(entry)
+    if not entry.baseline:
+        entry = with_attempts(entry)
     (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS)[entry.name] = entry
 
 

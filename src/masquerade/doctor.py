@@ -22,7 +22,9 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
+from masquerade_host.approvals import find_approval
 from masquerade_host.keyfiles import load_keys
+from masquerade_host.policy import load_policy
 from masquerade_host.probe import Answer, probe
 from masquerade_host.state import StateFolder, state_folder
 from masquerade_protocols import Cost, Protocol, protocol_of
@@ -114,7 +116,11 @@ def examine(
         yield check
     yield _network(study, me)
     if me != CHARLIE:
-        yield _budget(study, protocol, me or "", records, state or state_folder())
+        folder = state or state_folder()
+        yield _policy(study, protocol, folder)
+        if me is not None:
+            yield _approval(study, me, folder)
+        yield _budget(study, protocol, me or "", records, folder)
 
 
 def _failed(name: str, error: MasqueradeError) -> Check:
@@ -158,6 +164,34 @@ def _conversation(cost: Cost) -> Check:
     sums, ciphertexts = counted(cost.sums, "secure sum"), counted(cost.ciphertexts, "ciphertext")
     message = f"Charlie and the parties wait for each other {waits}; all in all they make {sums} and send {ciphertexts}"
     return Check("conversation", Verdict.NOTE, message)
+
+
+def _policy(study: Study, protocol: Protocol, folder: StateFolder) -> Check:
+    """Say whether the site's rules allow the study."""
+    try:
+        load_policy(folder).check(study, protocol.spends(study))
+    except MasqueradeError as error:
+        return _failed("policy", error)
+    if folder.policy.exists():
+        return Check("policy", Verdict.OK, f"the rules of this site, {folder.policy}, allow the study")
+    return Check("policy", Verdict.NOTE, f"this site has no rules: there is no {folder.policy}")
+
+
+def _approval(study: Study, me: str, folder: StateFolder) -> Check:
+    """Say whether a person has approved of exactly this study."""
+    try:
+        approval = find_approval(folder, study, me)
+    except MasqueradeError as error:
+        return _failed("approval", error)
+    if approval is None:
+        return Check(
+            "approval",
+            Verdict.WARN,
+            f"nobody has approved of this study for {me} yet",
+            "read it and approve of it: masquerade approve STUDY --key KEY --data DATA",
+        )
+    words = f"{approval.who} approved of it at {approval.when}, on the budget of {approval.population!r}"
+    return Check("approval", Verdict.OK, words)
 
 
 def _budget(study: Study, protocol: Protocol, me: str, records: object, folder: StateFolder) -> Check:

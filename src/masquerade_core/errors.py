@@ -3,9 +3,14 @@
 A :class:`ProtocolViolation` is another participant's fault. A :class:`LocalProtocolError` is a bug of this program. All
 others are about files, networks, deadlines and policies. People read an error's text, and it may be logged. So it never
 contains a record, a party's number of records or a key.
+
+An error that speaks of other participants has one of four :class:`~masquerade_core.grounds.Grounds`:
+it says what is known, and how.
 """
 
 from typing import ClassVar
+
+from masquerade_core.grounds import Grounds
 
 __all__ = [
     "BadInput",
@@ -16,6 +21,7 @@ __all__ = [
     "MasqueradeError",
     "ProtocolViolation",
     "RefusedLocally",
+    "Reported",
     "RunFailed",
     "SumRefused",
 ]
@@ -30,10 +36,16 @@ class MasqueradeError(Exception):
         One sentence: what was seen, and what is allowed.
     hint : str
         What to do about it; empty where the message says so already.
+
+    Attributes
+    ----------
+    grounds : Grounds or None
+        On what the error names other participants; None where it names nobody.
     """
 
     exit_code: ClassVar[int] = 5
     error_code: ClassVar[str] = "bug"
+    grounds: Grounds | None = None
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -50,6 +62,44 @@ class RunFailed(MasqueradeError):
 
 class SumRefused(RunFailed):
     """A secure sum is not the sum of everybody's contributions; signed messages may show later who is at fault."""
+
+    grounds = Grounds.UNTOLD
+
+
+class Reported(RunFailed):
+    """Another participant ended the run and accuses somebody; nothing that this participant holds shows it.
+
+    It accuses nobody: its ``peer`` does not exist, and its exit code is that of a run that failed.
+
+    Parameters
+    ----------
+    message : str
+        One sentence: who says what of whom, and that it was not checked.
+    hint : str
+        What to do about it.
+    said_by : str
+        Whose word it is.
+    accused : tuple of str
+        Whom that participant accuses: one name, several of whom one is meant, or none.
+    frames : tuple of bytes
+        The signed frame in which it says so.
+    """
+
+    grounds = Grounds.SAID
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        said_by: str = "",
+        accused: tuple[str, ...] = (),
+        frames: tuple[bytes, ...] = (),
+    ) -> None:
+        super().__init__(message, hint)
+        self.said_by = said_by
+        self.accused = accused
+        self.frames = frames
 
 
 class CannotConnect(MasqueradeError):
@@ -70,14 +120,18 @@ class DeadlinePassed(MasqueradeError):
         What to do about it.
     waited_for : tuple of str
         The names of the silent participants.
+    said_by : str
+        The participant whose clock it was; empty where it was this one's.
     """
 
     exit_code = 3
     error_code = "deadline_passed"
+    grounds = Grounds.SILENT
 
-    def __init__(self, message: str, hint: str = "", *, waited_for: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, hint: str = "", *, waited_for: tuple[str, ...] = (), said_by: str = "") -> None:
         super().__init__(message, hint)
         self.waited_for = waited_for
+        self.said_by = said_by
 
 
 class BadInput(MasqueradeError):
@@ -102,14 +156,14 @@ class RefusedLocally(MasqueradeError):
 
 
 class BudgetExceeded(MasqueradeError):
-    """A release costs more than the privacy budget has left. Reserved: nothing raises it, as no account is kept."""
+    """A study or a release costs more than the privacy budget of this machine has left, or there is no budget."""
 
     exit_code = 7
     error_code = "budget_exceeded"
 
 
 class ProtocolViolation(MasqueradeError):
-    """A participant sent what the protocol does not allow.
+    """A participant sent what the protocol does not allow, and this participant has checked it.
 
     The error says only what is known about whose fault this is: at most one of ``peer`` and ``suspects`` is set.
 
@@ -124,18 +178,25 @@ class ProtocolViolation(MasqueradeError):
         Empty where nobody's fault is proved.
     suspects : tuple of str
         Participants one of whom is at fault, where nothing shows which one.
-    said_by : str
-        The participant who reported the violation. ``peer`` and ``suspects`` are then what that participant claims, and
-        nobody has checked it here. Empty where this participant has checked it.
+    frames : tuple of bytes
+        The frames in which it was seen, as they were signed. Where they prove the fault to everybody else as well
+        (:mod:`masquerade_core.wire.proof`), they go to the others; they are kept as evidence in any case.
     """
 
     exit_code = 8
     error_code = "protocol_violation"
 
     def __init__(
-        self, message: str, hint: str = "", *, peer: str = "", suspects: tuple[str, ...] = (), said_by: str = ""
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        peer: str = "",
+        suspects: tuple[str, ...] = (),
+        frames: tuple[bytes, ...] = (),
     ) -> None:
         super().__init__(message, hint)
         self.peer = peer
         self.suspects = suspects
-        self.said_by = said_by
+        self.frames = frames
+        self.grounds = Grounds.CHECKED if peer else Grounds.UNTOLD

@@ -1,25 +1,47 @@
-"""The signed messages of a run's last secure sum: evidence for whoever asks afterwards who is at fault.
+"""What the bad end of a run rests on: signed frames, for whoever asks afterwards who is at fault.
 
 A sum that does not pass its check ends the run, and nobody can tell at once whose fault it is. The parties have signed
 their contributions, and Charlie has signed what he told. Each participant keeps the newest frame of each of these
 messages and writes them down when a sum was refused. They show nobody's numbers: contributions are masked or encrypted,
 and their sum was to be public.
+
+Any other violation is seen in frames, too: they are kept beside these messages, and so is the frame with which another
+participant accuses somebody. The newest of each of Charlie's broadcasts is kept as well: two participants who were told
+different things show it with their files.
 """
 
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from masquerade_core.crypto.masks import tagged_hash
 from masquerade_core.errors import BadInput
 
-__all__ = ["EVIDENCE", "Evidence", "Kept", "read_evidence"]
+__all__ = ["EVIDENCE", "Evidence", "Findings", "Kept", "read_evidence"]
 
 EVIDENCE = "evidence.json"
 _TYPES = frozenset({"Contribution", "Masked", "Opened", "Outcome", "RoundSum", "RoundTotal", "SumKey", "Summed"})
+
+
+class Findings(NamedTuple):
+    """What files of evidence prove.
+
+    Attributes
+    ----------
+    culprit : str
+        Who is proved to be at fault; empty for nobody.
+    found : tuple of str
+        What was found, in sentences without their full stops.
+    suspects : tuple of str
+        Where nobody is proved to be at fault: those one of whom is, if anybody is.
+    """
+
+    culprit: str
+    found: tuple[str, ...]
+    suspects: tuple[str, ...] = ()
 
 
 @dataclass
@@ -36,18 +58,39 @@ class Kept:
     frames: dict[tuple[str, str], bytes] = field(default_factory=dict)
     roster: bytes = b""
 
-    def add(self, source: str, type_: str, frame: bytes) -> None:
-        """Keep a frame, unless its message belongs to no sum."""
-        if type_ in _TYPES:
+    def add(self, source: str, type_: str, frame: bytes, *, broadcast: bool = False) -> None:
+        """Keep a frame, unless its message belongs to no sum and did not go to all parties."""
+        if broadcast or type_ in _TYPES:
             self.frames[source, type_] = frame
 
-    def to_json(self, identity: Mapping[str, Any], sign: Callable[[bytes], bytes]) -> dict[str, Any]:
-        """Return the content of the file; ``identity`` names the run and who keeps the frames and signs."""
-        rows = tuple((source, frame) for (source, _), frame in self.frames.items())
-        whole = Evidence(str(identity["run_id"]), str(identity["participant"]), rows, b"")
+    def to_json(
+        self,
+        identity: Mapping[str, Any],
+        sign: Callable[[bytes], bytes],
+        seen: Sequence[tuple[str, bytes]] = (),
+    ) -> dict[str, Any]:
+        """Return the content of the file.
+
+        Parameters
+        ----------
+        identity : mapping
+            Names the run, and who keeps the frames and signs.
+        sign : callable
+        seen : sequence of (str, bytes)
+            Signers and frames in which the fault was seen that ended the run.
+        """
+        rows = [(source, type_, frame) for (source, type_), frame in self.frames.items()]
+        there = {frame for _, _, frame in rows}
+        rows += [(source, "", frame) for source, frame in dict.fromkeys(seen) if frame not in there]
+        whole = Evidence(
+            str(identity["run_id"]),
+            str(identity["participant"]),
+            tuple((source, frame) for source, _, frame in rows),
+            b"",
+        )
         shown = [
             {"source": source, "type": type_, "frame": base64.b64encode(frame).decode()}
-            for (source, type_), frame in self.frames.items()
+            for source, type_, frame in rows
         ]
         roster = base64.b64encode(self.roster).decode()
         return {
@@ -74,6 +117,8 @@ class Evidence:
         Each frame with the name of whoever is said to have signed it.
     signature : bytes
         The participant's, over all of this. Without it, a party could show contributions in Charlie's name.
+    refused_sum : bool
+        Whether the run ended with a sum that was refused, or with a fault of somebody whom nobody named.
     """
 
     run: str
@@ -81,6 +126,7 @@ class Evidence:
     frames: tuple[tuple[str, bytes], ...]
     signature: bytes
     roster: bytes = b""
+    refused_sum: bool = True
 
     def signed(self) -> bytes:
         """Return the bytes that the participant signs."""
@@ -100,6 +146,7 @@ def read_evidence(text: str, name: str) -> Evidence:
         data = json.loads(text)
         rows = tuple((str(row["source"]), base64.b64decode(row["frame"], validate=True)) for row in data["frames"])
         roster, signature = (base64.b64decode(data[key]) for key in ("roster", "signature"))
-        return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster)
+        refused = data.get("refused_sum") is not False
+        return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster, refused)
     except (ValueError, TypeError, KeyError, binascii.Error) as error:
         raise BadInput(f"{name} is no evidence of a run", f"give a file {EVIDENCE} of a run's directory") from error

@@ -124,7 +124,7 @@ class AdmittingSession(Session):
         for hop in there:
             hop.say(Turn(kind))
         data = self._endpoint.broadcast(kind, body, type=type)
-        self.kept.add(CHARLIE, type, data)
+        self.kept.add(CHARLIE, type, data, broadcast=kind == "message")
         if kind != "closed":
             self._told.add(data)
         self.transcript.sent(PARTIES, data)

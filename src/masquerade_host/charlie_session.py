@@ -21,12 +21,13 @@ from masquerade_host.hop import Hop
 from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
-from masquerade_host.verdicts import check_abort, error_of, whom_all_wait_for
+from masquerade_host.verdicts import check_abort, heard, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
 
@@ -75,7 +76,8 @@ class CharlieSession(AdmittingSession):
     def _take_one(self, arrival: Arrival, now: float) -> None:
         hop = self._hops[arrival.name]
         try:
-            self._accept(arrival, now)
+            with seen_in(arrival.data):
+                self._accept(arrival, now)
         except (ProtocolViolation, RunFailed) as error:
             if not self.over:
                 self._lose(hop, error)
@@ -104,7 +106,7 @@ class CharlieSession(AdmittingSession):
             case Turn.STANDING:
                 self._pass_on(hop, frame, data)
             case Turn.ABORT:
-                self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name))
+                self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name), data)
             case Turn.MESSAGE:
                 self.kept.add(hop.name, frame.type, data)
                 self._deliver(frame)
@@ -146,9 +148,9 @@ class CharlieSession(AdmittingSession):
                 continue
             if hop.lane.live and hop.lane.kept + len(box) > MAX_KEPT:
                 raise ProtocolViolation(
-                    f"{frame.source} sent sealed messages faster than {to} takes them; at most "
-                    f"{MAX_KEPT >> 20} MB may wait",
-                    peer=frame.source,
+                    f"{frame.source} sent sealed messages faster than {to} acknowledges them; at most "
+                    f"{MAX_KEPT >> 20} MB may wait. Nobody can tell which of the two is at fault",
+                    suspects=(frame.source, to),
                 )
             self.relayed.append(Relayed(frame.source, to, frame.type, len(box)))
             data = hop.seal(Turn.SEALED, box, type=frame.type, source=frame.source)
@@ -211,12 +213,12 @@ class CharlieSession(AdmittingSession):
         self._out.send(hop.name, hop.seal(Turn.ABORT, body))
         self._close_if_done()
 
-    def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
+    def _check_due(self, wanted: Receive, frame: Frame) -> None:
         try:
-            super()._check_due(sender, wanted, frame)
+            super()._check_due(wanted, frame)
         except ProtocolViolation as error:
-            self._lose(self._hops[sender], error, wanted.kind)  # it follows from what the role asks for
-            self._inbox[sender, wanted.kind].clear()
+            self._lose(self._hops[frame.source], error, wanted.kind)  # it follows from what the role asks for
+            self._inbox[frame.source, wanted.kind].clear()
 
     def _gives_up(self, wanted: Receive) -> bool:
         missing = [self._hops[name] for name in self.missing()]
@@ -257,10 +259,10 @@ class CharlieSession(AdmittingSession):
                 ),
             )
 
-    def _hear_abort(self, hop: Hop, abort: Abort) -> None:
+    def _hear_abort(self, hop: Hop, abort: Abort, data: bytes) -> None:
         name = hop.name
         if abort.reason == "left" and self._may_lose(hop):
-            self._lose(hop, error_of(Abort(reason="left", blamed=(name,), by=name)))
+            self._lose(hop, heard(abort, data, name, self.judge, CHARLIE))
             return
         hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
         check_abort(abort, name)
@@ -268,20 +270,31 @@ class CharlieSession(AdmittingSession):
             hop.forget_hello()
             self._observe("left", party=name)
             return
-        blamed = self._culprits(abort.blamed) if abort.reason == "deadline" else abort.blamed
-        if abort.reason == "left":
-            blamed = (name,)  # a party can say of itself alone that it leaves
-        self._verdict = Abort(reason=abort.reason, blamed=blamed, by=name)
-        raise error_of(self._verdict)
+        if abort.reason == "deadline":
+            culprits = self._culprits(abort.blamed)
+            raise DeadlinePassed(
+                f"{name} waited in vain for {self.deadline:g} seconds; {listed(culprits)} did not answer in time",
+                "see whether they still run, and start the run again",
+                waited_for=culprits,
+                said_by=name,
+            )
+        error = heard(abort, data, name, self.judge, CHARLIE)
+        if getattr(error, "peer", "") != name:
+            self._verdict = Abort(reason=abort.reason, blamed=abort.blamed, by=name, frames=(data,))
+        raise error
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
         return super()._late(self._culprits(missing))
 
     def _culprits(self, missing: Collection[str]) -> tuple[str, ...]:
-        """Return those whom everybody waits for, in roster order."""
+        """Return those whom everybody waits for, in roster order.
+
+        The question begins with whom Charlie's own role misses: a party that ends the run cannot choose where it
+        begins. Where his role waits for nobody, it begins with ``missing``.
+        """
         waits: dict[str, Collection[str]] = {name: hop.waits_for for name, hop in self._hops.items()}
-        waits[CHARLIE] = self.missing() if isinstance(self._pending, Receive) else ()
-        culprits = whom_all_wait_for(missing, waits)
+        waits[CHARLIE] = self.missing()
+        culprits = whom_all_wait_for(waits[CHARLIE] or missing, waits)
         return tuple(name for name in self.everybody if name in culprits)
 
     def say_abort(self, abort: Abort) -> None:

@@ -86,8 +86,13 @@ class Joiners:
         if route in self._left:
             return None
         joiner = self._joiners.setdefault(route, Joiner())
-        while len(self._joiners) > MAX_CONNECTIONS:
-            self._left[self._joiners.popitem(last=False)[0]] = None
-        while len(self._left) > 16 * MAX_CONNECTIONS:
-            self._left.popitem(last=False)
+        if len(self._joiners) > MAX_CONNECTIONS:
+            self.leave(next(iter(self._joiners)))
         return joiner.take(chunk)
+
+    def leave(self, route: bytes) -> None:
+        """Drop what comes from this connection from now on."""
+        self._joiners.pop(route, None)
+        self._left[route] = None
+        if len(self._left) > 16 * MAX_CONNECTIONS:
+            self._left.popitem(last=False)

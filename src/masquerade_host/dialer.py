@@ -28,6 +28,7 @@ from zmq.utils.monitor import recv_monitor_message
 from masquerade_host.chunks import BadChunk, Joiner
 from masquerade_host.keyfiles import Keys
 from masquerade_host.outbox import Outbox
+from masquerade_host.proxy import Proxy, Tunnel
 from masquerade_host.transport import AT_ONCE, DENIED, harden
 
 __all__ = ["ConnectionEvent", "PartySocket"]
@@ -66,10 +67,15 @@ class PartySocket:
         This party's.
     server_key : bytes
         Charlie's CURVE key.
+    proxy : Proxy, optional
+        The way out of this party's network.
     """
 
-    def __init__(self, address: str, keys: Keys, server_key: bytes) -> None:
-        self._address = address
+    def __init__(self, address: str, keys: Keys, server_key: bytes, proxy: Proxy | None = None) -> None:
+        self._tunnel = None if proxy is None else Tunnel(proxy, address)
+        if self._tunnel is not None:
+            self._tunnel.start()
+        self._address = address if self._tunnel is None else self._tunnel.address
         self._keys = keys
         self._server_key = server_key
         self._outbox = Outbox()
@@ -205,3 +211,5 @@ class PartySocket:
         """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
         self._disconnect(linger)
         self._context.term()
+        if self._tunnel is not None:
+            self._tunnel.close()

@@ -6,7 +6,10 @@ from masquerade_core.errors import CannotConnect
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.probe import Answer
 
-__all__ = ["RETRY_EVERY", "Dialing"]
+__all__ = ["RETRY_EVERY", "Dialing", "WhoAnswers"]
+
+WhoAnswers = Callable[[], Answer]
+"""Looks at Charlie's address."""
 
 RETRY_EVERY = 1.0
 """Seconds between two hellos."""
@@ -37,7 +40,7 @@ class Dialing:
         When to make a new connection.
     """
 
-    def __init__(self, address: str, who_answers: Callable[[], Answer]) -> None:
+    def __init__(self, address: str, who_answers: WhoAnswers) -> None:
         self._address = address
         self._who_answers = who_answers
         self._failures = 0
@@ -88,6 +91,11 @@ class Dialing:
             raise CannotConnect(
                 f"what answers at {self._address} is not Charlie: it does not speak this program's protocol",
                 "check the address and port in the study",
+            )
+        if found is Answer.NOT_ALLOWED:
+            raise CannotConnect(
+                f"the proxy does not allow a connection to {self._address}, or does not accept this user",
+                "ask whoever runs the proxy to allow CONNECT to that address and port; many allow port 443 only",
             )
         if found is Answer.OTHER_KEY:
             raise CannotConnect(

@@ -2,14 +2,12 @@
 
 from collections import defaultdict, deque
 
-from masquerade_core.errors import ProtocolViolation
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
-from masquerade_core.words import listed
 from masquerade_host.session_states import Turn
-from masquerade_host.verdicts import suspects_of
+from masquerade_host.verdicts import violation_in
 
-__all__ = ["Inbox", "violation"]
+__all__ = ["Inbox"]
 
 _MAX_FRAMES = 64  # of one source and kind that the role has not asked for yet
 _MAX_BYTES = 4 * MAX_BODY  # of one source: no role is ever so far behind another
@@ -40,18 +38,8 @@ class Inbox(defaultdict[tuple[str, str], deque[tuple[float, Frame]]]):
         queue.append((now, frame))
         if len(queue) > _MAX_FRAMES:
             what = f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_FRAMES}"
-            raise violation(self._me, frame.source, frame.kind, what)
+            raise violation_in(frame, self._me, what)
         queues = (self[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_BYTES:
             what = f"more bytes than were asked for; allowed are {_MAX_BYTES >> 20} MB"
-            raise violation(self._me, frame.source, frame.kind, what)
-
-
-def violation(me: str, source: str, kind: str, what: str) -> ProtocolViolation:
-    """Return the error for a role's frame; it accuses only those whose fault the frame proves."""
-    match suspects_of(source, kind):
-        case (peer,):
-            return ProtocolViolation(f"{peer} sent {what}", peer=peer)
-        case suspects:
-            who = listed(suspects, "or")
-            return ProtocolViolation(f"{who} sent {what}; {me} cannot tell which of them", suspects=suspects)
+            raise violation_in(frame, self._me, what)

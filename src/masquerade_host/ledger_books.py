@@ -86,6 +86,8 @@ class Reservation:
     def fits(self, more: Total) -> bool:
         """Say whether the study's target still covers ``more``, up to what rounding adds."""
         total = self.taken + more
+        if self.whole.mu and not total.others:
+            return total.mu2 <= self.whole.mu**2 * (1 + 2 * _ROUNDING)
         epsilon = self.whole.epsilon + int(self.whole.epsilon * _ROUNDING) + total.count
         delta = self.whole.delta + int(self.whole.delta * _ROUNDING) + 2 * total.count
         return total.fits(epsilon, delta)

@@ -65,6 +65,9 @@ class CharlieLink(Link, Protocol):
     def tell(self, route: bytes, data: bytes) -> bool:
         """Send one frame along a route that is not the way back to its party; it may be lost."""
 
+    def hang_up(self, name: str, route: bytes) -> None:
+        """End a party's connection a moment from now, and admit no other one of that party for a second."""
+
     def reachable(self, name: str) -> bool:
         """Say whether a party's connection was there when something was last sent to it."""
 

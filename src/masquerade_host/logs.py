@@ -1,7 +1,7 @@
 """The log of a run: one line for each event, with its time in UTC and its level.
 
-A log may be kept for years and be copied to other machines. So it contains nothing that depends on records: not even
-what this process tells its owner at a terminal about the owner's own file.
+A log may be kept for years and be copied to other machines. So it says nothing of the records: not even what this
+process tells its owner at a terminal about the owner's own file, and not how long it trained before it joined.
 """
 
 import os
@@ -18,14 +18,16 @@ from masquerade_core.errors import BadInput
 from masquerade_host.levels import Level
 from masquerade_host.meter import Meter
 from masquerade_host.progress import Writable, sentence, withhold
+from masquerade_host.stats import JOINING
 
 __all__ = ["EVERY", "Log", "LogFile"]
 
 EVERY = 30.0
 """Seconds between two lines that say how far the run has come."""
 
-_WARNINGS = frozenset({"left", "lost", "other_version", "refused", "stranger", "unresolved"})
+_WARNINGS = frozenset({"cut_off", "left", "lost", "refused", "stranger", "turned_away", "unreachable", "unresolved"})
 _ABOUT_RECORDS = frozenset({"one_class", "repaired", "same_answer"})
+_OF_A_STAGE = frozenset({"stage", "stage_done"})  # before the join, they tell how long training took
 
 
 def _level_of(event: str) -> Level:
@@ -107,6 +109,7 @@ class Log:
         self._clock = clock
         self._meter = Meter(clock)
         self._next = clock() + EVERY
+        self._joined = False
         self._lost = 0
         self._logger = structlog.wrap_logger(
             structlog.WriteLogger(file),  # type: ignore[arg-type]  # it calls write and flush alone
@@ -120,12 +123,14 @@ class Log:
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Write one event. A disk that is full, or a reader who has gone away, does not end the run."""
         self._meter.note(event, fields)
+        self._joined |= event == "stage" and fields["name"] == JOINING
         level = _level_of(event)
-        if event not in _ABOUT_RECORDS and self._level.shows(level):
+        hidden = event in _ABOUT_RECORDS or (event in _OF_A_STAGE and not self._joined)
+        if not hidden and self._level.shows(level):
             self._write(event, fields)
         if event in ("progress", "traffic") and self._clock() >= self._next:
             self._next = self._clock() + EVERY
-            line = self._meter.line()
+            line = self._meter.line() if self._joined else "preparing"
             if line and self._level.shows(Level.INFO):
                 self._write("so_far", {"message": line})
 

@@ -63,8 +63,8 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """Rounds a second over the last minute; ``None`` while it is not known."""
-        if len(self._rounds) < 2:  # noqa: PLR2004  a rate needs two points
+        """Rounds a second over the last minute; ``None`` while it is not known, and after the last round."""
+        if len(self._rounds) < 2 or self._rounds[-1][1] == self._total:  # noqa: PLR2004  a rate needs two points
             return None
         (since, first), (until, last) = self._rounds[0], self._rounds[-1]
         return (last - first) / (until - since) if last > first and until > since else None

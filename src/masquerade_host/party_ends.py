@@ -5,13 +5,13 @@ from masquerade_core.errors import (
     CannotConnect,
     DeadlinePassed,
     MasqueradeError,
-    ProtocolViolation,
     RunFailed,
 )
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.named_messages import Abort
+from masquerade_core.wire.aborts import Abort
+from masquerade_core.wire.proof import Judge
 from masquerade_host.session_messages import Refusal
-from masquerade_host.verdicts import error_of
+from masquerade_host.verdicts import heard
 
 __all__ = ["ended", "refused", "silent", "unanswered"]
 
@@ -43,19 +43,14 @@ def refused(refusal: Refusal, study: Study, version: str) -> MasqueradeError:
     )
 
 
-def ended(abort: Abort, study: Study, me: str) -> MasqueradeError:
-    """Return the error of a party to which Charlie said that the run is over."""
-    if abort.reason != "violation" and not abort.blamed:
-        return ProtocolViolation(
-            f"{CHARLIE} ended the run and named no participant as the reason; allowed is an end that names one",
-            peer=CHARLIE,
-        )
-    if study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (me,), CHARLIE):
+def ended(abort: Abort, data: bytes, judge: Judge, me: str) -> MasqueradeError:
+    """Return the error of a party to which Charlie said that the run is over; ``data`` is the frame that said it."""
+    if judge.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (me,), CHARLIE):
         return RunFailed(
             "the run goes on without this party: Charlie had nothing of it in time, or something broken",
             "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
         )
-    return error_of(abort)
+    return heard(abort, data, CHARLIE, judge, me)
 
 
 def unanswered(study: Study, deadline: float, *, met: bool) -> MasqueradeError:

@@ -16,7 +16,7 @@ from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.closing import check_all_closed
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
-from masquerade_host.dialing import RETRY_EVERY, Dialing
+from masquerade_host.dialing import RETRY_EVERY, Dialing, WhoAnswers
 from masquerade_host.holding import HoldingSession
 from masquerade_host.hop import turn_of
 from masquerade_host.journal import Entry
@@ -25,8 +25,8 @@ from masquerade_host.lane import MAX_KEPT, Lane, first_connection
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
-from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
+from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
@@ -65,7 +65,7 @@ class PartySession(HoldingSession):
         study: Study,
         keys: Keys,
         connect: Callable[[], PartyLink],
-        who_answers: Callable[[], Answer],
+        who_answers: WhoAnswers,
         *,
         version: str,
         observe: Observer = quiet,
@@ -151,7 +151,9 @@ class PartySession(HoldingSession):
         """Move the state on, and make the frame; ``type`` and ``to`` as in :meth:`Endpoint.seal`."""
         self._state = sending(End.PARTY, self._state, turn)
         kind: Kind = "hello" if turn is Turn.FIELDS else turn.value
-        return self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        data = self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
+        self.kept.add(self.me, type, data)
+        return data
 
     def _put(self, data: bytes) -> None:
         """Put a numbered frame on the hop."""
@@ -172,7 +174,8 @@ class PartySession(HoldingSession):
             self._notice(event, now)
         self._link.flush()
         for data in self._link.arrivals():
-            self._accept(data, now)
+            with seen_in(data):
+                self._accept(data, now)
             if self.closed:
                 return
 
@@ -221,7 +224,7 @@ class PartySession(HoldingSession):
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
         if frame.kind == "message":
-            self.kept.add(CHARLIE, frame.type, data)
+            self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         if frame.broadcast and frame.kind != "closed":
             self._told.add(data)
             self._check_chain()
@@ -243,7 +246,7 @@ class PartySession(HoldingSession):
             case Turn.STANDING:
                 self._hear_standing(frame)
             case Turn.ABORT:
-                raise ended(read_abort(frame.body, self.everybody, CHARLIE), self.study, self.me)
+                raise self._ended(frame)
             case Turn.ROSTER:
                 self._take_seat(frame.body)
             case Turn.MESSAGE | Turn.SEALED:
@@ -270,6 +273,9 @@ class PartySession(HoldingSession):
             fields = encode(Fields.of(self.study.field_hashes()), CHARLIE)
             self._transmit(self._seal(Turn.FIELDS, fields, type="fields"))
         return refused(refusal, self.study, self.version)
+
+    def _ended(self, frame: Frame) -> MasqueradeError:
+        return ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data, self.judge, self.me)
 
     def _take_seat(self, body: bytes) -> None:
         roster = decode(Roster, body, CHARLIE)
@@ -329,7 +335,7 @@ class PartySession(HoldingSession):
             try:
                 frame = self._endpoint.open(CHARLIE, data or b"", numbered=False)
                 if frame.kind == "abort":
-                    return ended(read_abort(frame.body, self.everybody, CHARLIE), self.study, self.me)
+                    return self._ended(frame)
             except ProtocolViolation:
                 return None
         return None

@@ -14,6 +14,7 @@ from nacl.exceptions import CryptoError
 from nacl.public import Box, PrivateKey, PublicKey
 
 from masquerade_core.rng import SystemRng
+from masquerade_host.proxy import Proxy, ProxyRefusedError
 
 __all__ = ["Answer", "probe"]
 
@@ -35,10 +36,11 @@ class Answer(Enum):
     SILENT = auto()  # a connection was made, and nothing came in time
     FOREIGN = auto()  # somebody else's program, or a proxy that closed the connection
     OTHER_KEY = auto()  # a CURVE server that does not have the study's key
+    NOT_ALLOWED = auto()  # the proxy does not allow the connection
     CHARLIE = auto()  # a CURVE server with the study's key
 
 
-def probe(address: str, server_key: bytes, *, seconds: float = 3.0) -> Answer:
+def probe(address: str, server_key: bytes, proxy: Proxy | None = None, *, seconds: float = 3.0) -> Answer:
     """Ask whoever listens at ``address`` to prove a CURVE key.
 
     Parameters
@@ -47,6 +49,8 @@ def probe(address: str, server_key: bytes, *, seconds: float = 3.0) -> Answer:
         ``tcp://host:port``.
     server_key : bytes
         Charlie's CURVE key, as in the study.
+    proxy : Proxy, optional
+        The way out of this party's network.
     seconds : float
         How long to wait for each step.
 
@@ -56,7 +60,12 @@ def probe(address: str, server_key: bytes, *, seconds: float = 3.0) -> Answer:
     """
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     try:
-        connection = socket.create_connection((host.strip("[]"), int(port)), timeout=seconds)
+        if proxy is not None:
+            connection = proxy.connect(address, timeout=seconds)
+        else:
+            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=seconds)
+    except ProxyRefusedError:
+        return Answer.NOT_ALLOWED
     except (socket.gaierror, UnicodeError):
         return Answer.UNKNOWN_NAME
     except ConnectionRefusedError:

@@ -22,7 +22,8 @@ __all__ = ["Mode", "Progress", "Writable", "end_of", "mode_of", "sentence", "wit
 
 _ALLOWED = frozenset(
     {
-        *("event", "name", "party", "parties", "joined", "peer", "suspects", "said_by", "waited_for"),
+        *("event", "name", "party", "parties", "joined", "waited_for"),
+        *("peer", "suspects", "said_by", "accused", "grounds"),
         *("clamped", "filled", "left", "reason"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
@@ -53,6 +54,7 @@ _SENTENCES = {
     "value in another way. This process tells nobody but you, and takes part.",
     "same_answer": "The model gives nearly all of your own records the same answer, although their labels differ. Its "
     "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
+    "metrics": "Metrics are at {address}.",
     "done": "Done. The results are in {result}.",
 }
 
@@ -161,13 +163,7 @@ def end_of(error: BaseException) -> dict[str, str | int]:
         case MasqueradeError():
             fields = {"message": error.message, "hint": error.hint}
             code, exit_code = error.error_code, error.exit_code
-            if waited_for := getattr(error, "waited_for", ()):
-                fields["waited_for"] = ", ".join(waited_for)
-            for name in ("peer", "said_by"):
-                if value := getattr(error, name, ""):
-                    fields[name] = value
-            if suspects := getattr(error, "suspects", ()):
-                fields["suspects"] = ", ".join(suspects)
+            fields |= _named_in(error)
         case typer.TyperException():
             fields = {"message": error.format_message(), "hint": "--help shows what is allowed"}
             code, exit_code = "usage", 4
@@ -184,3 +180,14 @@ def end_of(error: BaseException) -> dict[str, str | int]:
             code, exit_code = "bug", 5
     fields["message"] = with_spent(str(fields["message"]), error)
     return {"error_code": code, "exit_code": exit_code, **fields}
+
+
+def _named_in(error: MasqueradeError) -> dict[str, str]:
+    """Return whom an error names, in which part, and on what grounds."""
+    fields = {}
+    for name in ("waited_for", "peer", "suspects", "said_by", "accused"):
+        if value := getattr(error, name, ()):
+            fields[name] = value if isinstance(value, str) else ", ".join(value)
+    if error.grounds is not None:
+        fields["grounds"] = error.grounds.words
+    return fields

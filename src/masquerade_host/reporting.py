@@ -32,7 +32,7 @@ class Reporting:
     level : Level
         The least grave events that logs show.
     metrics : str or None
-        The address at which a monitoring system can ask, as :func:`masquerade_host.metrics.serve` reads it.
+        The address at which a monitoring system can ask, as :func:`masquerade_host.metrics.address_of` reads it.
     """
 
     log_file: Path | None = None
@@ -115,11 +115,19 @@ def reporting(wanted: Reporting, err: TextIO | None = None) -> Iterator[Observer
             file = LogFile(wanted.log_file)
             stack.callback(file.close)
             observers.append(Log(file, wanted.level))
+        where = ""
+        if wanted.metrics is not None:
+            from masquerade_host.metrics import serving  # noqa: PLC0415  most runs need no server
+
+            metrics, where = stack.enter_context(serving(wanted.metrics))
+            observers.append(metrics)
 
         def observe(event: str, /, **fields: str | float) -> None:
             for each in observers:
                 each(event, **fields)
 
+        if where:
+            observe("metrics", address=where)
         try:
             yield observe
         except (Exception, KeyboardInterrupt) as error:

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -14,17 +14,16 @@ from masquerade_core import __version__
 from masquerade_core.errors import (
     BadInput,
     LocalProtocolError,
-    MasqueradeError,
     ProtocolViolation,
     RunFailed,
-    SumRefused,
 )
-from masquerade_core.evidence import EVIDENCE
+from masquerade_core.evidence import EVIDENCE, Findings
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, cost_of, up
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY, Content, signed_files, text_of
+from masquerade_host.seen import after_check
 from masquerade_host.session import Session
 from masquerade_host.signals import held
 from masquerade_host.transcript import TRANSCRIPT
@@ -61,7 +60,7 @@ class RunDirectory:
 
     A failed attempt leaves no results. It leaves a folder ``attempt-1``, ``attempt-2`` and so on, where there is
     something to keep. ``spent.json`` there is the privacy that was spent before, if something was released.
-    ``evidence.json`` has the signed messages of a sum that was refused (:mod:`masquerade_core.evidence`). So the same
+    ``evidence.json`` has the signed frames that its end rests on (:mod:`masquerade_core.evidence`). So the same
     command can be given again. The directory is entered before the run. So one that cannot be used is found before
     anything is sent.
 
@@ -71,13 +70,23 @@ class RunDirectory:
         It may exist, but must hold no results: they are never overwritten.
     session : Session, optional
         It knows what was released.
+    check : callable, optional
+        Says what a file of evidence proves, where the run ended and nobody could tell at once whose fault it is.
     signed : bool
         Whether the study, the approval, the ledger's entries and a signed transcript come there as well. A run in
         memory has none of them.
     """
 
-    def __init__(self, path: Path | str, session: Session | None = None, *, signed: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        session: Session | None = None,
+        check: Callable[[str, Study], Findings] | None = None,
+        *,
+        signed: bool = True,
+    ) -> None:
         self.path = Path(path)
+        self._check = check
         self._session = session
         self._signed = signed
         self._made = False
@@ -189,13 +198,14 @@ class RunDirectory:
             self._clean()
             if self._session is not None and self._session.releases:
                 self._account(self._session, error)
-            if self._session is not None and self._session.kept.frames and _somebody_cheated(error):
-                self._keep(self._session, error)
+            found = self._keep(self._session, error) if self._session is not None else None
             if self._made:
                 # The folders above it stay, since another participant may be about to use them.
                 with contextlib.suppress(OSError):  # it is not empty
                     self.path.rmdir()
             caught.clear()  # this process is ending
+        if found is not None:
+            raise found from error
 
     def _clean(self) -> None:
         for path in self._ours:
@@ -217,17 +227,17 @@ class RunDirectory:
                     break
         return self._attempt or self.path
 
-    def _keep(self, session: Session, error: BaseException) -> None:
-        """Write down the signed messages of the last sum."""
+    def _keep(self, session: Session, error: BaseException) -> ProtocolViolation | None:
+        """Write down what the end rests on, and ask what it proves; return the error if it proves somebody's fault."""
+        evidence = session.evidence(_identity(session), error)
+        if evidence is None:
+            return None
         try:
-            self._write({EVIDENCE: session.evidence(_identity(session))}, self._failed())
+            self._write({EVIDENCE: evidence}, self._failed())
         except OSError:
             self._clean()
-            return
-        if isinstance(error, MasqueradeError):
-            error.hint += (
-                f"; {self._failed() / EVIDENCE} has the signed messages of the last sum, for 'masquerade blame'"
-            )
+            return None
+        return after_check(error, evidence, self._failed() / EVIDENCE, session, self._check)
 
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
@@ -239,12 +249,6 @@ class RunDirectory:
             self._clean()
             words += f" (which could not be written down in {self.path})"
         error.add_note(Spent(words))
-
-
-def _somebody_cheated(error: BaseException) -> bool:
-    """Whether a sum was refused, here or elsewhere: nobody could tell at once whose fault it is, or it is Charlie's."""
-    open_ = isinstance(error, ProtocolViolation) and error.peer in ("", CHARLIE) and not error.suspects
-    return open_ or isinstance(error, SumRefused)
 
 
 def _sync_directory(path: Path) -> None:

@@ -16,19 +16,21 @@ from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.frames import Frame
+from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 from masquerade_host.debits import Debits
-from masquerade_host.inbox import Inbox, violation
+from masquerade_host.inbox import Inbox
 from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, Beat, pack_beat
 from masquerade_host.news import News
+from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.session_messages import DIGEST_BYTES
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.transcript import Recorder, Transcript
-from masquerade_host.verdicts import abort_of
+from masquerade_host.verdicts import abort_of, violation_in
 
 __all__ = ["Session"]
 
@@ -105,6 +107,7 @@ class Session(Journaling):
         self._clock = clock
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
+        self._last = LastFrames()
         self._inbox = Inbox(me)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
@@ -112,9 +115,14 @@ class Session(Journaling):
         self._stepped = clock()
         self._next_beat = 0.0
 
-    def evidence(self, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the signed messages of the last secure sum, signed as a whole."""
-        return self.kept.to_json(identity, self._keys.signing.sign)
+    @property
+    def judge(self) -> Judge:
+        """The rules by which signed frames of this run prove a fault."""
+        return Judge(self.study, self.run, self.study_id)
+
+    def evidence(self, identity: Mapping[str, Any], error: BaseException | None) -> dict[str, Any] | None:
+        """Return what the end of this run rests on, signed as a whole; None where there is nothing."""
+        return evidence_of(error, self._last, self.kept, self.judge, identity, self._keys.signing.sign)
 
     def sign(self, transcript: Transcript) -> Transcript:
         """Return a transcript with this participant's signature."""
@@ -260,6 +268,7 @@ class Session(Journaling):
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
+        self._last.came[frame.source] = frame.data
         self._inbox.put(frame, self._clock())
         if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
             self._progress = self._clock()
@@ -270,11 +279,12 @@ class Session(Journaling):
         if not isinstance(wanted, Receive):
             return
         queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
-        for sender, queue in zip(wanted.senders, queues, strict=True):
+        for queue in queues:
             if queue:
-                self._check_due(sender, wanted, queue[0][1])
+                self._check_due(wanted, queue[0][1])
         if all(queues) or self._gives_up(wanted):
             taken = [queue.popleft() if queue else None for queue in queues]
+            self._last.taken |= {came[1].source: came[1].data for came in taken if came}
             self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
             self._reply(tuple(came[1].body if came else None for came in taken))
 
@@ -284,15 +294,15 @@ class Session(Journaling):
             return False
         return self.steps.decide("patience", now=self._clock() - self._asked > wanted.within)
 
-    def _check_due(self, sender: str, wanted: Receive, frame: Frame) -> None:
+    def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
             what = f"{frame.type[:32]!r} out of turn; allowed is {wanted.type!r}"
-            raise violation(self.me, sender, wanted.kind, what)
+            raise violation_in(frame, self.me, what)
         if frame.broadcast != wanted.broadcast:
             came, due = f"to {self.me} alone", "to all parties"
             if frame.broadcast:
                 came, due = due, came
-            raise violation(self.me, sender, wanted.kind, f"{wanted.type!r} {came}; allowed is one {due}")
+            raise violation_in(frame, self.me, f"{wanted.type!r} {came}; allowed is one {due}")
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""
@@ -314,4 +324,5 @@ class Session(Journaling):
 
     def abort(self, error: MasqueradeError | None) -> None:
         """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
-        self.say_abort(abort_of(error, self.me, self.names))
+        shown = shown_for(error, seen_frames(error, self._last), self.judge)
+        self.say_abort(abort_of(error, self.me, self.names, shown))

@@ -22,7 +22,7 @@ import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
-from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners
+from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners, cut
 from masquerade_host.keyfiles import Keys
 from masquerade_host.outbox import Outbox
 from masquerade_host.watchman import QUEUE, Watchman
@@ -34,6 +34,7 @@ DENIED = 400  # the status with which our ZAP handler denies a key
 _LATER = 300  # the status with which it turns away a listed key that connects too often; the party tries again
 _CONNECTIONS_AT_ONCE = 16  # of one key
 _CONNECTIONS_A_SECOND = 2.0  # of one key, in the long run
+_LAST_WORDS = 0.2  # seconds for what was sent along a connection that is hung up
 _DOMAIN = "masquerade"
 
 
@@ -99,6 +100,10 @@ class _Doorkeeper(threading.Thread):
                 self.denied.append(key)
         return [b"1.0", sequence, str(DENIED).encode(), b"not in the roster", b"", b""]
 
+    def pause(self, key: bytes) -> None:
+        """Admit this key again only after a second."""
+        self._tokens[key] = (1.0 - _CONNECTIONS_A_SECOND, time.monotonic())
+
     def _may_connect(self, key: bytes, now: float) -> bool:
         tokens, then = self._tokens[key]
         tokens = min(float(_CONNECTIONS_AT_ONCE), tokens + (now - then) * _CONNECTIONS_A_SECOND)
@@ -144,6 +149,7 @@ class CharlieSocket:
     """
 
     def __init__(self, address: str, keys: Keys, roster: Mapping[str, bytes]) -> None:
+        self._keys = dict(roster)
         self._names = {z85.encode(key).decode(): name for name, key in roster.items()}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._doorkeeper = _Doorkeeper(self._context, roster.values())
@@ -228,7 +234,7 @@ class CharlieSocket:
             payload = frames[-1]
             name, route = self._names[str(payload.get("User-Id"))], frames[0].bytes
             if self._watchman is not None:
-                self._watchman.spoke(int(payload.get(zmq.SRCFD)), name)
+                self._watchman.spoke(int(payload.get(zmq.SRCFD)), name, route)
             if len(frames) != 2:  # noqa: PLR2004 - the routing id and one chunk
                 yield Arrival(name, route, None)
                 continue
@@ -259,10 +265,21 @@ class CharlieSocket:
     def tell(self, route: bytes, data: bytes) -> bool:
         """Send one frame along a route that is not the way back to its party; False if nobody is there any more."""
         try:
-            self._router.send_multipart((route, data), zmq.NOBLOCK)
+            for chunk in cut(data):
+                self._router.send_multipart((route, chunk), zmq.NOBLOCK)
         except zmq.ZMQError as error:
             return error.errno != errno.EHOSTUNREACH
         return True
+
+    def hang_up(self, name: str, route: bytes) -> None:
+        """End a party's connection a moment from now, and admit no other one of that party for a second.
+
+        What was sent along it still leaves; what comes along it is dropped.
+        """
+        self._joiners[name].leave(route)
+        self._doorkeeper.pause(self._keys[name])
+        if self._watchman is not None:
+            self._watchman.hang_up(route, time.monotonic() + _LAST_WORDS)
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""

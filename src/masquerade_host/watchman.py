@@ -49,8 +49,10 @@ class Connection:
         The other end's address.
     since, spoke : float
         When it was first seen, and when a message last came along it; 0 for never.
-    name : str
-        The party that has spoken along it.
+    name, route : str, bytes
+        The party that has spoken along it, and the way back.
+    leaves : bool
+        It is to be hung up.
     read, mark : int
         Bytes that libzmq has read from it, in all and by the last message.
     """
@@ -60,6 +62,8 @@ class Connection:
     since: float
     spoke: float = 0.0
     name: str = ""
+    route: bytes = b""
+    leaves: bool = False
     read: int = 0
     mark: int = 0
 
@@ -67,11 +71,15 @@ class Connection:
 def too_costly(connections: Iterable[Connection], now: float, most: int) -> list[Connection]:
     """Choose the connections to hang up.
 
-    These are: one with too much unfinished, one that did not speak in time, a party's connections but the last few,
-    and, where there are too many in all, the oldest silent ones of the address that has the most.
+    These are: one that is to leave, one with too much unfinished, one that did not speak in time, a party's connections
+    but the last few, and, where there are too many in all, the oldest silent ones of the address that has the most.
     """
     connections = list(connections)
-    found = [c for c in connections if c.read - c.mark > UNFINISHED or (not c.name and now - c.since > _SPEAKS_WITHIN)]
+    found = [
+        c
+        for c in connections
+        if c.leaves or c.read - c.mark > UNFINISHED or (not c.name and now - c.since > _SPEAKS_WITHIN)
+    ]
     by_name: Counter[str] = Counter()
     for connection in sorted((c for c in connections if c.name), key=lambda c: c.spoke, reverse=True):
         by_name[connection.name] += 1
@@ -107,14 +115,20 @@ class Watchman(threading.Thread):
             int, Connection
         ] = {}  # by the inode of the socket, which the process never uses twice at once
         self._lock = threading.Lock()
-        self._spoken: dict[int, str] = {}
+        self._spoken: dict[int, tuple[str, bytes]] = {}
+        self._leaving: dict[bytes, float] = {}
         self._over = threading.Event()
         self.hung_up = 0
 
-    def spoke(self, fd: int, name: str) -> None:
+    def spoke(self, fd: int, name: str, route: bytes) -> None:
         """Note that a whole message of a party came along a connection."""
         with self._lock:
-            self._spoken[fd] = name
+            self._spoken[fd] = name, route
+
+    def hang_up(self, route: bytes, at: float) -> None:
+        """Hang up the connection with this way back at a time, so that what was sent along it can leave before."""
+        with self._lock:
+            self._leaving[route] = at
 
     def stop(self) -> None:
         """End the thread."""
@@ -129,6 +143,8 @@ class Watchman(threading.Thread):
         """Look at all connections once."""
         with self._lock:
             spoken, self._spoken = self._spoken, {}
+            leaving = {route for route, at in self._leaving.items() if at <= now}
+            self._leaving = {route: at for route, at in self._leaving.items() if at > now}
         there: dict[int, Connection] = {}
         for fd in _descriptors():
             with contextlib.suppress(OSError):
@@ -136,7 +152,9 @@ class Watchman(threading.Thread):
                 connection = there[inode] = self._known.get(inode) or Connection(fd, host, now)
                 connection.read = read
                 if fd in spoken:
-                    connection.name, connection.spoke, connection.mark = spoken[fd], now, read
+                    connection.name, connection.route = spoken[fd]
+                    connection.spoke, connection.mark = now, read
+                connection.leaves |= connection.route in leaving
         self._known = there
         chosen = too_costly(there.values(), now, self._most)
         inodes = {id(connection): inode for inode, connection in there.items()}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from masquerade_host.chunks import CHUNK, MAX_CONNECTIONS, MAX_JOINED, MAX_MESSAGE, BadChunk, Joiner, Joiners, cut
+from masquerade_host.outbox import Outbox
 
 lengths = st.one_of(st.integers(0, 5 * CHUNK), st.sampled_from([0, 1, CHUNK - 1, CHUNK, CHUNK + 1, MAX_JOINED]))
 _CURVE = 33  # bytes that CURVE adds to a message
@@ -85,3 +86,33 @@ def test_a_party_holds_unfinished_frames_on_few_connections_and_older_ones_are_d
     assert len(joiners._joiners) == MAX_CONNECTIONS
     assert [joiners.take(route, chunks[1]) for route in routes[-MAX_CONNECTIONS:]] == [frame_of(2 * CHUNK)] * 4
     assert joiners.take(routes[-MAX_CONNECTIONS - 1], chunks[1]) is None
+
+
+@given(st.integers(0, CHUNK - 1))
+def test_a_chunk_that_is_shorter_than_it_could_be_is_refused(length: int) -> None:
+    """Many small chunks would cost much more than the bytes that they carry."""
+    with pytest.raises(BadChunk):
+        Joiner().take(next(cut(bytes(2 * CHUNK)))[: 8 + length])
+
+
+def test_a_frame_that_was_begun_on_a_broken_connection_is_sent_again_from_its_start() -> None:
+    outbox, sent = Outbox(), list[bytes]()
+
+    def takes_two(chunk: bytes) -> None:
+        if len(sent) == 2:
+            raise BlockingIOError
+        sent.append(chunk)
+
+    frames = [frame_of(3 * CHUNK), b"next"]
+    for frame in frames:
+        outbox.put(frame)
+    with pytest.raises(BlockingIOError):
+        outbox.offer(takes_two)
+    assert outbox.waiting == 3 * CHUNK + 4
+    outbox.restart()
+    sent.clear()
+    with pytest.raises(BlockingIOError):
+        outbox.offer(takes_two)
+    outbox.offer(sent.append)  # the rest, from where it stopped
+    assert joined(sent) == frames
+    assert outbox.waiting == 0

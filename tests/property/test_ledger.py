@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,10 @@ from masquerade_core.errors import BudgetExceeded, LocalProtocolError, Masquerad
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Total, cost_of
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE
-from masquerade_host import ledger_file
 from masquerade_host.ledger import Ledger
 from masquerade_host.state import StateFolder
 from tests.host_helpers import World
-from tests.ledger_helpers import RECORDS, begun, budget, named, reserved
+from tests.ledger_helpers import RECORDS, DiedError, begun, budget, dying, named, reserved
 from tests.property.strategies import SLOW
 from tests.wired import Wired
 
@@ -204,32 +202,6 @@ def test_what_a_killed_process_had_debited_is_there(tmp_path: Path, after: int) 
 
 
 # --- Every step at which a process can die -------------------------------------------
-
-
-class DiedError(BaseException):
-    """The process ends here."""
-
-
-@contextmanager
-def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[list[str]]:
-    """Let the process die before its ``at``-th step that touches the disk."""
-    steps: list[str] = []
-
-    def stepped(name: str, action: Callable[..., object]) -> Callable[..., object]:
-        def step(*arguments: object, **options: object) -> object:
-            steps.append(name)
-            if len(steps) > at:
-                raise DiedError
-            return action(*arguments, **options)
-
-        return step
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", stepped("fsync", os.fsync))
-        patch.setattr(os, "fdopen", stepped("fdopen", os.fdopen))
-        for name in ("_insert", "_mirror", "_compare", "_read"):
-            patch.setattr(ledger_file.LedgerFile, name, stepped(name, getattr(ledger_file.LedgerFile, name)))
-        yield steps
 
 
 @pytest.mark.parametrize("at", range(24))

@@ -66,5 +66,7 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     found = results[CHARLIE]["evaluation"]
     assert all(result["evaluation"] == found for result in results.values())
     assert found["records"] == 3 * 60
-    assert [(r["label"], r["epsilon"]) for r in results["p1"]["releases"]] == [("evaluation", 3.0)]
+    assert [r["label"] for r in results["p1"]["releases"]] == ["scores", "counts"]
+    with closing(Ledger.open(StateFolder(machines.state("p1")))) as ledger:
+        assert 1.0 < ledger.account("default").spent <= 1.0 + 3.0
     assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", *ALWAYS, *PARTYS}

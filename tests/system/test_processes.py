@@ -19,7 +19,7 @@ import pytest
 from masquerade.cli import run as command
 from masquerade_core import __version__
 from masquerade_core.data.loading import load_csv
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, Reported, RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE
@@ -415,18 +415,21 @@ def machines_key() -> Any:
 
 
 @pytest.mark.parametrize("misdeed", [garbage, oversized, two_in_one_place, out_of_turn, forged])
-def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_all(
+def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_charlie_who_is_quoted_by_all(
     machines: Machines, misdeed: Callable[[PartySession], None]
 ) -> None:
     processes, insider = seated_with(machines, "p3", misdeed)
-    for process in processes.values():
+    for name, process in processes.items():
         ended = process.end()
-        assert ended.code == 8, ended
-        assert ended.error["peer"] == "p3"
+        if name == CHARLIE or "peer" in ended.error:
+            assert (ended.code, ended.error["peer"], ended.error["grounds"]) == (8, "p3", "checked here"), ended
+        else:
+            assert (ended.code, ended.error["said_by"], ended.error["accused"]) == (1, "charlie", "p3"), ended
         assert "p3" in ended.error["message"]
     error = insider.end()
-    assert isinstance(error, ProtocolViolation)
-    nothing_is_left(machines)
+    assert isinstance(error, Reported | ProtocolViolation)
+    left = {path.name for path in machines.out("").rglob("*") if path.is_file()}
+    assert left == {"evidence.json"}  # Charlie's signed accusation, at the others at least
 
 
 def test_a_type_that_is_not_due_is_out_of_turn(machines: Machines) -> None:

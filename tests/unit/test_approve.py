@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import masquerade_party._run
+from masquerade import doctor
 from masquerade.stand_in import stand_in
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
@@ -25,6 +26,7 @@ from masquerade_host.state import StateFolder
 from masquerade_party import approve
 from masquerade_party._attempt import LedgerAttempt
 from masquerade_party._site import login_name
+from masquerade_protocols import protocol_of
 from tests.face_helpers import Answer, Shell
 from tests.processes import Machines
 
@@ -237,6 +239,67 @@ def test_somebody_who_has_no_keys_may_approve_for_a_party(desk: Desk) -> None:
         approve(desk.machines.folder / "study.toml", state=desk.state.root, fingerprint=desk.study.fingerprint())
 
 
+# --- Taking part at a terminal --------------------------------------------------------
+
+
+def _attended(desk: Desk, monkeypatch: pytest.MonkeyPatch, *, agrees: bool) -> list[str]:
+    """Start the party for a person who says yes, or no; returns what was shown."""
+    shown: list[str] = []
+
+    def ask(words: str) -> None:
+        shown.append(words)
+        assert not desk.approved
+        if not agrees:
+            raise RefusedLocally("no")
+
+    monkeypatch.setattr(masquerade_party._run, "ask", ask)
+    folder = desk.machines.folder
+    with pytest.raises(RunFailed if agrees else RefusedLocally):
+        masquerade_party.run(
+            folder / "study.toml",
+            desk.data,
+            folder / "keys" / "p1.key",
+            out=folder / "run",
+            state=desk.state.root,
+        )
+    return shown
+
+
+def test_a_yes_at_the_terminal_is_recorded_like_any_approval(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.budget()
+    (words,) = _attended(desk, monkeypatch, agrees=True)
+    assert "What it takes from your budget" in words
+    assert desk.approved
+    assert desk.account().taken == 1.0
+    assert went_on(desk.party())
+
+
+def test_a_no_at_the_terminal_leaves_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.budget()
+    _attended(desk, monkeypatch, agrees=False)
+    assert not desk.approved
+    assert desk.account().taken == 0
+    assert not (desk.machines.folder / "run").exists()
+    ledger = Ledger.open(desk.state)
+    assert ledger.population_of(_fingerprint_of(desk, ledger)) is None
+    ledger.close()
+
+
+def test_nobody_is_asked_where_the_budget_does_not_suffice(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.budget()
+    ledger = Ledger.open(desk.state)
+    ledger.adopt(_fingerprint_of(desk, ledger), "default", by="a test")
+    ledger.set_limit("default", 0.5, 1e-5, by="a test")
+    ledger.close()
+    monkeypatch.setattr(masquerade_party._run, "ask", pytest.fail)
+    folder = desk.machines.folder
+    with pytest.raises(BudgetExceeded):
+        masquerade_party.run(folder / "study.toml", desk.data, folder / "keys" / "p1.key", state=desk.state.root)
+    monkeypatch.setattr(masquerade_party._approve, "ask", pytest.fail)
+    with pytest.raises(BudgetExceeded):
+        approve(folder / "study.toml", participant="p1", data_path=desk.data, state=desk.state.root)
+
+
 # --- Starting unattended ------------------------------------------------------------
 
 
@@ -406,6 +469,35 @@ def test_a_run_that_ends_well_finishes_the_study(desk: Desk) -> None:
     assert (account.spent, account.taken, account.open_studies) == (1.0, 1.0, ())
     with pytest.raises(RefusedLocally, match="finished"):
         _attempt(desk)
+
+
+# --- The doctor ---------------------------------------------------------------------
+
+
+def test_the_doctor_says_whether_policy_and_approval_are_there(desk: Desk) -> None:
+    study, protocol = desk.study, protocol_of(desk.study)
+
+    def said() -> list[tuple[str, str]]:
+        checks = doctor._policy(study, protocol, desk.state), doctor._approval(study, "p1", desk.state)
+        return [(check.verdict, check.message) for check in checks]
+
+    (policy, no_rules), (approval, nobody) = said()
+    assert (policy, approval) == ("note", "warn")
+    assert "no rules" in no_rules
+    assert "nobody has approved of this study for p1 yet" in nobody
+    desk.budget()
+    desk.policy("[study]\nmax_epsilon = 1.0\n")
+    assert desk.approve("--data", desk.data).code == 0
+    (policy, rules), (approval, who) = said()
+    assert (policy, approval) == ("ok", "ok")
+    assert "policy.toml, allow the study" in rules
+    assert "Ada approved of it at 20" in who
+    desk.policy("[study]\nmax_epsilon = 0.5\n")
+    desk.state.approval(study, "p1").write_text("{}")
+    (policy, rules), (approval, who) = said()
+    assert (policy, approval) == ("fail", "fail")
+    assert "[study] max_epsilon" in rules
+    assert "cannot be read" in who
 
 
 # --- A demonstration ----------------------------------------------------------------

@@ -13,7 +13,7 @@ from masquerade.cli import run as command
 from masquerade_core import __version__
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.errors import MasqueradeError, ProtocolViolation, SumRefused
+from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported, SumRefused
 from masquerade_core.evidence import EVIDENCE, Evidence, read_evidence
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
@@ -26,6 +26,7 @@ from masquerade_protocols.blocks.sum_messages import Contribution, Opened
 from tests.host_helpers import World, run_together
 
 Change = Callable[[str, Message], Message]
+SAME = b"the run of a test"[:16]
 
 
 def _world(kind: str) -> World:
@@ -79,10 +80,12 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         place.__exit__(None if error is None else type(error), error, None)
     if not outcome.errors:
         assert set(outcome.results.values()) == {(3, 6, 9, 12)}
-    assert all(isinstance(e, SumRefused | ProtocolViolation) for e in outcome.errors.values())
+    assert all(isinstance(e, SumRefused | ProtocolViolation | Reported) for e in outcome.errors.values()), (
+        outcome.errors
+    )
     for error in outcome.errors.values():
         assert isinstance(error, MasqueradeError)
-        assert "evidence.json has the signed messages of the last sum" in error.hint
+        assert "evidence.json has the signed frames of it" in error.hint
     found = {name: directory / name / "attempt-1" / EVIDENCE for name in sessions}
     return {name: path for name, path in found.items() if path.exists()}
 
@@ -155,7 +158,7 @@ def _signed(world: World, file: Evidence, who: str) -> Evidence:
 def same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """All runs of a study have one id, as if everybody's nonce were the same: so two runs show what one could."""
     for module in ("admission", "party_session"):
-        monkeypatch.setattr(f"masquerade_host.{module}.run_id", lambda study_id, _roster: study_id)
+        monkeypatch.setattr(f"masquerade_host.{module}.run_id", lambda _study_id, _roster: SAME)
 
 
 def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
@@ -165,7 +168,7 @@ def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
     world, lies = _world("masks"), tmp_path / "lies"
     same_run(monkeypatch)
     files = _run(world, tmp_path, _garbage)
-    run = world.study.study_id(__version__)
+    run = SAME
     true = {name: read_evidence(path.read_text(), name) for name, path in files.items()}
     assert verdict(world.study, run, true.values()).culprit == ""
 
@@ -181,13 +184,41 @@ def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
     assert verdict(world.study, run, [true["p1"], _signed(world, mixed, CHARLIE)]).culprit == CHARLIE
 
 
+def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He shows no file. What he told is right; p3 signs a second contribution, and others help to show it."""
+    world = _world("masks")
+    same_run(monkeypatch)
+    run = SAME
+    true, again = (
+        {name: read_evidence(path.read_text(), name) for name, path in _run(world, folder, _garbage).items()}
+        for folder in (tmp_path / "a", tmp_path / "b")
+    )
+    parties = [true[name] for name in world.study.names]
+    assert "he is cleared" in verdict(world.study, run, parties).found[0]
+    second = next(row for row in again["p3"].frames if row[0] == "p3")
+    told = [row for row in true["p3"].frames if row[0] == CHARLIE]
+    lie = _signed(world, Evidence(true["p3"].run, "p3", (*told, second), b""), "p3")
+    assert verdict(world.study, run, [*parties[:2], lie]).culprit == ""
+    # Nor do two who sign files for each other count for all.
+    sent = {row[0]: row for file in parties for row in file.frames if row[0] != CHARLIE} | {"p3": second}
+    one = _signed(world, Evidence(true["p1"].run, "p1", (*told, sent["p2"], sent["p3"]), b""), "p1")
+    two = _signed(world, Evidence(true["p3"].run, "p3", (sent["p1"],), b""), "p3")
+    assert verdict(world.study, run, [one, two]).culprit == ""
+
+
 def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = _world("masks")
     same_run(monkeypatch)
-    run = world.study.study_id(__version__)
+    run = SAME
     one = read_evidence(_run(world, tmp_path / "a", _garbage)["p1"].read_text(), "p1")
     two = read_evidence(_run(world, tmp_path / "b", _forged_sum)["p3"].read_text(), "p3")
-    assert verdict(world.study, run, [one, two]) == (CHARLIE, ("Charlie signed two different sums of round 0",))
+    assert verdict(world.study, run, [one, two]) == (
+        CHARLIE,
+        ("charlie signed two different broadcasts of number 1",),
+        (),
+    )
     assert verdict(world.study, run, [one]).culprit == ""
 
 
@@ -201,7 +232,7 @@ def test_files_that_are_no_evidence_are_refused_with_a_sentence(tmp_path: Path, 
     bad.write_text(json.dumps({"run_id": "00", "participant": "p1", "roster": "", "frames": [], "signature": "Pw=="}))
     code, answer = _blamed(world, tmp_path, {"p1": bad}, capsys)
     assert code == 4
-    assert f"is of the run 00, which is no run of {tmp_path}" in answer["message"]
+    assert "is of the run 00, which is no run of this study" in answer["message"]
 
 
 def test_files_of_two_runs_of_one_study_are_not_taken_together(tmp_path: Path, capsys: Any) -> None:

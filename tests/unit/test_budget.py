@@ -117,8 +117,9 @@ def test_the_doctor_warns_without_a_budget_and_fails_where_the_study_does_not_fi
     shell: Shell, state: Path, tmp_path: Path
 ) -> None:
     def budget_check(study: Path, folder: Path) -> tuple[str, str]:
-        checks = shell.json("doctor", study, "--state", folder).data["checks"]
-        (found,) = [check for check in checks if check["name"] == "budget"]
+        answer = shell.json("doctor", study, "--state", folder)
+        (found,) = [check for check in answer.data["checks"] if check["name"] == "budget"]
+        assert answer.code == (7 if found["verdict"] == "fail" else 0)
         return found["verdict"], found["message"]
 
     study = small_study(shell, tmp_path / "study.toml", epsilon=3.0, key_bits=2048)

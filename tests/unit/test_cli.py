@@ -16,7 +16,7 @@ from masquerade.cli.output import describe
 from masquerade.columns import parse_feature, parse_label
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.auxiliary import load_study
-from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.errors import DeadlinePassed, ProtocolViolation, Reported
 from masquerade_core.study import Feature, Label, Study
 from masquerade_protocols import BASELINES, PROTOCOLS
 from masquerade_protocols.baselines.average import average_rate
@@ -108,11 +108,14 @@ def test_a_traceback_is_shown_to_whoever_asks_for_it(
 
 def test_a_deadline_names_who_was_waited_for_and_a_violation_its_peer() -> None:
     late = describe(DeadlinePassed("waited", waited_for=("north", "south")))
-    assert (late.exit_code, late.data) == (3, {"waited_for": ["north", "south"]})
+    assert (late.exit_code, late.data) == (3, {"waited_for": ["north", "south"], "grounds": "not answered in time"})
     foul = describe(ProtocolViolation("garbage", peer="west"))
-    assert (foul.exit_code, foul.data) == (8, {"peer": "west"})
-    either = describe(ProtocolViolation("a box did not open", suspects=("west", "charlie"), said_by="east"))
-    assert either.data == {"suspects": ["west", "charlie"], "said_by": "east"}
+    assert (foul.exit_code, foul.data) == (8, {"peer": "west", "grounds": "checked here"})
+    either = describe(ProtocolViolation("a box did not open", suspects=("west", "charlie")))
+    assert either.data == {"suspects": ["west", "charlie"], "grounds": "cannot be told"}
+    word = describe(Reported("east says so", said_by="east", accused=("west",)))
+    assert word.exit_code == 1
+    assert word.data == {"said_by": "east", "accused": ["west"], "grounds": "said by another"}
 
 
 def test_interrupts_end_with_1() -> None:

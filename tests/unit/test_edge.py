@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from masquerade.cli.output import describe
-from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation, RefusedLocally, RunFailed
+from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation, RefusedLocally, Reported, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
 from masquerade_host.process import main
@@ -101,7 +101,7 @@ def test_a_name_that_the_terminal_has_no_letters_for_is_escaped(mode: Mode) -> N
         (BadInput("no such file", "look elsewhere"), 4, ["no such file", "look elsewhere"]),
         (DeadlinePassed("late", waited_for=("p1", "p2")), 3, ["late"]),
         (ProtocolViolation("bad", peer="p1"), 8, ["bad"]),
-        (ProtocolViolation("bad", peer="p1", said_by="p3"), 8, ["bad"]),
+        (Reported("bad", said_by="p3", accused=("p1",)), 1, ["bad"]),
         (ProtocolViolation("bad", suspects=("p2", "charlie")), 8, ["bad"]),
         (KeyboardInterrupt(), 1, ["you stopped this process"]),
         (ValueError(CANARY), 5, ["ValueError", "--debug"]),
@@ -118,10 +118,12 @@ def test_an_end_has_its_code_and_its_sentence(mode: Mode, error: BaseException, 
         line = json.loads(text)
         assert (line["event"], line["exit_code"]) == ("error", code)
         assert line.get("waited_for") == (", ".join(error.waited_for) if isinstance(error, DeadlinePassed) else None)
-        foul = error if isinstance(error, ProtocolViolation) else ProtocolViolation("")
-        assert line.get("peer", "") == foul.peer
-        assert line.get("said_by", "") == foul.said_by
-        assert line.get("suspects", "") == ", ".join(foul.suspects)
+        assert line.get("peer", "") == getattr(error, "peer", "")
+        assert line.get("said_by", "") == getattr(error, "said_by", "")
+        for names in ("suspects", "accused"):
+            assert line.get(names, "") == ", ".join(getattr(error, names, ()))
+        grounds = getattr(error, "grounds", None)
+        assert line.get("grounds") == (grounds.words if grounds else None)
 
 
 def test_debug_shows_where_a_bug_is() -> None:

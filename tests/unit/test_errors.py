@@ -5,11 +5,13 @@ import inspect
 import pytest
 
 from masquerade_core import errors
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, Reported, SumRefused
+from masquerade_core.grounds import Grounds
 
 DOCUMENTED = {
     "RunFailed": (1, "run_failed"),
     "SumRefused": (1, "run_failed"),
+    "Reported": (1, "run_failed"),
     "CannotConnect": (2, "cannot_connect"),
     "DeadlinePassed": (3, "deadline_passed"),
     "BadInput": (4, "bad_input"),
@@ -43,3 +45,19 @@ def test_a_deadline_and_a_violation_name_names() -> None:
     assert DeadlinePassed("x").waited_for == ()
     assert ProtocolViolation("x", peer="a").peer == "a"
     assert ProtocolViolation("x").peer == ""
+
+
+def test_what_names_participants_has_grounds_each_with_what_it_proves_and_what_not() -> None:
+    assert [kind.words for kind in Grounds] == [
+        "checked here",
+        "said by another",
+        "not answered in time",
+        "cannot be told",
+    ]
+    assert all(s.endswith(".") and s.count(". ") == 0 for kind in Grounds for s in (kind.proves, kind.proves_not))
+    assert ProtocolViolation("x", peer="p1").grounds is Grounds.CHECKED
+    assert ProtocolViolation("x", suspects=("p1", "p2")).grounds is Grounds.UNTOLD
+    assert ProtocolViolation("x").grounds is SumRefused("x").grounds is Grounds.UNTOLD
+    assert Reported("x", said_by="p1").grounds is Grounds.SAID
+    assert DeadlinePassed("x").grounds is Grounds.SILENT
+    assert MasqueradeError("x").grounds is None

@@ -327,6 +327,21 @@ def test_a_ledger_that_was_put_back_to_an_older_copy_is_refused(tmp_path: Path) 
         reserved(ledger, named("c"))
 
 
+def test_two_copies_of_a_ledger_that_went_on_apart_are_never_mixed(tmp_path: Path) -> None:
+    budget(tmp_path / "a").close()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for name in "ab":
+        ledger = Ledger.open(StateFolder(tmp_path / name))
+        spend(ledger, named(name))
+        ledger.close()
+    for path in (tmp_path / "b").glob("ledger.sqlite*"):
+        shutil.copy(path, tmp_path / "a" / path.name)
+    with pytest.raises(RefusedLocally, match="disagree: one of them was changed, or is from elsewhere"):
+        spent(Ledger.open(StateFolder(tmp_path / "a")))
+    with pytest.raises(RefusedLocally, match="does not follow from the entries before it"):
+        LedgerFile.recover(StateFolder(tmp_path / "a"))
+
+
 def test_what_an_older_copy_lacks_can_be_entered_again(tmp_path: Path) -> None:
     ledger, state = older(tmp_path)
     ledger.close()

@@ -61,6 +61,8 @@ def test_slow_rounds_are_told_in_seconds_and_long_times_in_minutes_and_hours(clo
     meter = Meter(clock)
     rounds(clock, meter.note, 3, 200.0)
     assert "about 5 hours 23 min left" in meter.line()
+    rounds(clock, meter.note, 1, 1.0, first=100)
+    assert meter.line() == "round 100 of 100, 10 min 1 s so far"
 
 
 def test_the_rate_is_that_of_the_last_minute(clock: Clock) -> None:
@@ -137,7 +139,7 @@ def test_the_time_is_that_of_utc_wherever_the_machine_stands(monkeypatch: pytest
     time.tzset()
     try:
         err = io.StringIO()
-        Log(err)("stage", name="keys")
+        Log(err)("left", party="p1")
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -162,17 +164,35 @@ def test_a_log_tells_nothing_of_the_owner_s_records() -> None:
     log("repaired", clamped=17, filled=23)
     log("one_class")
     log("same_answer")
-    log("stage", name="keys", weights=CANARY, records=17)
-    assert lines(err.getvalue()) == [("INFO", "keys ...")]
+    log("stage", name="joining", weights=CANARY, records=17)
+    assert lines(err.getvalue()) == [("INFO", "joining ...")]
+
+
+def test_a_log_does_not_say_how_long_a_party_trained(clock: Clock) -> None:
+    err = io.StringIO()
+    log = Log(err, clock=clock)
+    log("stage", name="training")
+    clock.now += EVERY
+    log("traffic", messages=0, bytes=0)
+    log("stage_done", name="training", seconds=30.0, messages=0, bytes=0)
+    log("stage", name="joining")
+    log("stage_done", name="joining", seconds=1.0, messages=3, bytes=100)
+    assert [words for _, words in lines(err.getvalue())] == [
+        "preparing",
+        "joining ...",
+        "joining: 1.0 s, 3 messages, 100 bytes.",
+    ]
 
 
 def test_a_line_says_every_half_minute_how_far_the_run_has_come(clock: Clock) -> None:
     err = io.StringIO()
     log = Log(err, clock=clock)
+    log("stage", name="joining")
+    log("stage", name="rounds")
     rounds(clock, lambda event, fields: log(event, **fields), 100, EVERY / 10)
     told = [words for _, words in lines(err.getvalue())]
-    assert len(told) == 10
-    assert told[1] == "round 20 of 100, 3.0 s a round, about 4 min 0 s left, 1 min 0 s so far"
+    assert len(told) == 12
+    assert told[3] == "rounds, round 20 of 100, 3.0 s a round, about 4 min 0 s left, 1 min 0 s so far"
 
 
 def test_nothing_in_a_line_looks_like_two_lines() -> None:
@@ -198,15 +218,15 @@ def test_a_log_file_is_its_owner_s_alone_and_grows(tmp_path: Path) -> None:
 def test_a_log_file_may_be_rotated_while_it_is_written(tmp_path: Path, how: str) -> None:
     path = tmp_path / "my.log"
     log = Log(LogFile(path))
-    log("stage", name="first")
+    log("left", party="p1")
     if how == "emptied":
         os.truncate(path, 0)
     elif how == "removed":
         path.unlink()
     else:
         path.rename(tmp_path / "my.log.1")
-    log("stage", name="second")
-    assert [words for _, words in lines(path.read_text())] == ["second ..."]
+    log("left", party="p2")
+    assert [words for _, words in lines(path.read_text())] == ["p2 went away; Charlie waits for it."]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -221,12 +241,12 @@ def test_a_full_disk_ends_no_run_and_the_lines_that_are_missing_are_counted(
 
     with monkeypatch.context() as patch:
         patch.setattr(log._logger._logger, "_write", full)
-        log("stage", name="first")
-        log("stage", name="second")
-    log("stage", name="third")
+        log("left", party="p1")
+        log("left", party="p2")
+    log("left", party="p3")
     assert lines((tmp_path / "my.log").read_text()) == [
         ("WARNING", "Lines of this log that could not be written: 2."),
-        ("INFO", "third ..."),
+        ("WARNING", "p3 went away; Charlie waits for it."),
     ]
 
 
@@ -282,8 +302,8 @@ def test_the_changing_line_never_wraps(clock: Clock, monkeypatch: pytest.MonkeyP
 def test_elsewhere_stderr_is_a_log_and_the_file_gets_a_copy(tmp_path: Path) -> None:
     err = io.StringIO()
     with reporting(Reporting(tmp_path / "my.log"), err) as observe:
-        observe("stage", name="keys")
-    assert lines(err.getvalue()) == lines((tmp_path / "my.log").read_text()) == [("INFO", "keys ...")]
+        observe("stage", name="joining")
+    assert lines(err.getvalue()) == lines((tmp_path / "my.log").read_text()) == [("INFO", "joining ...")]
 
 
 def test_at_a_terminal_the_file_alone_is_a_log(tmp_path: Path) -> None:

@@ -21,7 +21,13 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 TOOLS: list[str] = [entry for entry in PROJECT["dependency-groups"]["dev"] if isinstance(entry, str)]
 
 # A distribution whose modules have another name than it has.
-MODULES = {"pynacl": {"nacl"}, "pyzmq": {"zmq"}, "scikit-learn": {"sklearn"}, "pydantic": {"pydantic", "pydantic_core"}}
+MODULES = {
+    "prometheus-client": {"prometheus_client"},
+    "pynacl": {"nacl"},
+    "pyzmq": {"zmq"},
+    "scikit-learn": {"sklearn"},
+    "pydantic": {"pydantic", "pydantic_core"},
+}
 
 
 def _name(requirement: str) -> str:

@@ -90,6 +90,21 @@ def test_frames_go_both_ways_under_the_keys_name(place: Place) -> None:
     assert not place.charlie.busy
 
 
+def test_another_process_of_a_party_can_be_told_something_while_the_first_one_goes_on(place: Place) -> None:
+    first, second = place.party("p1"), place.party("p1")
+    first.send(b"hello")
+    [arrival] = arrivals(place)
+    place.charlie.found("p1", arrival.route)
+    second.send(b"me too")
+    [other] = arrivals(place)
+    refusal = bytes(3 * CHUNK)
+    place.charlie.tell(other.route, refusal)
+    place.charlie.send("p1", b"for the first")
+    assert until(lambda: list(second.arrivals())) == [refusal]
+    assert until(lambda: list(first.arrivals())) == [b"for the first"]
+    place.charlie.tell(b"nowhere", refusal)  # whoever was there is gone: nothing happens
+
+
 def test_a_key_that_is_not_on_the_roster_is_denied_and_told_so(place: Place) -> None:
     party = place.party("stranger")
     party.send(b"let me in")
@@ -422,6 +437,28 @@ def test_a_listed_key_may_connect_only_so_often_and_is_not_told_that_it_is_unkno
     assert not keeper.denied
     keeper._socket.close(0)
     context.term()
+
+
+def test_a_party_that_is_hung_up_hears_why_and_comes_back_later(place: Place) -> None:
+    party = place.party("p1")
+    party.send(b"hello")
+    [arrival] = arrivals(place)
+    reason = SystemRng().bytes(2 * CHUNK)
+    place.charlie.tell(arrival.route, reason)
+    place.charlie.hang_up("p1", arrival.route)
+    party.send(b"this is dropped")
+    assert until(lambda: list(party.arrivals())) == [reason]
+    assert until(lambda: ConnectionEvent.LOST in list(party.connection_events()))
+    assert arrivals(place, 0.1) == []
+    party.reopen()
+    party.send(b"hello again")
+    events = [connection_event(party)]
+    while events[-1] is not ConnectionEvent.CONNECTED:
+        assert events[-1] is ConnectionEvent.FAILED  # for a second
+        party.reopen()
+        events.append(connection_event(party))
+    party.send(b"hello again")
+    assert {a.data for a in arrivals(place)} == {b"hello again"}
 
 
 def test_half_open_connections_do_not_keep_a_party_out(place: Place) -> None:

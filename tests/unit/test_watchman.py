@@ -67,7 +67,7 @@ def test_it_counts_what_was_read_and_hangs_up_the_connection_of_its_port_alone(
     [found] = watchman._known.values()
     assert (found.fd, found.host, found.read, found.name) == (accepted.fileno(), "127.0.0.1", 50_000, "")
     accepted.recv(50_000, socket.MSG_WAITALL)
-    watchman.spoke(accepted.fileno(), "p1")
+    watchman.spoke(accepted.fileno(), "p1", b"way")
     watchman.look(now)
     assert (found.name, found.mark) == ("p1", 100_000)
     for _ in range(2 * UNFINISHED // 100_000):

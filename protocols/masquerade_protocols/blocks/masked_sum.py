@@ -32,8 +32,7 @@ the round only grows, and a party makes one contribution for each.
 ``Summed``: the sum and the next U, or that the sum is made again by some of U. A sum that is made again is a round of
 its own: its number, its label and its noise are new. :mod:`~masquerade_protocols.blocks.survivors` has the rules.
 
-*The receipt* is a hash over all contributions, which their senders signed; Charlie signs the receipt. :func:`blame`
-says what the contributions of a failed round prove.
+*The receipt*, which Charlie signs, is a hash over all contributions: :func:`blame` says what these prove.
 
 Where Charlie alone may learn the sum, he adds and tells nobody: half a round trip. Nobody else could be deceived, so
 the check value is sent and not used.
@@ -55,7 +54,7 @@ from masquerade_protocols.blocks.layouts import Again, Layout, as_words
 from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
 from masquerade_protocols.blocks.survivors import Outcome, Survivors
 
-__all__ = ["GroupKey", "Masked", "MaskedCharlieSums", "MaskedPartySums", "Summed", "blame"]
+__all__ = ["GroupKey", "Masked", "MaskedCharlieSums", "MaskedPartySums", "Summed", "blame", "masked_digest"]
 
 _Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
 
@@ -96,7 +95,8 @@ def _check_lengths(layout: Words, message: Masked | Summed | Outcome, peer: str)
         )
 
 
-def _digest(message: Masked) -> bytes:
+def masked_digest(message: Masked) -> bytes:
+    """Return what the receipt has of a contribution."""
     return tagged_hash("contribution", message.words, message.check)
 
 
@@ -107,7 +107,7 @@ def _summed(round_: int, layout: Words, contributions: Mapping[str, Masked]) -> 
         round=round_,
         words=layout.write(words),
         check=layout.add_checks(message.check for message in contributions.values()),
-        receipt=receipt(round_, {name: _digest(message) for name, message in contributions.items()}),
+        receipt=receipt(round_, {name: masked_digest(message) for name, message in contributions.items()}),
     )
 
 

@@ -157,7 +157,8 @@ class PaillierPartySums:
         if secret is None and not key.has_form(told.roots):
             raise ProtocolViolation(
                 f"the key that {study.lead} sent is not proved to give every ciphertext one plaintext alone; allowed "
-                "are the N-th roots that prove it. The lead or Charlie is at fault"
+                "are the N-th roots that prove it. The lead or Charlie is at fault",
+                suspects=(study.lead, CHARLIE),
             )
         seed = await coin_toss(seat)
         group = hashlib.sha256(seed + key.to_bytes() + "\0".join(study.names).encode()).digest()

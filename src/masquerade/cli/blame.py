@@ -1,4 +1,4 @@
-"""``masquerade blame``: say who is proved at fault for a sum that was refused."""
+"""``masquerade blame``: say who is proved at fault for a run that ended badly."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,42 +18,38 @@ def blame(
     ],
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Say who is proved at fault for a sum that was refused. Exit code 1: somebody is; 0: nobody is proved to be."""
-    from masquerade_core import __version__
+    """Say who is proved at fault for a run that ended badly. Exit code 1: somebody is; 0: nobody is proved to be."""
     from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.evidence import Evidence, read_evidence
     from masquerade_core.study import Study
-    from masquerade_core.wire.frames import run_id
-    from masquerade_protocols.blame import verdict
+    from masquerade_core.words import listed
+    from masquerade_protocols.blame import run_of, verdict
 
     del output_format
     made = Study.parse(read_study_text(study), str(study), in_memory=True)
-    study_id = made.study_id(__version__)
     files: list[Evidence] = []
+    run = b""
     for path in evidence:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{path} cannot be read", "give the evidence.json of a run's directory") from error
         file = read_evidence(text, str(path))
-        if file.run != run_id(study_id, file.roster).hex():
-            raise BadInput(
-                f"{path} is of the run {file.run[:8]}, which is no run of {study} in this version",
-                "give the study of that run, and use the version of the program that ran it",
-            )
-        if file.run != (files or [file])[0].run:
+        if (run := run_of(file, made, str(path))) != bytes.fromhex(files[0].run if files else file.run):
             raise BadInput(
                 f"{path} is of the run {file.run[:8]}, but {evidence[0]} is of the run {files[0].run[:8]}",
                 "give files of one run",
             )
         files.append(file)
-    culprit, found = verdict(made, bytes.fromhex(files[0].run), files)
+    culprit, found, suspects = verdict(made, run, files)
     message = f"{culprit} is at fault" if culprit else "nobody is proved to be at fault"
     sentences = ". ".join(sentence[0].upper() + sentence[1:] for sentence in found)
+    if suspects:
+        sentences += f". If anybody is, it is one of these: {listed(suspects)}"
     return Outcome(
         f"{message}. {sentences}",
-        {"culprit": culprit or None, "found": list(found)},
+        {"culprit": culprit or None, "found": list(found), "suspects": list(suspects)},
         error_code="fault_proved" if culprit else None,
         exit_code=1 if culprit else 0,
     )

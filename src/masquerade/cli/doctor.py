@@ -36,10 +36,11 @@ def doctor(
             words.append(f"\n{check.hint}", style="dim")
         table.add_row(Text(check.verdict, style=_STYLES[check.verdict]), check.name, words)
     failed = [check for check in checks if check.verdict is Verdict.FAIL]
+    only_budget = [check.name for check in failed] == ["budget"]
     return Outcome(
         f"{len(failed)} of {len(checks)} checks failed" if failed else "ready",
         {"checks": [check.to_json() for check in checks]},
         shown=(table,),
-        error_code="bad_input" if failed else None,
-        exit_code=4 if failed else 0,
+        error_code=(only_budget and "budget_exceeded") or ("bad_input" if failed else None),
+        exit_code=7 if only_budget else 4 if failed else 0,
     )

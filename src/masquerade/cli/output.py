@@ -121,7 +121,8 @@ def _describe(error: BaseException) -> Outcome:
 
 def _more(error: MasqueradeError) -> dict[str, Any]:
     """Return what an error holds besides its sentence, as far as it has any: who is missing, at fault or suspected."""
-    found = {name: getattr(error, name, None) for name in ("waited_for", "peer", "suspects", "said_by")}
+    found = {name: getattr(error, name, None) for name in ("waited_for", "peer", "suspects", "said_by", "accused")}
+    found["grounds"] = error.grounds.words if error.grounds is not None else None
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
 
 

@@ -9,7 +9,7 @@ import typer
 from masquerade.cli.approve import PopulationOption, StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
-from masquerade.cli.watching import LogFileOption, LogLevelOption
+from masquerade.cli.watching import LogFileOption, LogLevelOption, MetricsOption
 from masquerade_host.levels import Level
 
 __all__ = ["curator", "party"]
@@ -39,6 +39,7 @@ def curator(
     no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Run Charlie, the curator: listen, wait for the parties, serve the run, publish the model."""
@@ -48,7 +49,7 @@ def curator(
     from masquerade_host.signals import stoppable
 
     harden()
-    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
+    with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(
             study, key, out=out, test=test, listen=listen, state=state, journal=not no_journal, observe=observe
         )
@@ -80,6 +81,7 @@ def party(
     no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
@@ -89,7 +91,7 @@ def party(
     from masquerade_party import run
 
     harden()
-    with stoppable(), reporting(Reporting(log_file, log_level)) as observe:
+    with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(
             study,
             data,

@@ -7,7 +7,7 @@ import typer
 
 from masquerade_host.levels import Level
 
-__all__ = ["LogFileOption", "LogLevelOption"]
+__all__ = ["LogFileOption", "LogLevelOption", "MetricsOption"]
 
 LogFileOption = Annotated[
     Path | None,
@@ -19,4 +19,14 @@ LogFileOption = Annotated[
 ]
 LogLevelOption = Annotated[
     Level, typer.Option("--log-level", help="The least grave events that logs show. A terminal shows no log.")
+]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="ADDRESS",
+        help="PORT or ADDRESS:PORT at which a monitoring system finds /metrics (Prometheus) and /healthz. With PORT "
+        "alone, only programs on this machine can ask.",
+        show_default=False,
+    ),
 ]

@@ -206,6 +206,16 @@ class Study(Section):
         seed = b"masquerade run" + self.digest() + version.encode()
         return hashlib.blake2b(seed, digest_size=16).digest()
 
+    def one_attempt(self) -> Self:
+        """Return the study of each attempt: of 1 + ``charged_attempts``, each gets the same share of the target."""
+        n = 1 + self.study.charged_attempts
+        if n == 1:
+            return self
+        privacy = self.privacy.model_copy(update={"epsilon": self.privacy.epsilon / n, "delta": self.privacy.delta / n})
+        return self.model_copy(
+            update={"privacy": privacy, "study": self.study.model_copy(update={"charged_attempts": 0})}
+        )
+
     @property
     def names(self) -> tuple[str, ...]:
         """The parties in roster order."""

@@ -24,49 +24,35 @@ import hashlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import MAX_BODY, unpack_strict
+from masquerade_core.wire.codec import MAX_BODY
+from masquerade_core.wire.header import RUN_BYTES, SEQ_BYTES, WIRE_VERSION, Header, Kind, read_header
 from masquerade_core.wire.messages import NAME_BYTES, PARTIES
 
-__all__ = ["MAX_FRAME", "NONCE_BYTES", "RUN_BYTES", "WIRE_VERSION", "Endpoint", "Frame", "Kind", "run_id"]
+__all__ = [
+    "MAX_FRAME",
+    "NONCE_BYTES",
+    "RUN_BYTES",
+    "WIRE_VERSION",
+    "Endpoint",
+    "Frame",
+    "Kind",
+    "run_id",
+]
 
-WIRE_VERSION = 4
-RUN_BYTES = 16
 NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
-_SEQ_BYTES = 4
-_HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
-Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "standing", "closed"]
 _FOR_ALL = ("roster", "closed")  # kinds that Charlie sends to all parties or to nobody
 _UNNUMBERED = ("hello", "beat", "abort", "standing")  # the other end can read them before it has the roster
 _RECENT = 64  # accepted frames of a hop that are kept, to be compared with what arrives again
 _RECENT_BYTES = 4 * 1024 * 1024
 _FOR_ALL_OR_ONE = ("message",)
-
-_PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
-
-
-class _Wire(BaseModel):
-    """The header as it is signed. Strict: ``True`` is not a version, and 1.0 is not a number."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
-
-    v: Annotated[int, Field(ge=0, le=2**31)]
-    run: Annotated[bytes, Field(min_length=RUN_BYTES, max_length=RUN_BYTES)]
-    src: _PaddedName
-    dst: _PaddedName
-    kind: Kind
-    seq: Annotated[bytes, Field(min_length=_SEQ_BYTES, max_length=_SEQ_BYTES)]
-    type: Annotated[str, Field(max_length=64)]
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -175,7 +161,7 @@ class Endpoint:
         early = kind == "hello" or (kind in _UNNUMBERED and self._me == CHARLIE and hop not in self._knows)
         return self._study if self._study and early else self._run
 
-    def _is_of_this_run(self, hop: str, wire: "_Wire") -> bool:
+    def _is_of_this_run(self, hop: str, wire: Header) -> bool:
         if wire.v != WIRE_VERSION:
             return False
         if not self._study or wire.kind == "hello":
@@ -230,7 +216,7 @@ class Endpoint:
             _padded(ends[0]),
             _padded(ends[1]),
             kind,
-            number.to_bytes(_SEQ_BYTES, "big"),
+            number.to_bytes(SEQ_BYTES, "big"),
             type,
             body,
         )
@@ -269,7 +255,7 @@ class Endpoint:
         if not verify(self._peers[hop], signed, signature):
             msg = f"{hop} sent a frame without a valid signature of its own"
             raise ProtocolViolation(msg, peer=hop)
-        wire = self._parse(hop, signed)
+        wire = read_header(signed, hop)
         own = self._is_of_this_run(hop, wire)
         if not own and not any_run:
             msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
@@ -307,7 +293,7 @@ class Endpoint:
         if before and before[0] != frame.data:
             what = f"broadcast {frame.number}" if frame.broadcast else f"frame {frame.number}"
             msg = f"{hop} signed two frames for one place: its {what} came a second time with other contents"
-            raise ProtocolViolation(msg, peer=hop)
+            raise ProtocolViolation(msg, peer=hop, frames=(before[0], frame.data))
         if not before and (frame.number > due or len(recent) == self._next_in[hop]):
             raise self._out_of_order(hop, frame)
         return False
@@ -319,17 +305,7 @@ class Endpoint:
         msg = f"{hop} sent {what} {frame.number}, but {due} is due: a frame was replayed, lost or reordered"
         return ProtocolViolation(msg, peer=hop)
 
-    def _parse(self, hop: str, signed: bytes) -> _Wire:
-        fields = unpack_strict(signed, hop)
-        if isinstance(fields, tuple) and len(fields) == len(_HEADER_FIELDS):
-            try:
-                return _Wire.model_validate(dict(zip(_HEADER_FIELDS, fields, strict=True)))
-            except ValidationError:
-                pass
-        msg = f"{hop} sent a frame whose header does not have the form that this program writes"
-        raise ProtocolViolation(msg, peer=hop) from None
-
-    def _check_direction(self, hop: str, wire: _Wire) -> None:
+    def _check_direction(self, hop: str, wire: Header) -> None:
         theirs, mine, all_of_them = _padded(hop), _padded(self._me), _padded(PARTIES)
         if hop != CHARLIE:
             sound = wire.src == theirs

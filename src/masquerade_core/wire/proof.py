@@ -1,0 +1,314 @@
+"""What signed frames prove about the participant that signed them: one set of rules, the same for everybody.
+
+A frame that breaks the protocol by itself proves its signer's fault to anybody who has the study. So do two frames that
+no program signs in one run. :class:`Judge` knows these rules and nothing else: no connection, no state, no clock. The
+participant that finds a fault asks it before it shows frames to others, they ask it before they believe, and so does
+``masquerade blame`` afterwards. So frames that proved a fault here prove it everywhere.
+
+What depends on the state of a connection cannot be shown in this way: a frame out of turn, or one that is missing. Nor
+can what is in a sealed box. There the others have nothing but the finder's word.
+
+Three things keep an honest participant from being convicted:
+
+* A frame counts only if it bears the run id, or the id that frames bear before there is one. So nothing that was signed
+  in another run, or for another purpose, counts.
+* A rule about a body counts only where this program has exactly one message of that name. A message of a protocol that
+  is not installed here is left open, and convicts nobody: neither its signer nor the one who shows it.
+* Charlie passes a party's sealed message on without reading it. So nothing in it is held against him.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import Abort, read_abort
+from masquerade_core.wire.codec import decode
+from masquerade_core.wire.frames import MAX_FRAME, Endpoint, Frame
+from masquerade_core.wire.header import head_of, read_header
+from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
+from masquerade_core.wire.relay import split_boxes
+from masquerade_core.words import counted
+
+__all__ = ["Finding", "Judge", "proves"]
+
+_READER = SigningKey(bytes(32))  # reads frames and signs nothing
+_DEPTH = 4  # aborts within aborts
+_UNNUMBERED = ("hello", "beat", "abort")  # kinds of which one participant may sign two with one number
+_BODIES = {  # the messages of kinds of frame that no role sends
+    ("hello", ""): "Hello",
+    ("hello", "fields"): "Fields",
+    ("hello", "refusal"): "Refusal",
+    ("beat", ""): "BeatMessage",
+}
+
+
+class Finding(NamedTuple):
+    """What frames prove.
+
+    Attributes
+    ----------
+    culprit : str
+        Who is proved to be at fault; empty for nobody.
+    said : str
+        What was found, as a sentence without its full stop.
+    open : bool
+        This program cannot judge a message that it does not know; another one may.
+    """
+
+    culprit: str
+    said: str
+    open: bool = False
+
+
+class _Signed(NamedTuple):
+    signer: str
+    data: bytes
+
+    @property
+    def body(self) -> bytes:
+        """All but the signature, of which one message can have several."""
+        return self.data[SIGNATURE_BYTES:]
+
+
+class _FaultError(Exception):
+    """The signer is at fault; the text says why."""
+
+
+class _OpenError(Exception):
+    """This program does not know the message."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The rules, for one run.
+
+    Parameters
+    ----------
+    study : Study
+        It pins the key under which each participant signs.
+    run : bytes
+        The run id.
+    before : bytes
+        The id that frames bear until everybody knows the run id.
+    """
+
+    study: Study
+    run: bytes
+    before: bytes
+
+    @property
+    def _everybody(self) -> tuple[str, ...]:
+        return (*self.study.names, CHARLIE)
+
+    def of(self, frames: Sequence[bytes]) -> Finding:
+        """Say what frames prove, each by itself and any two of them together."""
+        return self._of(frames, _DEPTH)
+
+    def word(self, passed_on: Abort) -> tuple[Abort, bytes] | None:
+        """Return the party's own abort that Charlie passes on, and its frame; None where it is not that party's."""
+        if len(passed_on.frames) != 1 or passed_on.by not in self.study.names:
+            return None
+        (data,) = passed_on.frames
+        try:
+            frame = self._read(_Signed(passed_on.by, data))
+            abort = read_abort(frame.body, self._everybody, passed_on.by)
+        except (ProtocolViolation, _FaultError):
+            return None
+        return (abort, data) if frame.kind == "abort" and abort.same_as(passed_on) else None
+
+    def signer_of(self, data: bytes) -> str:
+        """Return who signed a frame; empty where nobody in the study did."""
+        keys = {party.name: party.key.sign for party in self.study.parties} | {CHARLIE: self.study.curator.key.sign}
+        if SIGNATURE_BYTES < len(data) <= MAX_FRAME:
+            for name, key in keys.items():
+                if verify(key, data[SIGNATURE_BYTES:], data[:SIGNATURE_BYTES]):
+                    return name
+        return ""
+
+    # --- One frame by itself ----------------------------------------------------------
+
+    def _of(self, frames: Sequence[bytes], depth: int) -> Finding:
+        shown = [_Signed(signer, data) for data in frames if (signer := self.signer_of(data))]
+        unknown = False
+        for one in shown:
+            try:
+                self._check(one, depth)
+            except _FaultError as fault:
+                return Finding(one.signer, str(fault))
+            except _OpenError:
+                unknown = True
+        for i, one in enumerate(shown):
+            for two in shown[:i]:
+                if said := self._two(one, two):
+                    return Finding(one.signer, said)
+        if unknown:
+            return Finding("", "this program does not know a message that is shown, and cannot judge it", open=True)
+        what = counted(len(frames), "frame that is shown proves", "frames that are shown prove")
+        return Finding("", f"{what} nobody's fault")
+
+    def _check(self, one: _Signed, depth: int) -> None:
+        """Raise if the frame proves its signer's fault, or cannot be judged here."""
+        try:
+            frame = self._read(one)
+        except ProtocolViolation:  # of another run, or it is no frame at all
+            return
+        try:
+            self._check_frame(one.signer, frame, depth)
+        except ProtocolViolation as error:
+            raise _FaultError(error.message) from None
+
+    def _read(self, one: _Signed) -> Frame:
+        """Open a frame of this run.
+
+        Raises
+        ------
+        _FaultError
+            It is of this run, and its header is not one that its signer may write.
+        ProtocolViolation
+            It is not of this run, or not signed by whoever is said to have signed it.
+        """
+        signer, data = one
+        if not any(one.body.startswith(head_of(run)) for run in (self.run, self.before)):
+            raise ProtocolViolation("a frame is not of this run")
+        keys = {party.name: party.key.sign for party in self.study.parties}
+        try:
+            header = read_header(one.body, signer)
+            reader, to = CHARLIE, header.dst.rstrip(" ")
+            if signer == CHARLIE:
+                keys, reader = {CHARLIE: self.study.curator.key.sign}, self.study.names[0] if to == PARTIES else to
+                self._check_parties(header.src.rstrip(" ") if header.kind == "sealed" else reader, reader)
+            return Endpoint(reader, header.run, _READER, keys).open(signer, data, numbered=False)
+        except ProtocolViolation as error:
+            if self.signer_of(data) != signer:
+                raise
+            raise _FaultError(error.message) from None
+
+    def _check_parties(self, *names: str) -> None:
+        for name in names:
+            if name not in self.study.names:
+                raise ProtocolViolation(f"{CHARLIE} sent a frame of or for somebody who is not in the study")
+
+    def _check_frame(self, signer: str, frame: Frame, depth: int) -> None:
+        match frame.kind:
+            case "message":
+                self._check_message(signer, frame)
+            case "sealed" if signer != CHARLIE:  # what he passes on is the party's, its type and box included
+                split_boxes(frame, self.study.names)
+                if (cls := _class_of(frame.type)) and not issubclass(cls, SealedMessage):
+                    raise _FaultError(f"{signer} sealed a {frame.type}, which does not travel sealed")
+            case "abort":
+                self._check_abort(signer, read_abort(frame.body, self._everybody, signer), frame.run, depth)
+            case "roster" | "closed":
+                self._check_for_all(signer, frame)
+            case "hello" if frame.type not in (("refusal",) if signer == CHARLIE else ("", "fields")):
+                raise _FaultError(f"{signer} sent a hello of type {frame.type[:32]!r}, which is not its to send")
+            case "hello" | "beat":
+                decode(_named(_BODIES[frame.kind, frame.type]), frame.body, signer)
+
+    def _check_for_all(self, signer: str, frame: Frame) -> None:
+        match frame.kind, signer:
+            case "roster", _ if signer != CHARLIE:
+                raise _FaultError(f"{signer} sent a roster, which {CHARLIE} alone may send")
+            case "roster", _:
+                self._check_signed(
+                    "a roster", "hello", decode(_named("Roster"), frame.body, signer), "hellos", frame.run
+                )
+            case _ if signer == CHARLIE:
+                closed = decode(_named("AllClosed"), frame.body, signer)
+                self._check_signed("the end of the run", "closed", closed, "closed", frame.run)
+            case _:
+                decode(_named("Closed"), frame.body, signer)
+
+    def _check_message(self, signer: str, frame: Frame) -> None:
+        cls = _named(frame.type)
+        if issubclass(cls, SealedMessage):
+            raise _FaultError(f"{signer} sent a {frame.type} in the clear, which travels sealed alone")
+        if signer == CHARLIE and issubclass(cls, Broadcast) != frame.broadcast:
+            came, due = ("to all parties", "one") if frame.broadcast else ("to one party alone", "all parties")
+            raise _FaultError(f"{CHARLIE} sent a {frame.type} {came}; it goes to {due}")
+        decode(cls, frame.body, signer)
+
+    def _check_abort(self, signer: str, abort: Abort, run: bytes, depth: int) -> None:
+        if not depth or run == self.before:
+            raise _OpenError  # what it shows may be of an earlier attempt at the same study
+        if abort.by != signer:
+            if signer != CHARLIE:
+                raise _FaultError(f"{signer} ended the run in the name of {abort.by}")
+            if self.word(abort) is None:
+                raise _FaultError(f"{CHARLIE} ended the run in the name of {abort.by}, who has not signed that")
+        elif abort.reason == "left" and signer not in (CHARLIE, *abort.blamed):
+            raise _FaultError(f"{signer} says that another participant left, which is not its to say")
+        elif abort.frames:
+            finding = self._of(abort.frames, depth - 1)
+            if finding.open:
+                raise _OpenError
+            if abort.reason != "violation" or abort.blamed != (finding.culprit,):
+                raise _FaultError(
+                    f"{signer} accused {' or '.join(abort.blamed) or 'nobody'} with frames that do not prove it"
+                )
+
+    def _check_signed(self, what: str, kind: str, message: Message, field: str, run: bytes) -> None:
+        """Check the parties' frames in a message of Charlie's: each is of its party, of this run and of its kind."""
+        frames = getattr(message, field)
+        there = sum(map(bool, frames))
+        if len(frames) != self.study.K or there < (self.study.K if kind == "hello" else self.study.survivors):
+            raise _FaultError(f"{CHARLIE} sent {what} with the frames of {counted(there, 'party', 'parties')}")
+        keys = {party.name: party.key.sign for party in self.study.parties}
+        for name, data in zip(self.study.names, frames, strict=True):
+            if not data:
+                continue  # the run went on without this party
+            try:
+                frame = Endpoint(CHARLIE, run, _READER, keys).open(name, data, numbered=False)
+                decode(_named(kind.capitalize()), frame.body, name)
+            except ProtocolViolation:
+                frame = None
+            if frame is None or (frame.kind, frame.type) != (kind, ""):
+                raise _FaultError(f"{CHARLIE} sent {what} with a frame of {name} that {name} did not sign for it")
+
+    # --- Two frames -----------------------------------------------------------------------
+
+    def _two(self, one: _Signed, two: _Signed) -> str:
+        """Say what two frames prove together; empty for nothing."""
+        if one.signer != two.signer or one.body == two.body:
+            return ""
+        try:
+            a, b = self._read(one), self._read(two)
+        except (ProtocolViolation, _FaultError):
+            return ""
+        # Charlie counts on each hop, and his broadcasts; before the run id is known, two attempts may use one number.
+        if (a.run, a.number) != (b.run, b.number) or a.run == self.before:
+            return ""
+        if {a.kind, b.kind} & set(_UNNUMBERED) or (one.signer == CHARLIE and a.to != b.to):
+            return ""
+        what = "broadcasts" if a.broadcast else "frames"
+        return f"{one.signer} signed two different {what} of number {a.number}"
+
+
+def proves(frames: Sequence[bytes], study: Study, run: bytes, before: bytes) -> str | None:
+    """Return the participant whose fault these frames prove; None where they prove nobody's. See :class:`Judge`."""
+    return Judge(study, run, before).of(frames).culprit or None
+
+
+def _subclasses(cls: type[Message]) -> Iterator[type[Message]]:
+    for below in cls.__subclasses__():
+        yield below
+        yield from _subclasses(below)
+
+
+def _class_of(name: str) -> type[Message] | None:
+    """Return this program's only message of a name. Those of a protocol from elsewhere may differ between sites."""
+    found = {cls for cls in _subclasses(Message) if cls.__name__ == name}
+    return next(iter(found)) if len(found) == 1 and all(_ours(cls) for cls in found) else None
+
+
+def _ours(cls: type[Any]) -> bool:
+    return cls.__module__.startswith("masquerade_")
+
+
+def _named(name: str) -> type[Message]:
+    if (cls := _class_of(name)) is None:
+        raise _OpenError
+    return cls
