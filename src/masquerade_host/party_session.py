@@ -21,7 +21,7 @@ from masquerade_host.holding import HoldingSession
 from masquerade_host.hop import turn_of
 from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
-from masquerade_host.lane import MAX_KEPT, Lane
+from masquerade_host.lane import MAX_KEPT, Lane, first_connection
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
@@ -112,7 +112,7 @@ class PartySession(HoldingSession):
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
-        self._lane.connection = 1
+        self._lane.connection = first_connection()
         self._knock(self._clock())
 
     def _knock(self, since: float) -> None:

@@ -288,7 +288,7 @@ def test_an_end_that_holds_more_than_was_sent_ends_the_run(source: str) -> None:
     """Its own state, or the other one's, is older than it was: nobody can be blamed for it."""
     wired = seated()
     endpoint = wired.sessions[source]._endpoint
-    beat = pack_beat(Beat((), 5, 1), EVERYBODY)
+    beat = pack_beat(Beat((), 5, wired.parties["p1"]._lane.connection), EVERYBODY)
     if source == CHARLIE:
         wired.links["p1"].inbox.append(endpoint.seal("p1", "beat", beat))
     else:
