@@ -184,6 +184,7 @@ class PartySession(Session):
         if event is ConnectionEvent.UNRESOLVED:
             self._observe("unresolved", address=self.study.address)
         if event is ConnectionEvent.CONNECTED and self._state.has_roster:
+            self._observe("reconnected", address=self.study.address)
             self._beat()
         if event is ConnectionEvent.LOST:
             was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
@@ -215,7 +216,7 @@ class PartySession(Session):
                 f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
                 peer=CHARLIE,
             )
-        self._heard = now
+        self._heard = self._news.heard = now
         if frame.numbered:
             if not self._endpoint.count(CHARLIE, frame):
                 return  # it arrived before
