@@ -28,6 +28,7 @@ from masquerade_core.study import CHARLIE, PublicKeys
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
+from masquerade_host.journal_file import SqliteJournal
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
@@ -47,12 +48,13 @@ def _take_part(who: str, directory: Path) -> None:
     study, _ = load_study(directory / "study.toml")
     keys = load_keys(directory / f"{who}.key")
     rounds = json.loads((directory / "rounds.json").read_text())
+    journal = SqliteJournal(directory / f"{who}-state") if (directory / "durable").exists() else None
     if who == CHARLIE:
         roster = {party.name: party.key.curve for party in study.parties}
         host = CharlieSession(
             study, keys, lambda: CharlieSocket(study.address, keys, roster), version=__version__, observe=quiet
         )
-        run_role(multiplying(Seat(who, study.names), study, rounds), host, SystemRng())
+        run_role(multiplying(Seat(who, study.names), study, rounds), host, SystemRng(), journal=journal)
         return
     dialed = json.loads((directory / "dialed.json").read_text())
     session = PartySession(
@@ -65,7 +67,7 @@ def _take_part(who: str, directory: Path) -> None:
         observe=quiet,
     )
     role = adding(Seat(who, study.names), study, rounds, time.perf_counter)
-    times, total = run_role(role, session, SystemRng())
+    times, total = run_role(role, session, SystemRng(), journal=journal)
     (directory / f"{who}.json").write_text(json.dumps({"times": times, "total": total}))
 
 
@@ -85,13 +87,22 @@ def _wait_for(port: int) -> None:
 
 
 def processes_seconds(
-    K: int, rounds: int, *, d: int, bits: int, masks: bool = False, slot: float | None = None, trip: float = 0.0
+    K: int,
+    rounds: int,
+    *,
+    d: int,
+    bits: int,
+    masks: bool = False,
+    slot: float | None = None,
+    trip: float = 0.0,
+    durable: bool = False,
 ) -> list[float]:
     """Return the wall seconds of each round of a secure sum between 1 + K processes, at the roster's first party.
 
     ``trip`` is the round-trip time in seconds between a party and Charlie, which a relay adds to this machine's own.
 
-    With ``slot``, in seconds, what parties send leaves on the public schedule.
+    With ``slot``, in seconds, what parties send leaves on the public schedule. With ``durable``, everybody keeps a
+    journal.
 
     Raises
     ------
@@ -111,6 +122,8 @@ def processes_seconds(
         study = gradient_study(K, d, rounds, bits=bits, masks=masks, slot=slot, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
         (directory / "rounds.json").write_text(json.dumps(rounds))
+        if durable:
+            (directory / "durable").touch()
         command = [sys.executable, "-m", "benchmarks.wall"]
         with DelayingRelay(port, trip / 2) as relay:
             dialed = f"tcp://127.0.0.1:{relay.port}" if trip else address

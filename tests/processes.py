@@ -26,7 +26,8 @@ from masquerade_party import approve
 from tests.host_helpers import free_port, study_text
 
 ALWAYS = ("result.json", "study.toml", "transcript.json")
-"""The files that every finished run leaves beside what it publishes."""
+"""The files that every finished run leaves beside what it publishes; a party's run leaves two more."""
+PARTYS = ("approval.json", "ledger.json")
 _MODULES = {CHARLIE: "masquerade_curator"}
 _AS_VERSION = (
     "import masquerade_core, runpy; masquerade_core.__version__ = '9.9.9'; runpy.run_module({!r}, run_name='__main__')"
@@ -154,7 +155,7 @@ class Machines:
         return self.folder / "runs" / name
 
     def state(self, name: str) -> Path:
-        """A party's state folder."""
+        """A participant's state folder."""
         return self.folder / "state" / name
 
     def approve(self, name: str, study: Path | None = None, key: Path | None = None, data: Path | None = None) -> None:
@@ -193,9 +194,10 @@ class Machines:
         run = ["-c", _AS_VERSION.format(module)] if version else ["-m", module]
         command = [sys.executable, *run, str(study or self.folder / "study.toml")]
         command += ["--key", str(key or self.folder / "keys" / f"{name}.key"), "--out", str(self.out(name))]
+        command += ["--state", str(self.state(name))]
         if name != CHARLIE:
             records = data or self.folder / f"{name}.csv"
-            command += ["--data", str(records), "--state", str(self.state(name)), "--approved"]
+            command += ["--data", str(records), "--approved"]
             if approved:
                 self.approve(name, study, key, records)
         participant = Participant([*command, "--progress", "json", *more], self.folder, env)

@@ -20,12 +20,23 @@ def curator(
     out: Annotated[Path | None, typer.Option(help="The directory for the results.")] = None,
     test: Annotated[Path | None, typer.Option(help="A public test set (CSV).")] = None,
     listen: Annotated[str | None, typer.Option(help="tcp://ADDRESS:PORT, if not the study's address.")] = None,
+    state: Annotated[Path | None, typer.Option(help="The state folder of this machine.")] = None,
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
     """Run Charlie, the curator, for one study."""
     del debug  # masquerade_host.process.main looks for it on the command line
-    run(study, key, out=out, test=test, listen=listen, observe=Progress(progress))
+    run(
+        study,
+        key,
+        out=out,
+        test=test,
+        listen=listen,
+        state=state,
+        journal=not no_journal,
+        observe=Progress(progress),
+    )
 
 
 if __name__ == "__main__":

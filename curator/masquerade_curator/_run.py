@@ -14,6 +14,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
+from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
@@ -62,6 +63,8 @@ def run(
     out: Path | str | None = None,
     test: Path | str | None = None,
     listen: str | None = None,
+    state: Path | str | None = None,
+    journal: bool = True,
     observe: Observer = quiet,
 ) -> Path:
     """Run Charlie until the study is done; return the path of his ``result.json``.
@@ -77,6 +80,10 @@ def run(
         public, the objective at each becomes ``rounds``.
     listen : str, optional
         The address to listen at, if it is not the study's: behind address translation, for example.
+    state : path, optional
+        The state folder, if it is not this machine's usual one. It has the journal.
+    journal : bool
+        Keep a journal, so that a process that died goes on when it is started again.
     observe : Observer
 
     Raises
@@ -102,10 +109,14 @@ def run(
         version=__version__,
         observe=curve,
     )
-    with RunDirectory(out or default_directory(study, CHARLIE), session, check_evidence) as directory:
+    folder = out or default_directory(study, CHARLIE)
+    with (
+        journal_of(study, CHARLIE, state, keep=journal) as kept,
+        RunDirectory(folder, session, check_evidence) as directory,
+    ):
         shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
         role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
-        release = run_role(role, session, SystemRng())
+        release = run_role(role, session, SystemRng(), journal=kept)
         metrics = {}
         if tests is not None and isinstance(release, Model):
             metrics["test_error"] = error_on(release, tests)
@@ -114,6 +125,7 @@ def run(
         if rounds := objective_trace(session.iterates, tests, study):
             result["rounds"] = rounds
         directory.record(release.files(study, session.run), result)
+        kept.end("finished", session.run)
     path = directory.path / RESULT
     observe("done", result=str(path))
     return path

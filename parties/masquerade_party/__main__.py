@@ -27,6 +27,7 @@ def party(
     ] = False,
     state: Annotated[Path | None, typer.Option(help="The state folder, if it is not the usual one.")] = None,
     population: Annotated[str | None, typer.Option(help="On whose privacy budget the run counts.")] = None,
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
@@ -41,6 +42,7 @@ def party(
         state=state,
         population=population,
         approved=approved,
+        journal=not no_journal,
         observe=Progress(progress),
     )
 

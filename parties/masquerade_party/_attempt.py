@@ -32,12 +32,24 @@ class LedgerAttempt:
         Of its records.
     observe : Observer
         Gets all events.
+    resumed : bool
+        An earlier process has begun this attempt, and died.
     """
 
-    def __init__(self, ledger: Ledger, study: Study, me: str, fingerprint: bytes, observe: Observer) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        study: Study,
+        me: str,
+        fingerprint: bytes,
+        observe: Observer,
+        *,
+        resumed: bool = False,
+    ) -> None:
         self._ledger, self._study, self._me = ledger, study, me
         self._fingerprint = fingerprint
         self._next = observe
+        self._resumed = resumed
         self._debits: Debits | None = None
 
     def observe(self, event: str, /, **fields: str | float) -> None:
@@ -49,7 +61,7 @@ class LedgerAttempt:
     def begin(self) -> Debits:
         """Have the ledger count the attempt, unless it did so before."""
         if self._debits is None:
-            self._ledger.start_attempt(self._study, self._me, self._fingerprint)
+            self._ledger.start_attempt(self._study, self._me, self._fingerprint, resumed=self._resumed)
             self._debits = self._ledger.debits_for(self._study, self._me)
         return self._debits
 
@@ -59,7 +71,8 @@ class LedgerAttempt:
 
     def __enter__(self) -> Self:
         """Check that an attempt may begin, before anything is sent."""
-        self._ledger.check_attempt(self._study, self._me, self._fingerprint)
+        if not self._resumed:
+            self._ledger.check_attempt(self._study, self._me, self._fingerprint)
         return self
 
     def __exit__(

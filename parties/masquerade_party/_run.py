@@ -20,6 +20,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
+from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
@@ -44,6 +45,7 @@ def run(
     state: Path | str | None = None,
     population: str | None = None,
     approved: bool = False,
+    journal: bool = True,
     observe: Observer = quiet,
 ) -> Path:
     """Take part in one run; return the path of this party's ``result.json``.
@@ -67,6 +69,8 @@ def run(
     approved : bool
         Whether nobody is asked. Then a person must have approved of exactly this study before, and the records must be
         known to the ledger or named by the policy. Otherwise the process asks at the terminal.
+    journal : bool
+        Keep a journal, so that a process that died goes on when it is started again.
     observe : Observer
 
     Raises
@@ -96,11 +100,15 @@ def run(
         else:
             site.adopt_unattended(ledger, records, approval.population)
             site.reserve(ledger, records, approval.population, approval.who)
-        with RunDirectory(out or default_directory(study, me), check=check_evidence) as directory:
+        folder = out or default_directory(study, me)
+        with (
+            journal_of(study, me, state, keep=journal) as kept,
+            RunDirectory(folder, check=check_evidence) as directory,
+        ):
             if approval is None:
                 ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
-                site.record(ledger, records, account.population, login_name())
-            with LedgerAttempt(ledger, study, me, records.fingerprint, observe) as attempt:
+                approval = site.record(ledger, records, account.population, login_name())
+            with LedgerAttempt(ledger, study, me, records.fingerprint, observe, resumed=kept.joined) as attempt:
                 session = PartySession(
                     me,
                     study,
@@ -112,9 +120,16 @@ def run(
                     debits=attempt,
                 )
                 directory.follow(session)
-                release = run_role(role(Seat(me, study.names), study, data), session, SystemRng())
+                whole, begun = role(Seat(me, study.names), study, data), records.fingerprint
+                release = run_role(whole, session, SystemRng(), journal=kept, begun=begun)
                 statement = [claim.to_json() for claim in protocol.statement(study)]
-                directory.record(release.files(study, session.run), summarize(session, statement, {}, release))
+                directory.record(
+                    release.files(study, session.run),
+                    summarize(session, statement, {}, release),
+                    approval=approval.model_dump(mode="json"),
+                    ledger=site.entries(ledger),
+                )
+            kept.end("finished", session.run)
     result = directory.path / RESULT
     # The session is over, and nothing else is sent: this is for whoever sits at this machine.
     if isinstance(release, Model) and _says_the_same(release, data):

@@ -4,6 +4,7 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
@@ -173,6 +174,13 @@ class Site:
         """
         if records.known and not ledger.would_fit(self.study, self.me, account.population, self.spends):
             self.reserve(ledger, records, account.population, login_name())
+
+    def entries(self, ledger: Ledger) -> dict[str, Any]:
+        """Return what the ledger says of this study, for the folder of the run; without the fingerprint of records."""
+        mine = {"study": self.study.digest().hex(), "me": self.me}
+        rows = [row for row in ledger.history() if mine.items() <= row.fields.items()]
+        shown = ({key: value for key, value in row.fields.items() if key != "fingerprint"} for row in rows)
+        return {"entries": [{"n": r.n, "at": r.at, "kind": r.kind, **f} for r, f in zip(rows, shown, strict=True)]}
 
     def record(self, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
         """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""

@@ -133,7 +133,8 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
     test.write_text(cohort.test.to_csv(), encoding="utf-8")
     _publish(MEETING / "study.toml", text)
     out = runs / time.strftime("%Y%m%d-%H%M%S")
-    result = run_curator(study, KEY, out=out, test=test, listen=f"tcp://0.0.0.0:{PORT}", observe=progress)
+    address = f"tcp://0.0.0.0:{PORT}"
+    result = run_curator(study, KEY, out=out, test=test, listen=address, state=STATE, observe=progress)
     console = literal_console(width=110)
     console.print(*result_report(json.loads(result.read_text(encoding="utf-8"))))
 

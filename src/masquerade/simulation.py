@@ -90,7 +90,7 @@ class Simulation:
         own = {f"model-{party}.json": self.model_json(party) for party in self.classifiers}
         released = self.release.files(self.study, bytes.fromhex(self.result["run_id"]))
         marked = {name: _marked(content) for name, content in released.items()}
-        with RunDirectory(directory) as run:
+        with RunDirectory(directory, signed=False) as run:
             run.write({**own, **marked, RESULT: self.result})
 
 

@@ -20,7 +20,7 @@ from masquerade_host.hop import Hop
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import CharlieLink
-from masquerade_host.named_messages import Abort
+from masquerade_host.named_messages import Abort, read_beat
 from masquerade_host.session import Session
 from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason, Roster
 from masquerade_host.session_states import HopEvent, JoinState, Turn
@@ -160,8 +160,8 @@ class AdmittingSession(Session):
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} before the roster; allowed are hellos, beats and aborts", peer=hop.name
             )
-        if arrival.route != hop.route:
-            self._follow(hop, frame, arrival.route)
+        if arrival.route != hop.route and not self._follow(hop, frame, arrival.route):
+            return
         hop.heard = now
         hop.received += 1
         if frame.numbered:
@@ -170,14 +170,21 @@ class AdmittingSession(Session):
             self._accepted(hop.lane, frame)
         self._handle(hop, frame, arrival.data)
 
-    def _follow(self, hop: Hop, frame: Frame, route: bytes) -> None:
-        """Follow a party that took its seat to a new connection; there, its first frame is a beat."""
+    def _follow(self, hop: Hop, frame: Frame, route: bytes) -> bool:
+        """Follow a party that took its seat to a new connection, where its first frame is a beat; False if it is older.
+
+        The last frames of a lost connection may come behind the first ones of the next.
+        """
         if frame.kind != "beat" or frame.run != self.run or not hop.state.has_roster:
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
                 peer=hop.name,
             )
+        if read_beat(frame.body, self.everybody, hop.name).connection <= hop.lane.connection:
+            hop.replaced.append(route)
+            return False
         self._move(hop, route)
+        return True
 
     def _move(self, hop: Hop, route: bytes) -> None:
         hop.move(route)
@@ -189,7 +196,7 @@ class AdmittingSession(Session):
         """Say whether the run can go on without a party."""
 
     @abstractmethod
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party, or raise ``error`` where the run cannot."""
 
     @abstractmethod
@@ -223,6 +230,14 @@ class AdmittingSession(Session):
                 self._answer_hello(hop, arrival.route, now)
             case _:
                 hop.receive(turn)  # the same hello again, which was answered, or an illegal one
+
+    def _welcome_again(self, hop: Hop, hello: bytes) -> None:
+        """Take again a hello that stands in the roster that was sent before this process was started."""
+        frame = self._endpoint.open(hop.name, hello, numbered=False)
+        hop.receive(Turn.HELLO)
+        hop.hello, hop.box_key = hello, decode(Hello, frame.body, hop.name).box_key
+        hop.heard = self._clock()
+        self.steps.note("hello", hop.name, data=hello)
 
     def _answer_hello(self, hop: Hop, route: bytes, now: float) -> None:
         """Tell a party that its hello has come. It is its first beat on this connection, and it holds nothing yet."""
@@ -263,11 +278,15 @@ class AdmittingSession(Session):
         """Send the roster and start, as soon as every party and Charlie's own role are there."""
         if self._seated or len(self._joined) < self.study.K or self._joins is None:
             return
-        # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
-        self._beat()
-        self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
+        if self.steps.due is None:
+            # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
+            self._beat()
+            self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
         if len(self._joined) < self.study.K:
             return
+        if self.steps.due is None:
+            for hop in self._hops.values():
+                self.steps.note("hello", hop.name, data=hop.hello or b"")
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
         body = encode(Roster(hellos=hellos, box_key=self._joins.box_key, nonce=self._joins.nonce), PARTIES)
         self._broadcast("roster", body)

@@ -5,11 +5,11 @@ before is in :mod:`masquerade_host.admission`. Each party's hop has a state of i
 :class:`~masquerade_host.hop.Hop` and ruled by the table in :mod:`masquerade_host.session_states`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Receive, Send
+from masquerade_core.seat import Receive, Release, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame
@@ -18,12 +18,15 @@ from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import listed
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
+from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
+from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.stats import Relayed
+from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import check_abort, heard, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
@@ -45,7 +48,8 @@ class CharlieSession(AdmittingSession):
 
     # --- The role's side ------------------------------------------------------
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.broadcast:
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
@@ -60,38 +64,47 @@ class CharlieSession(AdmittingSession):
         """Charlie's role has returned: close when every party's has."""
         self._finished = True
         self._close_if_done()
+        self._post()
 
     # --- The wire's side ------------------------------------------------------
 
     def _take(self, now: float) -> None:
         self._out.flush()
         for arrival in self._out.arrivals():
-            hop = self._hops[arrival.name]
-            try:
-                with seen_in(arrival.data):
-                    self._accept(arrival, now)
-            except (ProtocolViolation, RunFailed) as error:
-                if not self.over:
-                    self._lose(hop, error)
-                elif arrival.route == hop.route:  # it was told the end before, and its end counts for itself alone
-                    hop.state = JoinState.ENDED
+            self._take_one(arrival, now)
+
+    def _take_one(self, arrival: Arrival, now: float) -> None:
+        hop = self._hops[arrival.name]
+        try:
+            with seen_in(arrival.data):
+                self._accept(arrival, now)
+        except (ProtocolViolation, RunFailed) as error:
+            if not self.over:
+                self._lose(hop, error)
+            elif arrival.route == hop.route:  # it was told the end before, and its end counts for itself alone
+                hop.state = JoinState.ENDED
+
+    def _take_again(self, row: Entry) -> None:
+        hop = self._hops[row.peer]
+        match row.kind:
+            case "hello":
+                self._welcome_again(hop, row.data)
+            case "received":
+                self._take_one(Arrival(hop.name, hop.route, row.data), self._clock())
+            case "lost":
+                self._lose(hop, RunFailed(f"the run went on without {hop.name} before Charlie was started again"))
 
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
-        turn, was, first = Turn(frame.kind), hop.state, not hop.lane.live
+        turn, was = Turn(frame.kind), hop.state
         if turn is not Turn.ABORT:  # whose reason decides which turn it is
             hop.receive(turn)
         match turn:
             case Turn.BEAT:
-                beat = read_beat(frame.body, self.everybody, hop.name)
-                if beat.got and not hop.state.has_roster:
-                    raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
-                hop.waits_for = tuple(name for name in beat.waits_for if name != hop.name)
-                hop.lane.connection = beat.connection
-                if first:
-                    self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
-                hop.lane.hear(beat.got)
+                self._hear_beat(hop, frame)
                 if was is JoinState.AWAY:
                     self._came(hop)
+            case Turn.STANDING:
+                self._pass_on(hop, frame, data)
             case Turn.ABORT:
                 self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name), data)
             case Turn.MESSAGE:
@@ -102,6 +115,31 @@ class CharlieSession(AdmittingSession):
             case Turn.CLOSED:
                 hop.closed, hop.digest = data, decode(Closed, frame.body, hop.name).digest
                 self._close_if_done()
+
+    def _hear_beat(self, hop: Hop, frame: Frame) -> None:
+        beat, first = read_beat(frame.body, self.everybody, hop.name), not hop.lane.live
+        if beat.got and not hop.state.has_roster:
+            raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
+        hop.waits_for = tuple(name for name in beat.waits_for if name != hop.name)
+        hop.lane.connection = beat.connection
+        if first:
+            self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
+        self._acknowledged(hop.lane, beat.got)
+
+    def _pass_on(self, hop: Hop, frame: Frame, data: bytes) -> None:
+        """Pass on a question of a party that was started again to the others, or one's answer to that party."""
+        if frame.type == ASK:
+            if decode(Ask, frame.body, hop.name).asker != padded(hop.name):
+                raise ProtocolViolation(f"{hop.name} asked in another party's name", peer=hop.name)
+            others, body, type_ = [other for other in self._there if other is not hop], frame.body, ASK
+        else:
+            asker = decode(Standing, frame.body, hop.name).asker.rstrip(" ")
+            others = [other for other in self._there if other.name == asker and other is not hop]
+            body, type_ = encode(Standings(party=padded(hop.name), signed=data), asker), ANSWER
+        for other in others:
+            # Who has not acknowledged the roster does not know the run yet.
+            if other.lane.live and other.lane.acknowledged and other.may_send(Turn.STANDING):
+                self._out.send(other.name, other.seal(Turn.STANDING, body, type=type_))
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
@@ -160,7 +198,7 @@ class CharlieSession(AdmittingSession):
         """Say whether the study allows that a party is lost, and this one is in the middle of the run."""
         return self.study.dropouts is not None and hop.state is JoinState.SEATED
 
-    def _lose(self, hop: Hop, error: MasqueradeError) -> None:
+    def _lose(self, hop: Hop, error: MasqueradeError, label: str = "") -> None:
         """Go on without a party that is silent or broken; where the study has no ``[dropouts]``, raise ``error``.
 
         The role learns it when it next waits for the party: with patience it goes on, and otherwise the run ends.
@@ -168,6 +206,7 @@ class CharlieSession(AdmittingSession):
         if not self._may_lose(hop):
             raise error
         hop.lost, self._verdict = error, None
+        self.steps.note("lost", hop.name, label)
         hop.note(HopEvent.DROPPED)
         self._observe("lost", party=hop.name)
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
@@ -178,7 +217,7 @@ class CharlieSession(AdmittingSession):
         try:
             super()._check_due(wanted, frame)
         except ProtocolViolation as error:
-            self._lose(self._hops[frame.source], error)
+            self._lose(self._hops[frame.source], error, wanted.kind)  # it follows from what the role asks for
             self._inbox[frame.source, wanted.kind].clear()
 
     def _gives_up(self, wanted: Receive) -> bool:

@@ -22,10 +22,17 @@ __all__ = ["Told", "check_all_closed", "closed_by"]
 
 
 class Told:
-    """A running hash of everything that Charlie broadcast, in order."""
+    """A running hash of everything that Charlie broadcast, in order.
+
+    Attributes
+    ----------
+    chain : list of bytes
+        The hash before the first broadcast, after it, after the second one, and so on.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"masq told")
+        self.chain = [self._hash.digest()]
 
     def add(self, frame: bytes) -> None:
         """Add one broadcast, as Charlie signed it."""
@@ -34,6 +41,7 @@ class Told:
     def add_hash(self, frame: bytes) -> None:
         """Add one broadcast by the hash of its bytes, which is all that a transcript keeps."""
         self._hash.update(frame)
+        self.chain.append(self._hash.digest())
 
     def digest(self) -> bytes:
         """Return the hash of what was added so far."""

@@ -3,6 +3,9 @@
 So long arithmetic never keeps the sockets waiting, and their state needs no locks. The two threads meet only where the
 role hands an effect over and where its answer comes back. The result of a ``once`` is packed and unpacked before the
 role gets it. So a role sees the same types here as in a replay from recorded answers (:mod:`masquerade_core.table`).
+
+The packed result goes to the session's journal before the role can use it in anything that is sent. A process that was
+started again first brings the role and the session to where they stood (:mod:`masquerade_host.resuming`).
 """
 
 import contextlib
@@ -22,9 +25,12 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host.run_files import hash_of_release
+from masquerade_core.wire.frames import NONCE_BYTES
+from masquerade_host.journal import Journal
+from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.session import Session
 from masquerade_host.signals import handled
+from masquerade_host.steps import Steps
 from masquerade_host.transport import wait
 
 __all__ = ["run_role"]
@@ -35,6 +41,12 @@ _LAST_WORDS = 0.08  # of the deadline, at most 1 s: time for an abort to leave, 
 _LINGER = 0.08  # of the deadline, at most 2 s: time for ZeroMQ to hand its last frames to the operating system
 
 Role = Coroutine[Effect, Any, Any]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    label: str
+    packed: bytes
 
 
 @dataclass(frozen=True)
@@ -56,23 +68,21 @@ class _RoleThread(threading.Thread):
 
     def __init__(self, role: Role, rng: Rng, bell: socket.socket) -> None:
         super().__init__(name="role", daemon=True)
+        self.stand = Stand()
         self._role = role
         self._rng = rng
         self._bell = bell
-        self.asked: queue.SimpleQueue[Effect | _Returned | _Raised] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[Effect | _Drawn | _Returned | _Raised] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._abandoned = False
 
     def run(self) -> None:
         """Step the role until it returns or raises."""
-        answer: Any = None
+        effect = self.stand.effect
         try:
+            answer = self._wait() if self.stand.begun else None if effect is None else self._carry_out(effect)
             while True:
-                effect = self._role.send(answer)
-                if isinstance(effect, Once):
-                    answer = unpack_plain(pack_plain(effect.compute(self._rng)))
-                else:
-                    answer = self._ask(effect)
+                answer = self._carry_out(self._role.send(answer))
         except StopIteration as stop:
             self._tell(_Returned(stop.value))
         except _AbandonedError:
@@ -82,13 +92,21 @@ class _RoleThread(threading.Thread):
         finally:
             self._role.close()
 
-    def _tell(self, what: Effect | _Returned | _Raised) -> None:
+    def _tell(self, what: Effect | _Drawn | _Returned | _Raised) -> None:
         self.asked.put(what)
         with contextlib.suppress(OSError):  # the run may have ended meanwhile
             self._bell.send(b"\0")
 
-    def _ask(self, effect: Effect) -> Any:
+    def _carry_out(self, effect: Effect) -> Any:
+        if isinstance(effect, Once):
+            packed = pack_plain(effect.compute(self._rng))
+            # The I/O thread takes what it is told in order: this is in the journal before any effect that follows.
+            self._tell(_Drawn(effect.label, packed))
+            return unpack_plain(packed)
         self._tell(effect)
+        return self._wait()
+
+    def _wait(self) -> Any:
         answer = self._answers.get()
         if self._abandoned:
             raise _AbandonedError
@@ -106,10 +124,11 @@ class _RoleThread(threading.Thread):
             self._role.close()
 
 
-def run_role(role: Role, session: Session, rng: Rng) -> Any:
+def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None = None, begun: bytes = b"") -> Any:
     """Run a role in a session until every participant is done, and return what the role returned.
 
-    In the main thread of a process, SIGTERM and SIGINT end the run in order.
+    In the main thread of a process, SIGTERM and SIGINT end the run in order. Where the journal has rows, the run goes
+    on where an earlier process died.
 
     Parameters
     ----------
@@ -118,6 +137,11 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
     session : Session
     rng : SystemRng
         No other source of randomness is allowed between processes.
+    journal : Journal, optional
+        What this participant needs to go on after its process died; by default nothing is kept. A run that fails ends
+        it. After a run that succeeds the caller ends it, as soon as the result is safe.
+    begun : bytes
+        A hash of the program and of the records. After a restart it must be the same.
 
     Raises
     ------
@@ -137,13 +161,22 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
     linger = min(2.0, _LINGER * session.deadline)
     with bell, ringer, _signals(ringer) as caught:
         try:
+            session.steps = Steps(journal)
+            session.steps.note("begun", data=begun)
+            session.open()
+            thread.stand = resume(role, session)
+            if session.steps.passed:
+                session.resumed(rng.bytes(NONCE_BYTES))
             result = _converse(session, thread, bell, caught)
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
                 linger = 0.0  # nobody is there to receive anything
-            raise _say_why(session, bell, error) from error.__cause__
-        except BaseException:
+            why = _say_why(session, bell, error)
+            _end(journal, session, why)
+            raise why from error.__cause__
+        except BaseException as error:
             _say_why(session, bell, None)
+            _end(journal, session, error)
             raise
         finally:
             thread.abandon()
@@ -153,10 +186,17 @@ def run_role(role: Role, session: Session, rng: Rng) -> Any:
         return result
 
 
+def _end(journal: Journal | None, session: Session, error: BaseException) -> None:
+    """End the journal of a run that failed: the others know, so it cannot go on."""
+    if journal is not None:
+        with contextlib.suppress(MasqueradeError):  # the error that ended the run says more
+            journal.end(type(error).__name__, session.run)
+
+
 def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught: list[int]) -> Any:
-    result: Any = None
-    session.open()
-    thread.start()
+    result = thread.stand.result
+    if not thread.stand.returned:
+        thread.start()
     while not session.closed:
         _sleep(session, bell)
         if caught and session.over:
@@ -164,21 +204,28 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
         if caught:
             still = "" if session.releases else " before it released anything"
             raise RunFailed(f"this process was stopped by {signal.Signals(caught[0]).name}{still}")
-        while not thread.asked.empty():
-            match thread.asked.get():
-                case _Returned(value):
-                    result = value
-                    session.release = hash_of_release(value, session.study, session.run)
-                    session.finish()
-                case _Raised(error):
-                    raise error
-                case effect:
-                    session.begin(effect)
+        result = _hand_over(session, thread, result)
         if not session.closed:
             session.step()
         for answer in session.answers():
             thread.answer(answer)
     _flush(session, bell)
+    return result
+
+
+def _hand_over(session: Session, thread: _RoleThread, result: Any) -> Any:
+    """Give the session what the role's thread tells; return the role's result if it is there, else ``result``."""
+    while not thread.asked.empty():
+        match thread.asked.get():
+            case _Returned(value):
+                result = value
+                returned(session, value)
+            case _Drawn(label, packed):
+                session.steps.note("once", label=label, data=packed)
+            case _Raised(error):
+                raise error
+            case effect:
+                session.begin(effect)
     return result
 
 

@@ -31,8 +31,12 @@ class Lane:
 
     Attributes
     ----------
+    peer : str
+        The participant at the other end.
     connection : int
         The number of the connection, which the party chooses and Charlie repeats; 0 before the first beat.
+    ready : list of bytes
+        The frames that leave at the next :meth:`flush`.
     live : bool
         The other end's beat of this connection has come, so numbered frames may leave.
     acknowledged : int
@@ -50,6 +54,7 @@ class Lane:
         self._send = send
         self._frames: deque[bytes] = deque()
         self._unsaid = 0
+        self.ready: list[bytes] = []
         self.connection = 0
         self.live = False
         self.acknowledged = 0
@@ -77,6 +82,12 @@ class Lane:
         self._frames.append(data)
         self.kept += len(data)
         if self.live:
+            self.ready.append(data)
+
+    def flush(self) -> None:
+        """Send what is ready to leave."""
+        ready, self.ready = self.ready, []
+        for data in ready:
             self._send(data)
 
     def take(self, data: bytes) -> None:
@@ -107,14 +118,18 @@ class Lane:
                 f"{self.acknowledged} acknowledged: its state or the one here is older than it was",
                 "start the run again, with everybody; if a backup was restored somewhere, say so",
             )
+        self.forget(got)
+        if not self.live:
+            self.live = True
+            self.ready = list(self._frames)
+
+    def forget(self, got: int) -> None:
+        """Keep no frame any more that the other end holds; ``got`` is how many these are."""
         while self.acknowledged < got:
             self.kept -= len(self._frames.popleft())
             self.acknowledged += 1
-        if not self.live:
-            self.live = True
-            for data in self._frames:
-                self._send(data)
 
     def break_off(self) -> None:
         """The connection is gone: keep everything until the next one."""
         self.live = False
+        self.ready = []

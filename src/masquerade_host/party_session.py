@@ -5,41 +5,43 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.seat import Join, Send
+from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.relay import pack_boxes, target
-from masquerade_host.closing import Told, check_all_closed
+from masquerade_host.closing import check_all_closed
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing, WhoAnswers
+from masquerade_host.holding import HoldingSession
 from masquerade_host.hop import turn_of
+from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
 from masquerade_host.roster import box_keys_of
-from masquerade_host.schedule import Schedule
 from masquerade_host.seen import seen_in
-from masquerade_host.session import Session
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
+from masquerade_host.steps import digest_of
 from masquerade_host.verdicts import suspects_of
 
 __all__ = ["PartySession"]
 
 _PATIENCE = 1.25  # of the study's deadline: how long a party's role waits. Charlie's, who knows more, waits once it
+_PARTING = 5.0  # seconds for a last acknowledgement, after a restart
 _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
 
 
-class PartySession(Session):
+class PartySession(HoldingSession):
     """A party's side of a run.
 
     Parameters
@@ -79,8 +81,6 @@ class PartySession(Session):
         self._lane = Lane(CHARLIE, self._transmit)
         self.patience = _PATIENCE * self.deadline
         self._hello = b""
-        self._schedule = Schedule(study.study.slot_seconds)
-        self._told = Told()
         self._closed = b""
         self._next_hello = 0.0
         self._since = 0.0
@@ -108,6 +108,7 @@ class PartySession(Session):
     def _join(self, effect: Join) -> None:
         hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
         self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
+        self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
@@ -119,13 +120,11 @@ class PartySession(Session):
         self._next_hello = 0.0
         self._next_notice = self._clock() + _NOTICE
 
-    def _send(self, effect: Send) -> None:
-        self._hold(lambda: self._send_now(effect))
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        self._hold(lambda: self._send_now(effect, due))
 
-    def _hold(self, send: Callable[[], None]) -> None:
-        self._schedule.hold(self._clock(), self._last_came, send)
-
-    def _send_now(self, effect: Send) -> None:
+    def _send_now(self, effect: Send, due: Sequence[Release]) -> None:
+        self._owed += due
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
@@ -138,6 +137,7 @@ class PartySession(Session):
             self.closed = True
             return
         self._hold(self._close)
+        self._post()
 
     def _close(self) -> None:
         closed = Closed(digest=self._told.digest(), release=self.release)
@@ -186,6 +186,7 @@ class PartySession(Session):
         if event is ConnectionEvent.CONNECTED and self._state.has_roster:
             self._observe("reconnected", address=self.study.address)
             self._beat()
+            self.closed = self.over
         if event is ConnectionEvent.LOST:
             was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
             self._lane.break_off()
@@ -227,6 +228,7 @@ class PartySession(Session):
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         if frame.broadcast and frame.kind != "closed":
             self._told.add(data)
+            self._check_chain()
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
@@ -241,7 +243,9 @@ class PartySession(Session):
             case Turn.BEAT:
                 beat = read_beat(frame.body, self.everybody, CHARLIE)
                 if beat.connection in (0, self._lane.connection):  # 0: he answers a hello
-                    self._lane.hear(beat.got)
+                    self._acknowledged(self._lane, beat.got)
+            case Turn.STANDING:
+                self._hear_standing(frame)
             case Turn.ABORT:
                 raise self._ended(frame)
             case Turn.ROSTER:
@@ -249,12 +253,12 @@ class PartySession(Session):
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
-                self._commit()
                 self._beat()  # he leaves when everybody holds this frame
                 own = (self.me, self._closed, self._told.digest())
                 answer = decode(AllClosed, frame.body, CHARLIE)
                 check_all_closed(answer, self.study, self.run, self._keys.signing, own)
-                self.closed = True
+                self.over, self._since = True, self._clock()
+                self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
     def _check_source(self, frame: Frame) -> None:
         if frame.source not in self.names:
@@ -281,9 +285,10 @@ class PartySession(Session):
         self._last_came = self._clock()
         self._begin_run(keys, body, self._endpoint.run)
 
-    def due_in(self) -> float | None:
-        """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
-        return None if self._schedule.due is None else self._schedule.due - self._clock()
+    # --- The journal's side -----------------------------------------------------
+
+    def _take_again(self, row: Entry) -> None:
+        self._accept(row.data, self._clock())
 
     # --- Clocks and bad ends ----------------------------------------------------
 
@@ -291,6 +296,8 @@ class PartySession(Session):
         if self._link is None or self.closed:
             return
         self._schedule.release(self._clock())
+        if self.over and now - self._since > _PARTING:
+            self.closed = True  # he has left without it
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
         if self._state is JoinState.KNOCKING:
@@ -298,6 +305,7 @@ class PartySession(Session):
                 self._state = sending(End.PARTY, self._state, Turn.HELLO)
                 self._next_hello = now + RETRY_EVERY
                 self.stats.count(len(self._hello))
+                self._commit()  # the key in it must outlive this process
                 self._transmit(self._hello)
             if now - self._since > self.deadline:
                 raise unanswered(self.study, self.deadline, met=self._dialing.met)
@@ -316,6 +324,11 @@ class PartySession(Session):
         if self._dialing.connected and self._may_send(Turn.BEAT):
             self.stats.beats += 1
             self._transmit(self._seal(Turn.BEAT, self._beat_for(self._lane)))
+            self._ask()
+
+    def _say_standing(self, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
+        if self._dialing.connected and self._may_send(Turn.STANDING):
+            self._transmit(self._seal(Turn.STANDING, body, type=type))
 
     def hear_verdict(self) -> MasqueradeError | None:
         """Return what Charlie says about the end that this party has just reported."""

@@ -22,36 +22,29 @@ from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, c
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.run_files import Content, hash_of_statement, text_of, versions
+from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY, Content, signed_files, text_of
 from masquerade_host.seen import after_check
 from masquerade_host.session import Session
 from masquerade_host.signals import held
-from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
+from masquerade_host.transcript import TRANSCRIPT
 
 __all__ = [
-    "APPROVAL",
     "ATTEMPT",
-    "LEDGER",
     "MODEL",
     "RESULT",
     "SPENT",
-    "STUDY",
     "RunDirectory",
     "default_directory",
     "evaluation_of",
     "summarize",
 ]
 
-RESULT = "result.json"
 MODEL = "model.json"
 SPENT = "spent.json"
 ATTEMPT = "attempt-"
 """The folders of failed attempts in a run directory: this and a number."""
-STUDY = "study.toml"
-APPROVAL = "approval.json"
-LEDGER = "ledger.json"
-_RESULTS = (RESULT, MODEL, STATISTICS, FEATURES)
-_BESIDE = (TRANSCRIPT, STUDY, APPROVAL, LEDGER)  # a run in memory writes none of these
+_RESULTS = (RESULT, MODEL, STATISTICS, FEATURES, TRANSCRIPT)
+_BESIDE = (STUDY, APPROVAL, LEDGER)
 
 
 def default_directory(study: Study, me: str) -> Path:
@@ -79,6 +72,9 @@ class RunDirectory:
         It knows what was released.
     check : callable, optional
         Says what a file of evidence proves, where the run ended and nobody could tell at once whose fault it is.
+    signed : bool
+        Whether the study, the approval, the ledger's entries and a signed transcript come there as well. A run in
+        memory has none of them.
     """
 
     def __init__(
@@ -86,10 +82,13 @@ class RunDirectory:
         path: Path | str,
         session: Session | None = None,
         check: Callable[[str, Study], Findings] | None = None,
+        *,
+        signed: bool = True,
     ) -> None:
         self.path = Path(path)
         self._check = check
         self._session = session
+        self._signed = signed
         self._made = False
         self._started = datetime.now(UTC)
         self._ours: list[Path] = []  # files that a failure removes again
@@ -103,7 +102,7 @@ class RunDirectory:
         BadInput
             It already holds results, or nothing can be written there.
         """
-        for name in _RESULTS if self._session is None else (*_RESULTS, *_BESIDE):
+        for name in (*_RESULTS, *(_BESIDE if self._signed else ())):
             if (self.path / name).exists():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
@@ -148,30 +147,10 @@ class RunDirectory:
         RunFailed
             As :meth:`write`.
         """
-        if (session := self._session) is None:
+        if self._session is None:
             raise LocalProtocolError("a run directory without a session was asked for a transcript")
-        ended = datetime.now(UTC)
-        times = {"started": self._started.isoformat("T", "seconds"), "ended": ended.isoformat("T", "seconds")}
-        more: dict[str, Content] = {STUDY: session.study.to_toml()}
-        more |= {name: record for name, record in ((APPROVAL, approval), (LEDGER, ledger)) if record is not None}
-        texts = {
-            n: text_of(c) for n, c in {**more, **release, RESULT: {**result, **times, "versions": versions()}}.items()
-        }
-        noted = session.transcript
-        transcript = Transcript(
-            run=session.run,
-            study=session.study.digest(),
-            participant=session.me,
-            version=session.version,
-            files={name: hashed(text.encode()) for name, text in texts.items()},
-            release=hash_of_files({name: texts[name].encode() for name in release}),
-            statement=hash_of_statement(result["statement"]),
-            roster=noted.roster,
-            closing=noted.closing,
-            entries=noted.entries(),
-        )
-        last = texts.pop(RESULT)
-        self.write({**texts, TRANSCRIPT: session.sign(transcript).to_text(), RESULT: last})
+        beside = {name: record for name, record in ((APPROVAL, approval), (LEDGER, ledger)) if record is not None}
+        self.write(signed_files(self._session, release, result, beside, self._started))
 
     def write(self, files: Mapping[str, Content]) -> None:
         """Write JSON files, and texts, by way of temporary files, fsync and rename; the last one named appears last.

@@ -3,15 +3,32 @@
 import json
 import platform
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from masquerade_core import __version__
 from masquerade_core.study import Study
-from masquerade_host.transcript import hash_of_files, hashed
+from masquerade_host.session import Session
+from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
 
-__all__ = ["Content", "hash_of_release", "hash_of_statement", "text_of", "versions"]
+__all__ = [
+    "APPROVAL",
+    "LEDGER",
+    "RESULT",
+    "STUDY",
+    "Content",
+    "hash_of_release",
+    "hash_of_statement",
+    "signed_files",
+    "text_of",
+    "versions",
+]
 
+RESULT = "result.json"
+STUDY = "study.toml"
+APPROVAL = "approval.json"
+LEDGER = "ledger.json"
 Content = Mapping[str, Any] | str
 _LIBRARIES = ("msgpack", "numpy", "pydantic", "pynacl", "pyzmq", "scipy")
 
@@ -44,3 +61,48 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def signed_files(
+    session: Session,
+    release: Mapping[str, Content],
+    result: Mapping[str, Any],
+    beside: Mapping[str, Content],
+    started: datetime,
+) -> dict[str, Content]:
+    """Return all files of a finished run, with the signed transcript that ties them together; the result comes last.
+
+    Parameters
+    ----------
+    session : Session
+    release : mapping
+        The files that publish the result.
+    result : mapping
+        The content of ``result.json``; it gets the versions, and when the process started and ended.
+    beside : mapping
+        The files of this participant alone, such as the record of the approval.
+    started : datetime
+        When the process started, in UTC.
+    """
+    times = {"started": _seconds(started), "ended": _seconds(datetime.now(UTC)), "versions": versions()}
+    contents = {STUDY: session.study.to_toml(), **beside, **release, RESULT: {**result, **times}}
+    texts = {name: text_of(content) for name, content in contents.items()}
+    noted = session.transcript
+    transcript = Transcript(
+        run=session.run,
+        study=session.study.digest(),
+        participant=session.me,
+        version=session.version,
+        files={name: hashed(text.encode()) for name, text in texts.items()},
+        release=hash_of_files({name: texts[name].encode() for name in release}),
+        statement=hash_of_statement(result["statement"]),
+        roster=noted.roster,
+        closing=noted.closing,
+        entries=noted.entries(),
+    )
+    last = texts.pop(RESULT)
+    return {**texts, TRANSCRIPT: session.sign(transcript).to_text(), RESULT: last}
+
+
+def _seconds(moment: datetime) -> str:
+    return moment.isoformat("T", "seconds")

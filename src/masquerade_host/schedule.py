@@ -60,6 +60,13 @@ class Schedule:
             self._held.popleft()
             send()
 
+    def let_go(self) -> bool:
+        """Send the first frame that is held, whatever the time; return whether there was one."""
+        if not self._held:
+            return False
+        self._held.popleft()[1]()
+        return True
+
     @property
     def due(self) -> float | None:
         """When the next frame is due; ``None`` if none is held."""

@@ -7,8 +7,8 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 :class:`~masquerade_host.party_session.PartySession` are the two ends.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
@@ -18,8 +18,9 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
-from masquerade_host.debits import Debits, NoDebits
+from masquerade_host.debits import Debits
 from masquerade_host.inbox import Inbox
+from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
@@ -36,7 +37,7 @@ __all__ = ["Session"]
 _NOTHING = object()
 
 
-class Session(ABC):
+class Session(Journaling):
     """One participant's side of one run.
 
     Parameters
@@ -83,6 +84,7 @@ class Session(ABC):
         clock: Callable[[], float],
         debits: Debits | None = None,
     ) -> None:
+        super().__init__(debits)
         self.me = me
         self.study = study
         self.names = study.names
@@ -93,7 +95,6 @@ class Session(ABC):
         self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
         self.beat_every = min(2.0, self.deadline / 6)
         self.stats = Stats(clock, observe)
-        self.releases: list[Release] = []
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.over = False
@@ -104,8 +105,6 @@ class Session(ABC):
         self._observe = observe
         self._news = News(clock, observe)
         self._clock = clock
-        self._debits: Debits = debits or NoDebits()
-        self._due: list[Release] = []  # what the next send costs
         self._pending: Effect | None = None
         self._answer: Any = _NOTHING
         self._last = LastFrames()
@@ -146,8 +145,8 @@ class Session(ABC):
                 self._news.progress(effect.done, effect.total)
                 self._reply(None)
             case Send():
-                self._debit()
-                self._send(effect)
+                due, self._due = self._due, []
+                self._send(effect, due)
                 self._reply(None)
             case Join():
                 self.stats.stage(JOINING)
@@ -160,13 +159,7 @@ class Session(ABC):
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
-
-    def _debit(self) -> None:
-        """Have the budget pay for what the next send releases, before any of it is put on the wire."""
-        if self._due:
-            due, self._due = self._due, []
-            self._debits.debit(self.run, due)
-            self.releases.extend(due)
+        self._post()
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
@@ -188,8 +181,8 @@ class Session(ABC):
         self._reply((keys, run))
 
     @abstractmethod
-    def _send(self, effect: Send) -> None:
-        """Put the role's bodies on the wire."""
+    def _send(self, effect: Send, due: Sequence[Release]) -> None:
+        """Put the role's bodies on the wire, and pay for what they release."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -218,29 +211,9 @@ class Session(ABC):
     def _beat(self) -> None:
         """Send a sign of life to whoever is at the other end of a hop."""
 
-    @property
-    @abstractmethod
-    def _lanes(self) -> tuple[Lane, ...]:
-        """The numbered frames of each hop."""
-
-    def _outgo(self, lane: Lane, data: bytes) -> None:
-        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
-        self.stats.count(len(data))
-        lane.put(data)
-
-    def _accepted(self, lane: Lane, frame: Frame) -> None:
-        """Take note of a numbered frame that was accepted, before anything follows from it."""
-        self.stats.count(frame.size)
-        self.transcript.received(lane.peer, frame.data)
-        lane.take(frame.data)
-
-    def _commit(self) -> None:
-        """Make safe what was accepted: only then is it acknowledged."""
-        for lane in self._lanes:
-            lane.commit()
-
     def _beat_for(self, lane: Lane) -> bytes:
         """Return the body of a beat, which acknowledges what is safe here."""
+        self._commit()
         return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
 
     @abstractmethod
@@ -273,8 +246,8 @@ class Session(ABC):
             self._asked += pause
             self._shift(pause)
         self._take(now)
-        self._commit()
         if self.closed:
+            self._post()
             return
         self._look()
         self._tick(now)
@@ -286,7 +259,12 @@ class Session(ABC):
             self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
         elif any(lane.owes for lane in self._lanes):
             self._beat()
+        self._post()
         self._stepped = self._clock()
+
+    def look_again(self) -> None:
+        """Answer the role if its answer is there."""
+        self._look()
 
     def _deliver(self, frame: Frame) -> None:
         """Put a role's frame into its source's queue."""
@@ -312,7 +290,9 @@ class Session(ABC):
 
     def _gives_up(self, wanted: Receive) -> bool:
         """Say whether the role goes on with what is there."""
-        return wanted.within is not None and self._clock() - self._asked > wanted.within
+        if wanted.within is None:
+            return False
+        return self.steps.decide("patience", now=self._clock() - self._asked > wanted.within)
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:

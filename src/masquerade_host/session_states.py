@@ -73,6 +73,7 @@ class Turn(Enum):
     MESSAGE = "message"
     SEALED = "sealed"
     BEAT = "beat"
+    STANDING = "standing"  # a party that was started again asks where the others stand, or is answered
     CLOSED = "closed"
     LEAVE = "abort (left)"  # a party's abort with the reason "left", which before the roster ends no run
     ABORT = "abort"
@@ -105,10 +106,11 @@ SENDS: _Turns = {
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
             _T.CLOSED: _S.DONE,
             _T.ABORT: _S.ENDED,
         },
-        _S.DONE: {_T.BEAT: _S.DONE, _T.ABORT: _S.ENDED},
+        _S.DONE: {_T.BEAT: _S.DONE, _T.STANDING: _S.DONE, _T.ABORT: _S.ENDED},
         _S.CLOSED: {_T.BEAT: _S.CLOSED},  # it acknowledges Charlie's last frame
     },
     End.CHARLIE: {
@@ -120,6 +122,7 @@ SENDS: _Turns = {
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
             _T.REFUSAL: _S.SEATED,
             _T.ABORT: _S.ENDED,
         },
@@ -128,6 +131,7 @@ SENDS: _Turns = {
             _T.MESSAGE: _S.DONE,
             _T.SEALED: _S.DONE,
             _T.BEAT: _S.DONE,
+            _T.STANDING: _S.DONE,
             _T.CLOSED: _S.CLOSED,
             _T.REFUSAL: _S.DONE,
             _T.ABORT: _S.ENDED,
@@ -144,8 +148,14 @@ RECEIVES: _Turns = {
         # Anything but a refusal answers the hello, so the state after it is that of a hello that was heard.
         _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.SEATED: {_T.MESSAGE: _S.SEATED, _T.SEALED: _S.SEATED, _T.BEAT: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.DONE: {_T.BEAT: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
+        _S.SEATED: {
+            _T.MESSAGE: _S.SEATED,
+            _T.SEALED: _S.SEATED,
+            _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
+            _T.ABORT: _S.ENDED,
+        },
+        _S.DONE: {_T.BEAT: _S.DONE, _T.STANDING: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
     },
     End.CHARLIE: {
         # A refused party's fields may reach a Charlie who was started anew and refused nobody.
@@ -178,6 +188,7 @@ RECEIVES: _Turns = {
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
+            _T.STANDING: _S.SEATED,
             _T.CLOSED: _S.DONE,
             _T.LEAVE: _S.ENDED,
             _T.ABORT: _S.ENDED,
@@ -187,6 +198,7 @@ RECEIVES: _Turns = {
             _T.FOREIGN_HELLO: _S.DONE,
             _T.FIELDS: _S.DONE,
             _T.BEAT: _S.DONE,
+            _T.STANDING: _S.DONE,
             _T.LEAVE: _S.ENDED,
             _T.ABORT: _S.ENDED,
         },

@@ -18,9 +18,8 @@ from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, run_id
 from masquerade_core.words import listed
 from masquerade_host.closing import Told, closed_by
-from masquerade_host.results import APPROVAL, LEDGER, RESULT, STUDY
 from masquerade_host.roster import box_keys_of
-from masquerade_host.run_files import hash_of_statement
+from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY, hash_of_statement
 from masquerade_host.session_messages import AllClosed, Closed, Roster
 from masquerade_host.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
 

@@ -15,7 +15,7 @@ from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.ledger import Ledger
 from masquerade_host.state import StateFolder
-from tests.processes import ALWAYS, Machines
+from tests.processes import ALWAYS, PARTYS, Machines
 
 _CHANGES = {
     'protocol = "local-aggregation"': 'protocol = "dp-gd"',
@@ -69,4 +69,4 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     assert [r["label"] for r in results["p1"]["releases"]] == ["scores", "counts"]
     with closing(Ledger.open(StateFolder(machines.state("p1")))) as ledger:
         assert 1.0 < ledger.account("default").spent <= 1.0 + 3.0
-    assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", *ALWAYS}
+    assert {path.name for path in machines.out("p1").iterdir()} == {"evaluation.json", *ALWAYS, *PARTYS}

@@ -34,7 +34,7 @@ from masquerade_host.probe import probe
 from masquerade_host.session_messages import Closed
 from masquerade_host.session_states import Turn
 from masquerade_protocols import protocol_of
-from tests.processes import ALWAYS, Ended, Machines, Participant
+from tests.processes import ALWAYS, PARTYS, Ended, Machines, Participant
 
 
 @pytest.fixture
@@ -123,7 +123,11 @@ def test_everybody_ends_with_the_same_model_and_a_whole_result(machines: Machine
     assert {name: e.code for name, e in ended.items()} == dict.fromkeys(processes, 0), ended
     models, results = {}, {}
     for name in processes:
-        assert {p.name for p in machines.out(name).iterdir()} == {"model.json", *ALWAYS}
+        assert {p.name for p in machines.out(name).iterdir()} == {
+            "model.json",
+            *ALWAYS,
+            *(() if name == CHARLIE else PARTYS),
+        }
         assert stat.S_IMODE((machines.out(name) / "result.json").stat().st_mode) & 0o777 == 0o666 & ~_umask() & 0o644
         models[name] = json.loads((machines.out(name) / "model.json").read_text())
         results[name] = json.loads((machines.out(name) / "result.json").read_text())

@@ -305,14 +305,18 @@ def lane() -> tuple[Lane, list[bytes]]:
 def test_a_lane_sends_nothing_before_the_other_end_has_said_what_it_holds(lane: tuple[Lane, list[bytes]]) -> None:
     it, sent = lane
     it.put(b"a")
+    it.flush()
     assert sent == []
     it.hear(0)
     it.put(b"b")
+    it.flush()
     assert sent == [b"a", b"b"]
-    it.break_off()
     it.put(b"c")
+    it.break_off()
+    it.flush()
     assert sent == [b"a", b"b"]
     it.hear(1)
+    it.flush()
     assert sent == [b"a", b"b", b"b", b"c"]
     it.hear(3)
     assert (it.kept, it.acknowledged, it.sent, it.all_acknowledged) == (0, 3, 3, True)

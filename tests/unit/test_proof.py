@@ -254,7 +254,7 @@ def test_random_changes_of_good_frames_convict_nobody(world: World, judge: Judge
         ("a", {"a": "b", "b": "a"}, "ab"),
         ("a", {"a": "b", "b": "c", "c": "b"}, "bc"),
         ("a", {"a": "b", "b": "c", "c": "bd"}, "d"),
-        ("ad", {"a": "b", "b": "a"}, "abd"),
+        ("ad", {"a": "b", "b": "a"}, "dab"),
         ("a", {"a": "a"}, "a"),
         ("a", {"a": "bc", "b": "a"}, "c"),
         ("a", {"b": "c", "c": "b"}, "a"),

@@ -19,6 +19,12 @@ OutOption = Annotated[
     Path | None,
     typer.Option("--out", help="A new directory for the results. One under runs/ if not given.", show_default=False),
 ]
+NoJournalOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-journal", help="Keep nothing on disk for a restart: if this process dies, the run cannot go on."
+    ),
+]
 
 
 def curator(
@@ -29,6 +35,8 @@ def curator(
         str | None, typer.Option(help="tcp://ADDRESS:PORT, if Charlie does not listen at the study's own address.")
     ] = None,
     out: OutOption = None,
+    state: StateOption = None,
+    no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
     metrics: MetricsOption = None,
@@ -42,7 +50,9 @@ def curator(
 
     harden()
     with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
-        result = run(study, key, out=out, test=test, listen=listen, observe=observe)
+        result = run(
+            study, key, out=out, test=test, listen=listen, state=state, journal=not no_journal, observe=observe
+        )
     return _done(result, output_format)
 
 
@@ -68,6 +78,7 @@ def party(
     ] = False,
     state: StateOption = None,
     population: PopulationOption = None,
+    no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
     metrics: MetricsOption = None,
@@ -90,6 +101,7 @@ def party(
             state=state,
             population=population,
             approved=approved,
+            journal=not no_journal,
             observe=observe,
         )
     return _done(result, output_format)

@@ -61,7 +61,8 @@ def _start(plan: Plan, participants: Participants) -> None:
     def common(who: str) -> list[str]:
         return [str(plan.study_file), "--key", str(plan.key_file(who)), "--out", str(plan.home(who)), "--progress=json"]
 
-    participants.start(CHARLIE, "masquerade_curator", [*common(CHARLIE), "--test", str(plan.test_file)])
+    his = ["--test", str(plan.test_file), "--state", str(plan.state_folder(CHARLIE))]
+    participants.start(CHARLIE, "masquerade_curator", [*common(CHARLIE), *his])
     chosen = classifiers(plan.study)
     for name in plan.study.names:
         own = ["--classifier", chosen[name]] if name in chosen else []

@@ -4,9 +4,9 @@ A *hop* is the connection between one party and Charlie. A frame is
 ``Ed25519 signature (64 bytes) | msgpack [v, run, src, dst, kind, seq, type, body]``. Each direction of a hop numbers
 its frames from 0 without gaps, so a dropped or reordered frame is noticed. After a connection broke, frames that had
 not arrived are sent again with their old numbers. The same frame may so arrive twice, and its recipient ignores it. Two
-frames of one number that differ prove their sender's fault. Hellos, beats and aborts have no number: they count for the
-moment and are not sent again. A sealed message that Charlie relays keeps its source and bears Charlie's signature; the
-sealed box in it proves who made it, if it opens.
+frames of one number that differ prove their sender's fault. Hellos, beats, aborts and standings have no number: they
+count for the moment and are not sent again. A sealed message that Charlie relays keeps its source and bears Charlie's
+signature; the sealed box in it proves who made it, if it opens.
 
 A *broadcast* is a frame of Charlie's for all parties, with ``*`` for its recipient. He signs it once, and every party
 gets the same bytes. So its number cannot be that of a hop: ``seq`` counts Charlie's broadcasts alone. The order is kept
@@ -49,7 +49,7 @@ NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 
 _FOR_ALL = ("roster", "closed")  # kinds that Charlie sends to all parties or to nobody
-_UNNUMBERED = ("hello", "beat", "abort")  # the other end can read them before it has the roster
+_UNNUMBERED = ("hello", "beat", "abort", "standing")  # the other end can read them before it has the roster
 _RECENT = 64  # accepted frames of a hop that are kept, to be compared with what arrives again
 _RECENT_BYTES = 4 * 1024 * 1024
 _FOR_ALL_OR_ONE = ("message",)

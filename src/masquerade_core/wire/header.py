@@ -16,7 +16,7 @@ RUN_BYTES = 16
 SEQ_BYTES = 4
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
-Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "closed"]
+Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "standing", "closed"]
 
 _PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
 

@@ -1,0 +1,124 @@
+"""What every session does with its journal: nothing leaves before all that led to it is written down.
+
+A session puts frames aside while it works. At the end of each step it commits the journal, has the budget pay for what
+the frames release, and only then lets them out. After a restart it first does again what the journal says
+(:mod:`masquerade_host.resuming`). Nothing leaves meanwhile.
+"""
+
+from abc import ABC, abstractmethod
+
+from masquerade_core.effects import Release
+from masquerade_core.wire.frames import Frame
+from masquerade_host.debits import Debits, NoDebits
+from masquerade_host.journal import Entry
+from masquerade_host.lane import Lane
+from masquerade_host.stats import Stats
+from masquerade_host.steps import Steps, digest_of
+from masquerade_host.transcript import Recorder
+
+__all__ = ["Journaling"]
+
+_COUNT_BYTES = 8
+
+
+class Journaling(ABC):
+    """The side of a session that a restart needs.
+
+    Parameters
+    ----------
+    debits : Debits, optional
+        Where the cost of a release is written down before the release leaves; by default nowhere.
+
+    Attributes
+    ----------
+    run : bytes
+        The id of the run, once it is known.
+    steps : Steps
+        What happened, written or compared. By default nothing is written. A caller sets another one before the run.
+    releases : list of Release
+        What each release so far cost in privacy: all that was debited, whether it has left or not.
+    """
+
+    run: bytes
+    stats: Stats
+    transcript: Recorder
+
+    def __init__(self, debits: Debits | None = None) -> None:
+        self.steps = Steps()
+        self.releases: list[Release] = []
+        self._debits: Debits = debits or NoDebits()
+        self._due: list[Release] = []  # what the next send costs
+        self._owed: list[Release] = []  # what the frames that are put aside cost
+
+    @property
+    @abstractmethod
+    def _lanes(self) -> tuple[Lane, ...]:
+        """The numbered frames of each hop."""
+
+    def _outgo(self, lane: Lane, data: bytes) -> None:
+        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
+        self.steps.note("sent", lane.peer, data=digest_of(data))
+        self.stats.count(len(data))
+        lane.put(data)
+
+    def _accepted(self, lane: Lane, frame: Frame) -> None:
+        """Take note of a numbered frame that was accepted, before anything follows from it."""
+        self.steps.note("received", lane.peer, data=frame.data)
+        self.stats.count(frame.size)
+        self.transcript.received(lane.peer, frame.data)
+        lane.take(frame.data)
+
+    def _commit(self) -> None:
+        """Make safe what happened: only then is it acknowledged, and only then does leave what follows from it."""
+        self.steps.commit()
+        for lane in self._lanes:
+            lane.commit()
+
+    def _acknowledged(self, lane: Lane, got: int) -> None:
+        """Take the other end's acknowledgement from a beat."""
+        before = lane.acknowledged
+        lane.hear(got)
+        if got > before:
+            self.steps.note("acked", lane.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
+
+    def _post(self) -> None:
+        """Write down what happened, pay for it, and let out what waits.
+
+        The journal is written before the ledger. So a ledger never knows of a release that the journal of the same run
+        does not, unless somebody put an older journal in its place.
+        """
+        waiting = [lane for lane in self._lanes if lane.ready]
+        if self.steps.due is not None or not (waiting or self._owed):
+            return
+        self._commit()
+        if self._owed:
+            owed, self._owed = self._owed, []
+            self._debits.debit(self.run, owed)
+            self.releases.extend(owed)
+        for lane in waiting:
+            lane.flush()
+
+    def again(self, row: Entry) -> None:
+        """Take again what came from outside before this process was started."""
+        if row.kind == "acked":
+            (lane,) = (lane for lane in self._lanes if lane.peer == row.peer)
+            lane.forget(int.from_bytes(row.data, "big"))
+            self.steps.note(row.kind, row.peer, data=row.data)
+        else:
+            self._take_again(row)
+
+    @abstractmethod
+    def _take_again(self, row: Entry) -> None:
+        """Take a frame again, or the loss of a party."""
+
+    @abstractmethod
+    def look_again(self) -> None:
+        """Answer the role if its answer is there."""
+
+    def resumed(self, nonce: bytes) -> None:
+        """Take note that this process goes on with what an earlier one began; ``nonce`` is fresh."""
+        del nonce  # Charlie asks nobody
+
+    def let_go(self) -> bool:
+        """Send what this session holds back, for it was sent before; return whether there was anything."""
+        return False

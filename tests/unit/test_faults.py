@@ -1,0 +1,172 @@
+"""Networks that break: whatever is lost, late or repeated, a run ends as without faults, or ends for everybody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.seat import Once
+from masquerade_core.wire.frames import Endpoint, Frame
+from masquerade_host.lane import Lane
+from masquerade_host.session import Session
+from tests.faulty import CHECKS, DEADLINE, PLAYS, Fault, Group, Site, check_completes, check_ends, play, without_faults
+
+SEEDS = int(os.environ.get("FAULT_SEEDS", "200"))
+"""Schedules of each protocol. CI has time for so many; ``make soak`` goes on with others."""
+_CHUNK = 25
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, _CHUNK))
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_run_over_a_network_that_breaks_ends_with_the_model_of_a_run_without_faults(name: str, first: int) -> None:
+    for seed in range(first, min(first + _CHUNK, SEEDS)):
+        check_completes(name, seed)
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_where_the_outage_is_too_long_everybody_ends_and_nobody_is_accused(name: str) -> None:
+    ended = 0
+    for seed in range(20):
+        ended += bool(check_ends(name, seed).errors)
+    assert ended  # else no outage was too long
+
+
+@pytest.mark.parametrize("seconds", [5.0, 30.0, 0.8 * DEADLINE])
+@pytest.mark.parametrize("whom", [("p0",), ("p1", "p2"), ("p0", "p1", "p2")])
+@pytest.mark.parametrize("kind", ["cut", "tail", "still"])
+def test_a_partition_that_is_shorter_than_the_deadline_ends_nothing(
+    kind: str, whom: tuple[str, ...], seconds: float
+) -> None:
+    expected = without_faults("dp-gd")
+    for after in range(0, expected.frames, 7):
+        group = Group(play("dp-gd"), after, [Fault(after, kind, whom, seconds)])
+        group.run()
+        assert not group.errors, (after, {who: str(error) for who, error in group.errors.items()})
+        assert group.files("charlie") == expected.files
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_no_report_and_no_error_shows_what_a_role_drew(name: str) -> None:
+    group = Group(play(name))
+    group.run()
+    assert not _shown(group)
+
+
+def _shown(group: Group) -> set[str]:
+    """Return the secrets that stand in reports, as text."""
+    told = "\n".join(f"{event} {fields}" for _, event, fields in group.events)
+    return {text for drawn in group.drawn for text in _texts(drawn) if text in told}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case bytes() if len(value) >= 8:
+            yield from (value.hex(), repr(value)[2:-1])
+        case int() if abs(value) >= 1 << 32:
+            yield from (str(value), f"{value:x}")
+        case tuple() | list():
+            for part in value:
+                yield from _texts(part)
+        case Mapping():
+            for part in value.values():
+                yield from _texts(part)
+
+
+# --- Planted bugs: each is found by the schedules above ------------------------------------
+
+
+def _delivers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Endpoint.count
+
+    def no_deduplication(self: Endpoint, hop: str, frame: Frame) -> bool:
+        count(self, hop, frame)
+        return True
+
+    monkeypatch.setattr(Endpoint, "count", no_deduplication)
+
+
+def _ignores_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbered frames leave on a new connection before the other end has said what it lacks."""
+
+    def put(self: Lane, data: bytes) -> None:
+        self._frames.append(data)
+        self.kept += len(data)
+        self._send(data)
+
+    monkeypatch.setattr(Lane, "put", put)
+
+
+def _forgets_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    hear = Lane.hear
+
+    def never_again(self: Lane, got: int) -> None:
+        self.live = True
+        hear(self, got)
+
+    monkeypatch.setattr(Lane, "hear", never_again)
+
+
+def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Session.__init__
+
+    def unbounded(self: Session, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        self.deadline = 1e9
+        self.beat_every = 2.0
+
+    monkeypatch.setattr(Session, "__init__", unbounded)
+
+
+def _debits_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first message of a run leaves before its cost is written down."""
+    monkeypatch.setattr(Session, "_debit", lambda _self: None, raising=False)
+
+
+def _found(check: Callable[[str, int], Group], name: str) -> bool:
+    for seed in range(200):
+        try:
+            check(name, seed)
+        except (AssertionError, ProtocolViolation):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("plant", "check"),
+    [
+        (_delivers_twice, "completes"),
+        (_ignores_the_order, "completes"),
+        (_forgets_what_was_lost, "completes"),
+        (_waits_for_ever, "ends"),
+    ],
+)
+def test_a_planted_bug_is_found(plant: Any, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_faults("dp-gd")
+    plant(monkeypatch)
+    assert _found(CHECKS[check], "dp-gd")
+
+
+def test_a_debit_after_the_frame_is_found_in_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = without_faults("dp-gd")
+    assert expected.debited["p0"]
+    _debits_later(monkeypatch)
+    with pytest.raises(AssertionError, match="before it debited"):
+        check_completes("dp-gd", 0)
+
+
+def test_a_secret_in_a_report_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = Site._draw
+
+    def tells(self: Site, once: Once) -> Any:
+        result = draw(self, once)
+        self.session._observe("drawn", label=once.label, value=str(result))
+        return result
+
+    monkeypatch.setattr(Site, "_draw", tells)
+    group = Group(play("vote"))
+    group.run()
+    assert _shown(group)

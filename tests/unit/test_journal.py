@@ -1,0 +1,277 @@
+"""The journal: what was committed is there after any death of the process, and gone when the attempt has ended."""
+
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from masquerade_core.errors import BadInput, RunFailed
+from masquerade_host.journal import Entry, NoJournal
+from masquerade_host.journal_file import SqliteJournal
+
+SECRET = b"canary-canary"
+STEPS = tuple(tuple(Entry("once", "", f"{step}.{row}", SECRET * (step + row)) for row in range(2)) for step in range(2))
+
+
+def rows(folder: Path) -> list[Entry]:
+    journal = SqliteJournal(folder)
+    try:
+        return list(journal.entries())
+    finally:
+        journal.close()
+
+
+def write(folder: Path, done: Callable[[int], None] = lambda _step: None) -> SqliteJournal:
+    journal = SqliteJournal(folder)
+    for number, step in enumerate(STEPS):
+        for entry in step:
+            journal.append(entry)
+        journal.commit()
+        done(number + 1)
+    return journal
+
+
+def _announce(pipe: int, step: int) -> None:
+    os.write(pipe, bytes((step,)))
+
+
+def in_a_child(work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]:
+    """Run this in a process of its own; return the last step that it announced, and how the process ended."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:  # it never returns to pytest
+        try:
+            work(lambda step: _announce(writing, step))
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - the parent sees the code
+            os._exit(1)
+    os.close(writing)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        announced = pipe.read()
+    return (announced[-1] if announced else 0), status
+
+
+def killed_at(line: int, work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]:
+    """Kill the process that does this work before the so-many-th statement of the journal's module."""
+    left = [line]
+
+    def trace(frame: Any, event: str, _argument: object) -> Any:
+        if not frame.f_code.co_filename.endswith("masquerade_host/journal_file.py"):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    def traced(done: Callable[[int], None]) -> None:
+        sys.settrace(trace)
+        work(done)
+
+    return in_a_child(traced)
+
+
+def secrets_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if SECRET in path.read_bytes())
+
+
+def test_rows_come_back_in_order_and_only_the_committed_ones(tmp_path: Path) -> None:
+    journal = write(tmp_path / "a")
+    journal.append(Entry("once", label="not committed"))
+    journal.close()
+    assert rows(tmp_path / "a") == [entry for step in STEPS for entry in step]
+
+
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    write(tmp_path / "a").close()
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").iterdir()} == {0o600}
+
+
+def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
+    journal = write(tmp_path)
+    settings = {
+        name: journal._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")
+    }
+    assert settings == {"synchronous": 2, "journal_mode": "wal"}
+    journal.close()
+
+
+def test_two_processes_cannot_share_an_attempt(tmp_path: Path) -> None:
+    journal = write(tmp_path)
+    with pytest.raises(BadInput, match="another process here"):
+        SqliteJournal(tmp_path)
+    journal.close()
+    rows(tmp_path)
+
+
+def test_a_kill_before_any_statement_loses_no_committed_row_and_tears_no_step(tmp_path: Path) -> None:
+    statements = 0
+    seen = set()
+    while True:
+        statements += 1
+        folder = tmp_path / str(statements)
+
+        def work(done: Callable[[int], None], folder: Path = folder) -> None:
+            write(folder, done).close()
+
+        announced, status = killed_at(statements, work)
+        found = rows(folder)
+        steps = next(n for n in range(len(STEPS) + 1) if sum(map(len, STEPS[:n])) >= len(found))
+        assert found == [entry for step in STEPS[:steps] for entry in step]
+        assert announced <= steps <= announced + 1
+        seen.add(steps)
+        if status == 0:
+            break
+        assert os.WIFSIGNALED(status)
+    assert statements > 50
+    assert seen == {0, 1, 2}
+
+
+def test_a_kill_before_any_statement_of_the_end_leaves_either_all_rows_or_none(tmp_path: Path) -> None:
+    statements, seen = 0, set()
+    first = tmp_path / "first"
+    write(first).close()
+    while True:
+        statements += 1
+        folder = tmp_path / str(statements)
+        shutil.copytree(first, folder)
+
+        def end(done: Callable[[int], None], folder: Path = folder) -> None:
+            SqliteJournal(folder).end("finished", b"run")
+            done(1)
+
+        ended, status = killed_at(statements, end)
+        journal = SqliteJournal(folder)
+        found = list(journal.entries())
+        assert len(found) in (0, 4)
+        assert journal.attempt == (1 if found else 2)
+        assert not (found and (ended or (folder / "attempts.jsonl").exists()))
+        journal.close()
+        if not found:
+            assert not secrets_in(folder)
+            assert (folder / "attempts.jsonl").read_text() == '{"attempt": 1, "run": "72756e", "ended": "finished"}\n'
+        seen.add(len(found))
+        if status == 0:
+            break
+    assert seen == {0, 4}
+
+
+def test_a_torn_end_of_the_log_gives_back_whole_steps(tmp_path: Path) -> None:
+    """What a power cut does to a disk that lies about having written: steps are lost from the end, never in part."""
+
+    def die(done: Callable[[int], None]) -> None:
+        write(tmp_path / "whole", done)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(die)[0] == len(STEPS)
+    log = tmp_path / "whole" / "journal.sqlite-wal"
+    counts = []
+    size = log.stat().st_size
+    for length in (*range(0, size, 509), size):
+        torn = tmp_path / str(length)
+        shutil.copytree(tmp_path / "whole", torn)
+        os.truncate(torn / log.name, length)
+        counts.append(len(rows(torn)))
+    assert counts == sorted(counts)
+    assert set(counts) == {0, 2, 4}
+
+
+def test_a_full_disk_stops_everything(tmp_path: Path) -> None:
+    def fill(done: Callable[[int], None]) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        journal = SqliteJournal(tmp_path)
+        for step in range(100):
+            journal.append(Entry("received", "p1", "", bytes(9000)))
+            try:
+                journal.commit()
+            except RunFailed as error:
+                assert "could not be written" in error.message  # noqa: PT017 - in a child
+                assert error.exit_code == 1  # noqa: PT017
+                with pytest.raises(RunFailed):
+                    journal.commit()
+                break
+            done(step + 1)
+        else:
+            os._exit(2)
+
+    announced, status = in_a_child(fill)
+    assert status == 0
+    assert announced > 5
+    assert len(rows(tmp_path)) == announced
+
+
+def test_a_full_disk_does_not_keep_the_rows_from_being_deleted(tmp_path: Path) -> None:
+    def fill(_done: Callable[[int], None]) -> None:
+        journal = write(tmp_path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        with pytest.raises(RunFailed, match="could not be deleted"):
+            journal.end("RunFailed")
+
+    assert in_a_child(fill)[1] == 0
+    assert rows(tmp_path) == []
+    assert not secrets_in(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["a file", "no database"])
+def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "x"
+    if what == "a file":
+        folder.write_text("")
+    else:
+        folder.mkdir()
+        (folder / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
+    with pytest.raises(RunFailed, match="cannot be used"):
+        SqliteJournal(folder)
+
+
+def test_the_end_deletes_the_rows_and_keeps_one_line(tmp_path: Path) -> None:
+    for attempt in (1, 2):
+        journal = write(tmp_path)
+        assert journal.attempt == attempt
+        assert secrets_in(tmp_path)
+        journal.end("finished", bytes((attempt,)))
+        with pytest.raises(RunFailed, match="has ended"):
+            journal.commit()
+        journal.close()
+        assert not secrets_in(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["attempts.jsonl", "lock"]
+    assert [line[-24:] for line in (tmp_path / "attempts.jsonl").read_text().splitlines()] == [
+        '1", "ended": "finished"}',
+        '2", "ended": "finished"}',
+    ]
+
+
+def test_the_rows_are_overwritten_before_they_are_deleted(tmp_path: Path) -> None:
+    """A hard link keeps the file's bytes visible after its name is gone."""
+    journal = write(tmp_path / "a")
+    for name in ("journal.sqlite", "journal.sqlite-wal"):
+        os.link(tmp_path / "a" / name, tmp_path / name)
+    assert SECRET in (tmp_path / "journal.sqlite-wal").read_bytes()
+    journal.end("finished")
+    for name in ("journal.sqlite", "journal.sqlite-wal"):
+        assert set((tmp_path / name).read_bytes()) == {0}
+
+
+def test_it_says_whether_an_earlier_process_had_joined(tmp_path: Path) -> None:
+    with write(tmp_path) as journal:
+        assert not journal.joined
+        journal.append(Entry("received", "charlie"))
+        journal.commit()
+    with SqliteJournal(tmp_path) as journal:
+        assert journal.joined
+
+
+def test_no_journal_keeps_nothing() -> None:
+    journal = NoJournal()
+    journal.append(Entry("once"))
+    journal.commit()
+    journal.end("finished")
+    assert not list(journal.entries())

@@ -1,0 +1,71 @@
+"""Restarts: a process that dies at any moment goes on where it was, and nobody ever sees a number twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE
+from tests.host_helpers import All, Hi, Secret, World
+from tests.restarts import Group, Role
+
+ROUNDS = 2
+
+
+async def party(seat: Seat) -> bytes:
+    """Send a sealed coin to all, then a fresh coin to Charlie in each round; return all that Charlie told."""
+    await seat.join()
+    coin = await seat.once("coin", lambda rng: rng.bytes(8))
+    await seat.send_sealed(Secret(coin=coin))
+    heard = {name: secret.coin for name, secret in (await seat.gather(Secret)).items()} | {seat.me: coin}
+    told = b"".join(heard[name] for name in seat.names)
+    for number in range(ROUNDS):
+        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
+        await seat.release(f"round {number}", 0.1, 0.0)
+        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+        told += (await seat.receive(All, CHARLIE)).coins
+    return told[8 * len(seat.names) :]
+
+
+async def charlie(seat: Seat) -> bytes:
+    """Collect the coins of each round, and show them to all."""
+    await seat.join()
+    told = b""
+    for _ in range(ROUNDS):
+        coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
+        await seat.broadcast(All(coins=coins))
+        told += coins
+    return told
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World.new(2, deadline=30.0, port=5555)
+
+
+def group(world: World, **roles: Callable[[Seat], Role]) -> Group:
+    return Group(world, {CHARLIE: charlie, **dict.fromkeys(world.study.names, party), **roles})
+
+
+def test_without_faults(world: World) -> None:
+    run = group(world)
+    run.run()
+    run.check()
+    assert run.sites["p1"].debited == ["round 0", "round 1"]
+
+
+@pytest.mark.parametrize("name", ["p1", "p2", CHARLIE])
+def test_a_kill_at_every_moment_changes_nothing(world: World, name: str) -> None:
+    plain = group(world)
+    plain.run()
+    moments = plain.sites[name].moments
+    assert moments > 20
+    for moment in range(1, moments + 1):
+        run = group(world)
+        run.sites[name].kill_at = moment
+        run.run()
+        assert run.sites[name].starts == 2, moment
+        run.check()
+        assert run.sites["p1"].debited == ["round 0", "round 1"]

@@ -1,0 +1,191 @@
+"""A machine whose journal was rolled back, with a Charlie who helps: nothing is sent a second time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.frames import Endpoint
+from masquerade_host.charlie_session import CharlieSession
+from masquerade_host.holding import HoldingSession
+from masquerade_host.journal import Entry
+from masquerade_host.lane import Lane
+from masquerade_host.session_states import Turn
+from masquerade_host.standing import ANSWER, Ask, Standing, Standings
+from tests.host_helpers import All, Hi, World
+from tests.restarts import Group
+
+ROUNDS = 3
+
+
+async def party(seat: Seat) -> bytes:
+    """Send fresh noise in each round."""
+    await seat.join()
+    told = b""
+    for number in range(ROUNDS):
+        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
+        await seat.release(f"round {number}", 0.1, 0.0)
+        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+        told += (await seat.receive(All, CHARLIE)).coins
+    return told
+
+
+async def charlie(seat: Seat) -> bytes:
+    """Show each round's noise to all."""
+    await seat.join()
+    told = b""
+    for _ in range(ROUNDS):
+        coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
+        await seat.broadcast(All(coins=coins))
+        told += coins
+    return told
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World.new(3, deadline=30.0, port=5555)
+
+
+def told(run: Group, name: str) -> int:
+    return len(run.sites[name].session._told.chain) - 1
+
+
+def rolled_back(world: World) -> Group:
+    """Return a run in which p1's journal is a copy from before round 1, and the others are behind it."""
+    run = Group(world, {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)})
+    p1 = run.sites["p1"]
+    copies: list[list[Entry]] = []
+
+    def before_round_1() -> bool:
+        if not copies and [row.kind for row in p1.journal.rows].count("sent") == 2:  # the hello, and round 0
+            copies.append(list(p1.journal.rows))
+        return bool(copies)
+
+    run.run(until=before_round_1)
+    lie(run.sites[CHARLIE].session._lanes[0])
+    run.run(until=lambda: min(told(run, name) for name in ("p2", "p3")) >= 3)
+    p1.kill()
+    p1.journal.rows = copies[0]
+    p1.start()
+    return run
+
+
+def lie(lane: Lane) -> None:
+    """Keep all that was sent, to send it again; and deny what came since."""
+    lane.forget(1)  # the roster
+    lane.forget = lambda got: None  # type: ignore[method-assign]
+    lane.say = lambda: 1  # type: ignore[method-assign]
+
+
+def test_without_the_question_one_label_carries_two_vectors(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HoldingSession, "resumed", lambda _self, _nonce: None)
+    run = rolled_back(world)
+    run.run(100)
+    assert run.twice(), "this shows that the next test tests something"
+
+
+def test_a_journal_that_was_rolled_back_ends_the_attempt_and_sends_nothing_twice(world: World) -> None:
+    run = rolled_back(world)
+    debited = list(run.sites["p1"].debited)
+    run.run(100)
+    assert run.twice() == []
+    error = run.sites["p1"].error
+    assert isinstance(error, RunFailed)
+    assert "rolled back: p2 and p3 signed for 3 broadcasts" in error.message
+    assert run.sites["p1"].debited == debited
+
+
+def swapped(run: Group, swap: Any) -> None:
+    """Let Charlie exchange what he passes on to p1 of others' answers; None drops it."""
+    charlie = run.sites[CHARLIE].session
+    assert isinstance(charlie, CharlieSession)
+    reader = Endpoint("p1", charlie.run, run.world.keys["p1"].signing, {CHARLIE: run.world.study.curator.key.sign})
+
+    def tamper(source: str, to: str, data: bytes) -> bytes | None:
+        if (source, to) != (CHARLIE, "p1"):
+            return data
+        frame = reader.open(CHARLIE, data, any_run=True, numbered=False)
+        if frame.kind != "standing" or frame.type != ANSWER:
+            return data
+        passed_on = swap(decode(Standings, frame.body, CHARLIE))
+        if passed_on is None:
+            return None
+        return charlie._hops["p1"].seal(Turn.STANDING, encode(passed_on, "p1"), type=ANSWER)
+
+    run.tamper = tamper
+
+
+def test_answers_that_charlie_withholds_let_nothing_out(world: World) -> None:
+    run = rolled_back(world)
+    swapped(run, lambda answer: answer if answer.party.strip() == "p3" else None)
+    run.run(300)
+    assert run.twice() == []
+    error = run.sites["p1"].error
+    assert isinstance(error, DeadlinePassed)
+    assert error.waited_for == ("p2",)
+
+
+def test_answers_to_an_older_question_do_not_count(world: World) -> None:
+    run = rolled_back(world)
+    p2 = run.sites["p2"].session
+
+    def old(answer: Standings) -> Standings | None:
+        if answer.party.strip() != "p2":
+            return answer
+        standing = Standing.of(Ask(asker="p1".ljust(len(answer.party)), nonce=bytes(16)), p2._told.chain[:2])
+        signed = p2._endpoint.seal(CHARLIE, "standing", encode(standing, CHARLIE), type=ANSWER)
+        return Standings(party=answer.party, signed=signed)
+
+    swapped(run, old)
+    run.run(300)
+    assert run.twice() == []
+    assert isinstance(error := run.sites["p1"].error, DeadlinePassed)
+    assert error.waited_for == ("p2",)
+
+
+def test_answers_that_charlie_forged_name_him(world: World) -> None:
+    run = rolled_back(world)
+    charlie = run.sites[CHARLIE].session
+
+    def forged(answer: Standings) -> Standings:
+        return Standings(party=answer.party, signed=charlie._keys.signing.sign(answer.signed[64:]) + answer.signed[64:])
+
+    swapped(run, forged)
+    run.run(100)
+    assert run.twice() == []
+    assert isinstance(error := run.sites["p1"].error, ProtocolViolation)
+    assert error.peer == CHARLIE
+
+
+def test_others_who_were_told_something_else_end_the_attempt(world: World) -> None:
+    run = rolled_back(world)
+    p2 = run.sites["p2"].session
+    p2._told.chain[-1] = bytes(32)  # as if p2 had been sent another broadcast than p1 will be
+    run.run(100)
+    assert run.twice() == []
+    assert isinstance(error := run.sites["p1"].error, RunFailed)
+    assert "p2 has signed for other broadcasts" in error.message
+
+
+@pytest.mark.parametrize("down", [0, 3, 12])
+def test_an_honest_restart_is_let_out_again(world: World, down: int) -> None:
+    run = Group(world, {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)})
+    run.run(until=lambda: told(run, "p2") == 2)
+    run.sites["p1"].kill()
+    run.run(down=down)
+    run.check()
+    assert run.sites["p1"].debited == ["round 0", "round 1", "round 2"]
+
+
+def test_all_are_started_again_at_once(world: World) -> None:
+    run = Group(world, {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)})
+    run.run(until=lambda: told(run, "p2") == 2)
+    for site in run.sites.values():
+        site.kill()
+    run.run()
+    run.check()
