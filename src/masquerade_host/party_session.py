@@ -184,6 +184,7 @@ class PartySession(HoldingSession):
         if event is ConnectionEvent.UNRESOLVED:
             self._observe("unresolved", address=self.study.address)
         if event is ConnectionEvent.CONNECTED and self._state.has_roster:
+            self._observe("reconnected", address=self.study.address)
             self._beat()
             self.closed = self.over
         if event is ConnectionEvent.LOST:
@@ -217,7 +218,7 @@ class PartySession(HoldingSession):
                 f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
                 peer=CHARLIE,
             )
-        self._heard = now
+        self._heard = self._news.heard = now
         if frame.numbered:
             if not self._endpoint.count(CHARLIE, frame):
                 return  # it arrived before
