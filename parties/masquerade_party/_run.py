@@ -126,8 +126,8 @@ def run(
                     debits=attempt,
                 )
                 directory.follow(session)
-                whole, begun = role(Seat(me, study.names), study, data), records.fingerprint
-                release = run_role(whole, session, SystemRng(), journal=kept, begun=begun)
+                whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
+                release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
                 statement = [claim.to_json() for claim in protocol.statement(study)]
                 directory.record(
                     release.files(study, session.run),

@@ -272,11 +272,14 @@ class CharlieSocket:
         self._outbox[name].put(data)
         self._offer(name)
 
-    def tell(self, route: bytes, data: bytes) -> None:
-        """Send one frame along a route that is not the way back to its party; it may be lost."""
-        with contextlib.suppress(zmq.ZMQError):
+    def tell(self, route: bytes, data: bytes) -> bool:
+        """Send one frame along a route that is not the way back to its party; False if nobody is there any more."""
+        try:
             for chunk in cut(data):
                 self._router.send_multipart((route, chunk), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            return error.errno != errno.EHOSTUNREACH
+        return True
 
     def hang_up(self, name: str, route: bytes) -> None:
         """End a party's connection a moment from now, and admit no other one of that party for a second.

@@ -613,9 +613,9 @@ def test_a_bad_frame_before_the_roster_is_told_once_a_second(wired: Wired) -> No
     told: list[bytes] = []
     tell = wired.link.tell
 
-    def watch(route: bytes, data: bytes) -> None:
+    def watch(route: bytes, data: bytes) -> bool:
         told.append(route)
-        tell(route, data)
+        return tell(route, data)
 
     wired.link.tell = watch  # type: ignore[method-assign]
     for i in range(300):
