@@ -110,8 +110,9 @@ class _Doorkeeper(threading.Thread):
     def _may_connect(self, key: bytes, now: float) -> bool:
         tokens, then = self._tokens[key]
         tokens = min(float(_CONNECTIONS_AT_ONCE), tokens + (now - then) * _CONNECTIONS_A_SECOND)
-        self._tokens[key] = (max(0.0, tokens - 1), now)
-        return tokens >= 1
+        admitted = tokens >= 1
+        self._tokens[key] = (tokens - admitted, now)
+        return admitted
 
 
 @dataclass(frozen=True)
