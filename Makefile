@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system audit compose check bench wheel lock clean
+.PHONY: help demo test test-system soak audit compose check bench wheel lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
@@ -22,6 +22,9 @@ test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 
 test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system $(ARGS)
+
+soak: $(DEV) ## more schedules of faults than the tests have, with other seeds (SOAK_SECONDS=600)
+	$(BIN)/python -m tests.soak $(or $(SOAK_SECONDS),600)
 
 audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached
 	$(BIN)/masquerade audit --quick

@@ -1,9 +1,9 @@
 """Whole runs of real protocols over a network that breaks, on a clock that the simulation moves.
 
 A *schedule* follows from its seed: which connections break after which frame, what is then lost or arrives late, how
-long nobody can connect, and where frames stand still for a while. Everybody's randomness is seeded by the draw's label.
-So each run must end with the model of the run without faults, bit for bit, or end for everybody with an error that
-accuses nobody.
+long nobody can connect, where frames stand still for a while, and which processes die. A process that died is started
+again with its journal. Everybody's randomness is seeded by the draw's label. So each run must end with the model of the
+run without faults, bit for bit, or end for everybody with an error that accuses nobody.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import msgpack
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, RunFailed
+from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
 from masquerade_core.rng import SimulationRng
-from masquerade_core.seat import Effect, Once, Release, Seat, Send
+from masquerade_core.seat import Once, Release, Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.charlie_session import CharlieSession
@@ -28,12 +28,15 @@ from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.keyfiles import Keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import Answer
+from masquerade_host.resuming import Stand, resume, returned
+from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
 from masquerade_protocols import protocol_of
 from tests.host_helpers import VERSION, World
 from tests.masked_helpers import under_masks
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
+from tests.restarts import KilledError, MemoryJournal
 from tests.vote_helpers import points_of, vote_data, vote_study
 from tests.wired import Clock, FakeCharlieLink, FakePartyLink
 
@@ -120,11 +123,12 @@ class Fault:
     kind : str
         ``cut``: connections are lost with all that is under way. ``tail``: the same, but what was on the way to Charlie
         arrives late, behind the frames of the next connection. ``still``: nothing moves for a while. ``slow``: every
-        frame takes longer from here on. ``again``: the last frames of a connection arrive a second time.
+        frame takes longer from here on. ``again``: the last frames of a connection arrive a second time. ``kill``: a
+        process dies.
     whom : tuple of str
-        The parties whose connections it concerns.
+        The parties whose connections it concerns, or the participants whose processes die.
     seconds : float
-        For so long no new connection can be made, or nothing moves.
+        For so long no new connection can be made, or nothing moves, or the process stays dead.
     """
 
     after: int
@@ -133,12 +137,18 @@ class Fault:
     seconds: float
 
 
-def faults_of(seed: int, names: Sequence[str], frames: int, longest: float = _LONGEST) -> list[Fault]:
-    """Draw a schedule: one to six faults within a run of so many frames."""
+def faults_of(
+    seed: int, names: Sequence[str], frames: int, longest: float = _LONGEST, *, kills: bool = False
+) -> list[Fault]:
+    """Draw a schedule: one to six faults within a run of so many frames; with ``kills``, processes die as well."""
     draw = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same each time
     faults = []
     for _ in range(draw.randint(1, 6)):
-        kind = draw.choice(("cut", "cut", "tail", "tail", "still", "slow", "again"))
+        kind = draw.choice((*("kill",) * 6 * kills, "cut", "cut", "tail", "tail", "still", "slow", "again"))
+        if kind == "kill":
+            whom = tuple(draw.sample([*names, CHARLIE], draw.choice((1, 1, 1, 2, len(names) + 1))))
+            faults.append(Fault(draw.randint(0, frames), kind, whom, draw.uniform(0, 15)))
+            continue
         whom = tuple(names) if draw.random() < 0.2 else tuple(draw.sample(list(names), draw.randint(1, len(names) - 1)))
         seconds = draw.choice((0.0, 0.1, 1.0, draw.uniform(0, 10), draw.uniform(0, longest)))
         faults.append(Fault(draw.randint(0, frames), kind, whom, seconds))
@@ -159,6 +169,7 @@ class Network:
         self.now: dict[str, Connection] = {}
         self.old: list[Connection] = []  # lost, with a tail that is still under way
         self.links: dict[str, FaultyPartyLink] = {}
+        self.kill: Callable[[str, float], None] = lambda _name, _until: None
         self.signed: dict[tuple[Any, ...], set[bytes]] = defaultdict(set)
 
     def connect(self, party: str) -> Connection:
@@ -182,21 +193,22 @@ class Network:
             connection.to_charlie = deque((late, data) for _, data in connection.to_charlie)
             self.old.append(connection)
 
-    def put(self, connection: Connection, queue: deque[tuple[float, bytes]], data: bytes) -> None:
+    def put(self, connection: Connection, to: str, data: bytes) -> None:
         """Put a frame on its way, unless its connection is gone."""
-        if connection.lives:
-            queue.append((self.clock.now + connection.delay * self.draw.uniform(0.5, 1.5), data))
+        if not connection.lives:
+            return
+        queue = connection.to_charlie if to == CHARLIE else connection.to_party
+        queue.append((self.clock.now + connection.delay * self.draw.uniform(0.5, 1.5), data))
+        # A roster that comes twice bears no run's id, so it is refused. Nobody sends one twice: a party that says that
+        # it holds nothing has not begun a run.
+        if _kind(data) in NUMBERED[1:]:
+            connection.passed.append((to, data))
 
     def left(self, source: str, to: str, data: bytes) -> None:
         """Note a frame that somebody has sent, and let the next faults happen."""
         self.frames += 1
         _v, run, _who, whom, kind, number, _type, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
         if kind in NUMBERED:
-            party = source if to == CHARLIE else to
-            # A roster that comes twice bears no run's id, so it is refused. It is never sent twice: who says that it
-            # holds nothing has not begun a run.
-            if (connection := self.now.get(party)) is not None and kind != "roster":
-                connection.passed.append((to, data))
             hop = to if source == CHARLIE else source
             self.signed[run, source, hop if whom.strip() != "*" else "*", number].add(data)
         while self.faults and self.faults[0].after <= self.frames:
@@ -204,6 +216,10 @@ class Network:
 
     def _happen(self, fault: Fault) -> None:
         until = self.clock.now + fault.seconds
+        if fault.kind == "kill":
+            for name in fault.whom:
+                self.kill(name, until)
+            return
         for party in fault.whom:
             connection = self.now.get(party)
             if fault.kind == "slow":
@@ -221,9 +237,19 @@ class Network:
                 self.closed_until[party] = until
                 self.links[party].lost_at = self.clock.now + self.draw.uniform(0.0, _DETECTION)
 
+    def die(self, name: str, until: float) -> None:
+        """Lose the connections of a process that died; who connects to a dead Charlie waits for the next one."""
+        for party in self.closed_until if name == CHARLIE else (name,):
+            if (connection := self.now.get(party)) is None:
+                continue
+            self.lose(connection, tail=name != CHARLIE and self.draw.random() < 0.5)
+            if name == CHARLIE:
+                self.closed_until[party] = max(until, self.closed_until[party])
+                self.links[party].lost_at = self.clock.now + self.draw.uniform(0.0, _DETECTION)
+
     def _repeat(self, connection: Connection) -> None:
         for to, data in connection.passed[-self.draw.randint(1, 6) :]:
-            self.put(connection, connection.to_charlie if to == CHARLIE else connection.to_party, data)
+            self.put(connection, to, data)
 
     def taken(self, connection: Connection, queue: deque[tuple[float, bytes]]) -> Iterator[bytes]:
         """Take what has arrived."""
@@ -238,6 +264,10 @@ class Network:
                 if queue:
                     soon = min(soon, max(queue[0][0], connection.still_until))
         return max(soon, self.clock.now + 0.001)
+
+
+def _kind(data: bytes) -> str:
+    return str(msgpack.unpackb(data[SIGNATURE_BYTES:])[4])
 
 
 class FaultyPartyLink(FakePartyLink):
@@ -268,9 +298,11 @@ class FaultyPartyLink(FakePartyLink):
 
     def send(self, data: bytes) -> None:
         """Put a frame on its way."""
-        self._site.check_debited(data)
-        self._network.put(self._connection, self._connection.to_charlie, data)
+        self._site.moment("send")
+        self._site.check(data)
+        self._network.put(self._connection, CHARLIE, data)
         self._network.left(self._site.name, CHARLIE, data)
+        self._site.moment("sent")
 
     def reopen(self) -> None:
         """Make the next connection."""
@@ -282,9 +314,9 @@ class FaultyPartyLink(FakePartyLink):
 class FaultyCharlieLink(FakeCharlieLink):
     """Charlie's end of all connections."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, site: Site) -> None:
         super().__init__()
-        self._network = network
+        self._network, self._site = network, site
 
     def _of(self, name: str) -> Connection | None:
         connection = self._network.now.get(name)
@@ -304,9 +336,19 @@ class FaultyCharlieLink(FakeCharlieLink):
 
     def send(self, name: str, data: bytes) -> None:
         """Put a frame on its way; a connection that is gone takes nothing."""
+        self._site.moment("send")
         if (connection := self._of(name)) is not None:
-            self._network.put(connection, connection.to_party, data)
+            self._network.put(connection, name, data)
         self._network.left(CHARLIE, name, data)
+        self._site.moment("sent")
+
+    def tell(self, route: bytes, data: bytes) -> bool:
+        """Put a frame on its way along any connection; False if it is gone."""
+        for name, connection in self._network.now.items():
+            if connection.route == route and connection.lives:
+                self._network.put(connection, name, data)
+                return True
+        return False
 
     def reachable(self, name: str) -> bool:
         """Whether the connection by which a party came is still there."""
@@ -317,114 +359,197 @@ class FaultyCharlieLink(FakeCharlieLink):
 # --- The participants --------------------------------------------------------------------
 
 
+class FaultyJournal(MemoryJournal):
+    """A journal that remembers what was ever durable in it, so that an older copy can be put back."""
+
+    def __init__(self, moment: Callable[[str], None]) -> None:
+        super().__init__(moment)
+        self.ever: Counter[str] = Counter()  # the draws that were ever durable
+        self._marks = [0]
+
+    def commit(self) -> None:
+        """Write, and remember."""
+        added = [entry.label for entry in self._added if entry.kind == "once"]
+        before = len(self.rows)
+        try:
+            super().commit()
+        finally:
+            if len(self.rows) > before:
+                self.ever.update(added)
+                self._marks.append(len(self.rows))
+
+    def roll_back(self, commits: int) -> None:
+        """Put back the copy from so many commits ago."""
+        self._marks = self._marks[: max(1, len(self._marks) - commits)]
+        self.rows = self.rows[: self._marks[-1]]
+
+
 class Site:
-    """One participant: a session and a role, without threads."""
+    """One participant's machine: a process without threads, and what outlives it.
+
+    A process can die at each *moment* at which something becomes durable or visible: before and after a commit, a debit
+    and a frame that leaves.
+    """
 
     def __init__(self, group: Group, name: str) -> None:
         self.group = group
         self.name = name
+        self.journal = FaultyJournal(self.moment)
+        self.rolls_back = 0
+        self.moments = 0
+        self.kill_at = -1
+        self.dies_until: float | None = None
+        self.lives = False
+        self.starts_at = 0.0
         self.error: MasqueradeError | None = None
         self.result: Any = None
         self.debited: list[str] = []
-        self.draws: Counter[str] = Counter()
-        self.needs: list[frozenset[str]] = []  # for each numbered frame, the releases that it depends on
-        self.sent: dict[bytes, int] = {}  # frames in the order in which they left first
+        self.costs: dict[bytes, frozenset[str]] = {}  # each numbered frame, and the releases that it depends on
         self._released: list[str] = []
-        self.start()
+
+    def moment(self, what: str) -> None:
+        """Die here, if it is time."""
+        self.moments += 1
+        if self.moments == self.kill_at:
+            self.dies_until = self.group.clock.now + 3.0
+        if self.dies_until is not None:
+            raise KilledError(what)
 
     def start(self) -> None:
-        """Start a process."""
+        """Start a process, which finds what an earlier one left."""
+        self.lives = True
+        self.journal.roll_back(self.rolls_back)
         self.session = self.group.session(self)
+        self.session.steps = Steps(self.journal.opened())
         self.role = self.group.play.role(Seat(self.name, self.session.names))
-        self.effect: Effect | None = None
-        self.begun = self.returned = False
+        self.stand = Stand()
+        self._guarded(self._open)
+
+    def _open(self) -> None:
+        self.session.steps.note("begun")
         self.session.open()
+        self.stand = resume(self.role, self.session)
 
     def debit(self, _run: bytes, releases: Sequence[Release]) -> None:
         """Keep the ledger."""
+        self.moment("debit")
         self.debited += [release.label for release in releases if release.label not in self.debited]
+        self.moment("debited")
 
-    def check_debited(self, data: bytes) -> None:
-        """Check that what a frame releases was debited before it left."""
+    def check(self, data: bytes) -> None:
+        """Check that a frame is one of the run without faults, and that what it releases was debited before it left."""
         _v, _run, _src, _dst, kind, _number, type_, _body = msgpack.unpackb(data[SIGNATURE_BYTES:])
-        if kind in ("message", "sealed"):
-            number = self.sent.setdefault(data, len(self.sent))
-            needed = self.needs[number] - set(self.debited)
-            assert not needed, f"{self.name} sent a {type_} before it debited {needed}"
+        if kind not in NUMBERED:
+            return
+        costs = self.group.costs.get(self.name)
+        if costs is None:
+            self.costs[data] = frozenset(self._released)
+            return
+        assert data in costs, f"{self.name} sent a {type_ or kind} that is not that of the run without faults"
+        missing = costs[data] - set(self.debited)
+        assert not missing, f"{self.name} sent a {type_ or kind} before it debited {set(missing)}"
 
     @property
     def over(self) -> bool:
         """Whether this participant has ended, well or badly."""
-        return self.session.closed or self.error is not None
+        return self.lives and (self.session.closed or self.error is not None)
 
     def turn(self) -> None:
         """Let the participant do what it can."""
-        if self.over:
-            return
+        if not self.lives and self.group.clock.now >= self.starts_at:
+            self.start()
+        if self.lives and not self.over:
+            self._guarded(self._turn)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            while self._role_goes_on():
-                pass
-            if not self.session.closed:
-                self.session.step()
-        except MasqueradeError as error:
-            self.error = error
-            self.session.abort(error)
+            try:
+                if self.dies_until is not None:
+                    raise KilledError
+                work()
+            except MasqueradeError as error:
+                self.error = error
+                self.session.abort(error)
+            if self.session.closed:
+                self.result = self.stand.result
+        except KilledError:
+            self.lives, self.starts_at, self.dies_until = False, self.dies_until or 0.0, None
+            self.error = None if self.error is None else self.error
+            self.role.close()
+            self.group.network.die(self.name, self.starts_at)
+
+    def _turn(self) -> None:
+        while self._role_goes_on():
+            pass
+        if not self.session.closed:
+            self.session.step()
 
     def _role_goes_on(self) -> bool:
+        stand = self.stand
         answer: Any = None
-        if self.returned:
+        if stand.returned:
             return False
-        if isinstance(self.effect, Once):
-            answer = self._draw(self.effect)
-        elif self.effect is not None:
-            if not self.begun:
-                self.begun = True
-                self._note(self.effect)
-                self.session.begin(self.effect)
+        if isinstance(stand.effect, Once):
+            answer = self._draw(stand.effect)
+        elif stand.effect is not None:
+            if not stand.begun:
+                stand.begun = True
+                if isinstance(stand.effect, Release):
+                    self._released.append(stand.effect.label)
+                self.session.begin(stand.effect)
             answers = self.session.answers()
             if not answers:
                 return False
             (answer,) = answers
         try:
-            self.effect, self.begun = self.role.send(answer), False
+            stand.effect, stand.begun = self.role.send(answer), False
         except StopIteration as stop:
-            self.effect, self.returned, self.result = None, True, stop.value
-            self.session.finish()
+            stand.effect, stand.returned, stand.result = None, True, stop.value
+            returned(self.session, stop.value)
         return True
 
     def _draw(self, once: Once) -> Any:
-        rng = SimulationRng(f"{once.label} {self.draws[once.label]}", self.name)
-        self.draws[once.label] += 1
-        result = unpack_plain(pack_plain(once.compute(rng)))
+        """Draw: the same number each time until it is in the journal, and from then on another one."""
+        before = self.journal.ever[once.label]
+        packed = pack_plain(once.compute(SimulationRng(f"{once.label} {before}", self.name)))
+        self.session.steps.note("once", label=once.label, data=packed)
+        result = unpack_plain(packed)
         self.group.drawn.append(result)
         return result
-
-    def _note(self, effect: Effect) -> None:
-        if isinstance(effect, Release):
-            self._released.append(effect.label)
-        elif isinstance(effect, Send):
-            frames = 1 if effect.kind == "sealed" else len(effect.bodies)
-            self.needs += [frozenset(self._released)] * frames
 
 
 class Group:
     """Charlie and the parties, with one clock and one network."""
 
-    def __init__(self, play: Play, seed: int = 0, faults: Sequence[Fault] = ()) -> None:
+    def __init__(
+        self,
+        play: Play,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        costs: Mapping[str, Mapping[bytes, frozenset[str]]] | None = None,
+    ) -> None:
         self.play = play
         self.drawn: list[Any] = []
         self.clock = Clock()
         study = play.world.study
         self.network = Network(self.clock, study.names, seed, faults)
         self.events: list[tuple[str, str, dict[str, Any]]] = []
+        self.costs = costs or {}
         self.sites = {name: Site(self, name) for name in (*study.names, CHARLIE)}
+        self.network.kill = self._kill
+
+    def _kill(self, name: str, until: float) -> None:
+        """Let a process die at its next moment, or with its next turn."""
+        site = self.sites[name]
+        if site.lives and not site.over:
+            site.dies_until = until
 
     def session(self, site: Site) -> Any:
         """Make a participant's session."""
         world, keys = self.play.world, self.play.world.keys[site.name]
         observe = partial(self._observe, site.name)
         if site.name == CHARLIE:
-            link = FaultyCharlieLink(self.network)
+            link = FaultyCharlieLink(self.network, site)
             return CharlieSession(world.study, keys, lambda: link, version=VERSION, clock=self.clock, observe=observe)
         return PartySession(
             site.name,
@@ -477,6 +602,8 @@ class Expected:
     files: Mapping[str, Any]
     frames: int
     debited: Mapping[str, list[str]]
+    costs: Mapping[str, Mapping[bytes, frozenset[str]]]
+    moments: Mapping[str, int]
 
 
 @cache
@@ -487,36 +614,68 @@ def without_faults(name: str) -> Expected:
     assert not group.errors, group.errors
     files = group.files(CHARLIE)
     assert all(group.files(party) == files for party in group.play.world.study.names)
-    debited = {party: group.sites[party].debited for party in group.play.world.study.names}
-    return Expected(files, group.network.frames, debited)
+    parties = {party: group.sites[party] for party in group.play.world.study.names}
+    return Expected(
+        files,
+        group.network.frames,
+        {party: site.debited for party, site in parties.items()},
+        {party: site.costs for party, site in parties.items()},
+        {name: site.moments for name, site in group.sites.items()},
+    )
 
 
-def check_completes(name: str, seed: int) -> Group:
-    """Run a schedule whose outages are shorter than the deadline: it ends with the model of the run without faults."""
+def completes(name: str, group: Group) -> Group:
+    """Run a group to its end, which must be that of the run without faults."""
     expected = without_faults(name)
-    study = play(name).world.study
-    group = Group(play(name), seed, faults_of(seed, study.names, expected.frames))
     group.run()
     assert not group.errors, {who: str(error) for who, error in group.errors.items()}
-    for who in (*study.names, CHARLIE):
+    for who, site in group.sites.items():
         assert group.files(who) == expected.files, f"{who} has another result"
-    for who, debited in expected.debited.items():
-        assert group.sites[who].debited == debited
+        assert site.debited == expected.debited.get(who, [])
+    return group
+
+
+def _group(name: str, seed: int, *arguments: float, kills: bool = False) -> Group:
+    expected, names = without_faults(name), play(name).world.study.names
+    return Group(play(name), seed, faults_of(seed, names, expected.frames, *arguments, kills=kills), expected.costs)
+
+
+def check_network(name: str, seed: int) -> Group:
+    """Run a schedule in which the network fails, each time for less than the deadline."""
+    return completes(name, _group(name, seed))
+
+
+def check_kills(name: str, seed: int) -> Group:
+    """Run a schedule in which processes die as well."""
+    return completes(name, _group(name, seed, 20.0, kills=True))
+
+
+def check_kill_at(name: str, who: str, moment: int, rolls_back: int = 0) -> Group:
+    """Let one process die at one moment, and start it again with its journal, or with an older copy of that."""
+    # A party whose journal is an older copy may begin another run, whose frames are others.
+    group = Group(play(name), moment, (), None if rolls_back else without_faults(name).costs)
+    site = group.sites[who]
+    site.kill_at, site.rolls_back = moment, rolls_back
+    if not rolls_back:
+        return completes(name, group)
+    group.run()
     return group
 
 
 def check_ends(name: str, seed: int) -> Group:
     """Run a schedule with outages of any length: it completes, or ends for everybody, and nobody is accused."""
-    expected = without_faults(name)
-    study = play(name).world.study
-    group = Group(play(name), seed, faults_of(seed, study.names, expected.frames, 3 * DEADLINE))
+    group = _group(name, seed, 3 * DEADLINE)
     group.run()
     for error in group.errors.values():
-        assert type(error) in (DeadlinePassed, RunFailed), f"{type(error).__name__}: {error}"
+        assert type(error) in (CannotConnect, DeadlinePassed, RunFailed), f"{type(error).__name__}: {error}"
     for who, site in group.sites.items():
-        assert site.error is not None or group.files(who) == expected.files
+        assert site.error is not None or group.files(who) == without_faults(name).files
     return group
 
 
 PLAYS = ("dp-gd", "psgd", "local-aggregation", "vote")
-CHECKS: dict[str, Callable[[str, int], Group]] = {"completes": check_completes, "ends": check_ends}
+CHECKS: dict[str, Callable[[str, int], Group]] = {
+    "network": check_network,
+    "kills": check_kills,
+    "ends": check_ends,
+}

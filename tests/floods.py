@@ -101,7 +101,7 @@ class Admitted:
 
     def __init__(self, port: int, secret: bytes, server: bytes) -> None:
         mine, short, theirs = PrivateKey(secret), PrivateKey.generate(), PublicKey(server)
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=2)
         self.sock.sendall(GREETING)
         self._read(64)
         nonce = bytes(7) + b"\1"

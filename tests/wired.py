@@ -70,9 +70,10 @@ class FakeCharlieLink:
         """Unless the test says otherwise."""
         return name not in self.gone
 
-    def tell(self, route: bytes, data: bytes) -> None:
+    def tell(self, route: bytes, data: bytes) -> bool:
         """Send along another route than a party's own."""
         self.told.append((route, data))
+        return True
 
     def denied(self) -> int:
         """As many strangers as the test says."""

@@ -180,7 +180,7 @@ class AdmittingSession(Session):
                 f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
                 peer=hop.name,
             )
-        if read_beat(frame.body, self.everybody, hop.name).connection <= hop.lane.connection:
+        if hop.is_older(read_beat(frame.body, self.everybody, hop.name).connection):
             hop.replaced.append(route)
             return False
         self._move(hop, route)
@@ -206,6 +206,12 @@ class AdmittingSession(Session):
     def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, now: float) -> None:
         """Take a hello: a new one, the same one again, or one of a process that cannot take part."""
         turn = hop.turn_of_hello(frame, arrival)
+        if turn in (Turn.HELLO, Turn.SAME_HELLO) and hop.route not in (b"", arrival.route):
+            # The last frames of a lost connection may come behind the first ones of the next.
+            beat = self._endpoint.seal(hop.name, "beat", self._beat_for(hop.lane))
+            if not self._out.tell(arrival.route, beat):
+                hop.replaced.append(arrival.route)
+                return
         match turn:
             case Turn.FIELDS:
                 where = decode(Fields, frame.body, hop.name).differing(self.study.field_hashes())
@@ -255,6 +261,8 @@ class AdmittingSession(Session):
             hop.state = JoinState.IDLE
             hop.forget_hello()
             self._observe("left", party=hop.name)
+        if reason != "differs":  # a process with another study still answers with its fields
+            self._out.hang_up(hop.name, route)
         if now - hop.refused_at < 1:
             return
         hop.refused_at = now

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind
-from masquerade_host.lane import Lane
+from masquerade_host.lane import CONNECTIONS, Lane
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.transport import Arrival
 
@@ -54,6 +54,8 @@ class Hop:
         Why the run goes on without this party; None while it takes part.
     replaced : deque of bytes
         Connections of the party before this one: what still comes from there is ignored.
+    gone : deque of int
+        The tags of the party's processes before this one.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Hop:
     digest: bytes = b""
     lost: MasqueradeError | None = None
     replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
+    gone: deque[int] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
 
     @property
     def joined(self) -> bool:
@@ -131,6 +134,19 @@ class Hop:
         if turn is Turn.HELLO and not frame.own:
             return Turn.FOREIGN_HELLO
         return Turn.STALE_HELLO if turn is Turn.HELLO and began else turn
+
+    def is_older(self, connection: int) -> bool:
+        """Say whether a connection is older than the one of the moment, and note that a new process has come if not.
+
+        A process that was started again counts its connections anew, under a tag of its own (:func:`first_connection`).
+        """
+        process, number = divmod(connection, CONNECTIONS)
+        current, latest = divmod(self.lane.connection, CONNECTIONS)
+        if process in self.gone or (process == current and number <= latest):
+            return True
+        if process != current:
+            self.gone.append(current)
+        return False
 
     def move(self, route: bytes) -> None:
         """Listen to the party on another connection, and to the old one no more."""

@@ -6,17 +6,27 @@ end's beat of that connection has come: the beat says from where on to send agai
 no gap.
 """
 
+import secrets
 from collections import deque
 from collections.abc import Callable
 
 from masquerade_core.errors import RunFailed
 
-__all__ = ["MAX_KEPT", "Lane"]
+__all__ = ["CONNECTIONS", "MAX_KEPT", "Lane", "first_connection"]
 
 MAX_KEPT = 64 * 1024 * 1024
 """Bytes of one hop that wait for their acknowledgement, at most."""
 
 _ACKNOWLEDGE = 4 * 1024 * 1024  # bytes after which an acknowledgement does not wait for the next beat
+
+
+CONNECTIONS = 1 << 16
+"""How many connections one process can number."""
+
+
+def first_connection() -> int:
+    """Return the number of a process's first connection: a random tag of the process, and then a count."""
+    return (1 + secrets.randbelow(CONNECTIONS - 1)) * CONNECTIONS
 
 
 class Lane:

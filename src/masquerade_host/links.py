@@ -62,7 +62,7 @@ class CharlieLink(Link, Protocol):
     def send(self, name: str, data: bytes) -> None:
         """Send a frame to a party."""
 
-    def tell(self, route: bytes, data: bytes) -> None:
+    def tell(self, route: bytes, data: bytes) -> bool:
         """Send one frame along a route that is not the way back to its party; it may be lost."""
 
     def hang_up(self, name: str, route: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Networks that break: whatever is lost, late or repeated, a run ends as without faults, or ends for everybody."""
+"""Networks that break and processes that die: a run ends as it would without faults, or ends for everybody."""
 
 from __future__ import annotations
 
@@ -10,10 +10,27 @@ import pytest
 
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.seat import Once
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import unpack_plain
 from masquerade_core.wire.frames import Endpoint, Frame
+from masquerade_host import resuming
+from masquerade_host.journaling import Journaling
 from masquerade_host.lane import Lane
 from masquerade_host.session import Session
-from tests.faulty import CHECKS, DEADLINE, PLAYS, Fault, Group, Site, check_completes, check_ends, play, without_faults
+from masquerade_host.steps import Steps
+from tests.faulty import (
+    CHECKS,
+    DEADLINE,
+    PLAYS,
+    Fault,
+    Group,
+    Site,
+    check_ends,
+    check_kill_at,
+    check_network,
+    play,
+    without_faults,
+)
 
 SEEDS = int(os.environ.get("FAULT_SEEDS", "200"))
 """Schedules of each protocol. CI has time for so many; ``make soak`` goes on with others."""
@@ -22,9 +39,29 @@ _CHUNK = 25
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _CHUNK))
 @pytest.mark.parametrize("name", PLAYS)
-def test_a_run_over_a_network_that_breaks_ends_with_the_model_of_a_run_without_faults(name: str, first: int) -> None:
+def test_a_run_with_faults_ends_with_the_model_of_a_run_without(name: str, first: int) -> None:
+    """The network loses, delays, repeats and reorders; in every second schedule processes die as well."""
     for seed in range(first, min(first + _CHUNK, SEEDS)):
-        check_completes(name, seed)
+        CHECKS["kills" if seed % 2 else "network"](name, seed)
+
+
+@pytest.mark.parametrize("who", ["p0", "p1", "p2", CHARLIE])
+def test_a_process_that_dies_at_any_moment_goes_on_byte_for_byte_with_its_debits(who: str) -> None:
+    """Each moment is tried: before and after each commit, debit and frame that leaves."""
+    moments = without_faults("dp-gd").moments[who]
+    assert moments > 30
+    for moment in range(1, moments + 1):
+        check_kill_at("dp-gd", who, moment)
+
+
+@pytest.mark.parametrize("commits", [1, 4])
+@pytest.mark.parametrize("who", ["p0", "p1"])
+def test_a_party_whose_journal_is_an_older_copy_signs_nothing_twice(who: str, commits: int) -> None:
+    """:meth:`Group.run` checks that no number of a frame has two contents; it draws other numbers the second time."""
+    ended = 0
+    for moment in range(1, without_faults("dp-gd").moments[who] + 1, 4):
+        ended += bool(check_kill_at("dp-gd", who, moment, commits).errors)
+    assert ended
 
 
 @pytest.mark.parametrize("name", PLAYS)
@@ -122,8 +159,50 @@ def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _debits_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first message of a run leaves before its cost is written down."""
-    monkeypatch.setattr(Session, "_debit", lambda _self: None, raising=False)
+    """What a message releases is written down after the message has left."""
+    post = Journaling._post
+
+    def late(self: Journaling) -> None:
+        for lane in self._lanes:
+            if lane.ready:
+                lane.flush()
+        post(self)
+
+    monkeypatch.setattr(Journaling, "_post", late)
+
+
+def _draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was drawn is drawn a second time after a restart, and comes out otherwise."""
+
+    def another(packed: bytes) -> Any:
+        value = unpack_plain(packed)
+        return tuple(v + 1 for v in value) if isinstance(value, tuple) and {type(v) for v in value} == {int} else value
+
+    monkeypatch.setattr(resuming, "unpack_plain", another)
+
+
+def _acknowledges_before_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Lane.take
+
+    def at_once(self: Lane, data: bytes) -> None:
+        take(self, data)
+        self.got = self.taken
+
+    monkeypatch.setattr(Lane, "take", at_once)
+    monkeypatch.setattr(Steps, "commit", _seldom(Steps.commit))
+
+
+def _seldom(commit: Callable[[Steps], None]) -> Callable[[Steps], None]:
+    """Commit every third time only: what was acknowledged between is not there after a restart."""
+    calls = 0
+
+    def sometimes(self: Steps) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 3 == 0:
+            commit(self)
+
+    return sometimes
 
 
 def _found(check: Callable[[str, int], Group], name: str) -> bool:
@@ -138,9 +217,11 @@ def _found(check: Callable[[str, int], Group], name: str) -> bool:
 @pytest.mark.parametrize(
     ("plant", "check"),
     [
-        (_delivers_twice, "completes"),
-        (_ignores_the_order, "completes"),
-        (_forgets_what_was_lost, "completes"),
+        (_delivers_twice, "network"),
+        (_ignores_the_order, "network"),
+        (_forgets_what_was_lost, "network"),
+        (_draws_anew, "kills"),
+        (_acknowledges_before_it_commits, "kills"),
         (_waits_for_ever, "ends"),
     ],
 )
@@ -155,7 +236,7 @@ def test_a_debit_after_the_frame_is_found_in_any_run(monkeypatch: pytest.MonkeyP
     assert expected.debited["p0"]
     _debits_later(monkeypatch)
     with pytest.raises(AssertionError, match="before it debited"):
-        check_completes("dp-gd", 0)
+        check_network("dp-gd", 0)
 
 
 def test_a_secret_in_a_report_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ LockPersonality NoNewPrivileges PrivateDevices PrivateTmp ProtectClock ProtectCo
 ProtectHostname ProtectKernelLogs ProtectKernelModules ProtectKernelTunables ProtectProc ProtectSystem
 ReadWritePaths RemoveIPC Restart RestartPreventExitStatus RestartSec RestrictAddressFamilies RestrictNamespaces
 RestrictRealtime RestrictSUIDSGID SocketBindDeny StartLimitBurst StartLimitIntervalSec StateDirectory
-StateDirectoryMode SystemCallArchitectures SystemCallFilter TimeoutStopSec Type UMask User WantedBy Wants
+StateDirectoryMode KillSignal SystemCallArchitectures SystemCallFilter Type UMask User WantedBy Wants
 WorkingDirectory
 """
 
