@@ -180,11 +180,16 @@ class AdmittingSession(Session):
                 f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
                 peer=hop.name,
             )
-        if hop.is_older(read_beat(frame.body, self.everybody, hop.name).connection):
+        connection = read_beat(frame.body, self.everybody, hop.name).connection
+        if not self._is_there(hop, route) or hop.is_older(connection):
             hop.replaced.append(route)
             return False
         self._move(hop, route)
         return True
+
+    def _is_there(self, hop: Hop, route: bytes) -> bool:
+        """Say whether a connection still exists, by a beat along it."""
+        return self._out.tell(route, self._endpoint.seal(hop.name, "beat", self._beat_for(hop.lane)))
 
     def _move(self, hop: Hop, route: bytes) -> None:
         hop.move(route)
@@ -208,8 +213,7 @@ class AdmittingSession(Session):
         turn = hop.turn_of_hello(frame, arrival)
         if turn in (Turn.HELLO, Turn.SAME_HELLO) and hop.route not in (b"", arrival.route):
             # The last frames of a lost connection may come behind the first ones of the next.
-            beat = self._endpoint.seal(hop.name, "beat", self._beat_for(hop.lane))
-            if not self._out.tell(arrival.route, beat):
+            if not self._is_there(hop, arrival.route):
                 hop.replaced.append(arrival.route)
                 return
         match turn:

@@ -227,6 +227,13 @@ def test_the_page_s_lines_of_a_log_have_the_form_of_a_log() -> None:
     assert [line for line in shown.splitlines(keepends=True) if LINE.fullmatch(line) is None] == []
 
 
+def test_the_page_s_words_on_proxies_and_trials_are_options(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(capsys)
+    for command, options in (("doctor", ("--proxy", "--listen", "MASQUERADE_PROXY")), ("party", ("--proxy",))):
+        shown = shell(command, "--help").out
+        assert [option for option in options if option not in shown or option not in PAGE.text] == [], command
+
+
 def test_the_page_leads_somewhere() -> None:
     assert PAGE.broken_links == []
     assert "docs/operations.md" in {f"docs/{link}" for link in Page("docs/README.md").links}
