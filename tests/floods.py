@@ -28,6 +28,12 @@ def framed(body: bytes, flags: int = 0) -> bytes:
     return bytes([flags | _LONG]) + struct.pack(">Q", len(body)) + body
 
 
+def say(word: str) -> None:
+    """Tell whoever started this process."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
 class Strangers:
     """Sockets that send a greeting and then a command of one length, and prove no key.
 
@@ -72,6 +78,7 @@ class Strangers:
         for _ in range(sockets):
             self._connect()
         end = time.monotonic() + seconds
+        say("begun")
         while time.monotonic() < end and self._position:
             for key, mask in self._selector.select(0.1):
                 sock = key.fileobj
@@ -101,7 +108,7 @@ class Admitted:
 
     def __init__(self, port: int, secret: bytes, server: bytes) -> None:
         mine, short, theirs = PrivateKey(secret), PrivateKey.generate(), PublicKey(server)
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=2)
         self.sock.sendall(GREETING)
         self._read(64)
         nonce = bytes(7) + b"\1"
@@ -203,13 +210,15 @@ _PARTIES = {"endless": endless, "unfinished": unfinished, "frames": frames, "gar
 def main(kind: str, options: dict[str, Any]) -> None:
     """Flood, and then print how much was sent or left open."""
     allow_descriptors()
+    if kind != "strangers":
+        say("begun")
     if kind == "strangers":
         flood = Strangers(options["port"], options["length"], again=options.get("again", False))
         done = flood.run(options["sockets"], options["seconds"])
     else:
         secret, server = bytes.fromhex(options["secret"]), bytes.fromhex(options["server"])
         done = _PARTIES[kind](options["port"], secret, server, options["seconds"])
-    sys.stdout.write(f"{done}\n")
+    say(str(done))
 
 
 if __name__ == "__main__":

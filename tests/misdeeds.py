@@ -31,6 +31,7 @@ from masquerade_protocols.blocks.coin_toss import Commitment, Reveal
 from masquerade_protocols.blocks.masked_sum import Masked
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.blocks.sum_messages import OpeningProof, RoundSum, SumKey
+from masquerade_protocols.dp_whitened.points import PublicNumbers
 from tests.host_helpers import World
 from tests.wired import Wired
 
@@ -129,7 +130,7 @@ class Stage:
         for turn in (b"first", b"second"):
             await sums.open_sum(self.layout, [1, 2, 3, 4], turn)
         await sums.close()
-        await seat.receive(OpeningProof, CHARLIE)
+        await seat.receive(PublicNumbers, CHARLIE)
 
     async def charlie(self) -> None:
         """The same at Charlie's."""
@@ -139,7 +140,7 @@ class Stage:
         for _ in range(2):
             await sums.open_sum(self.layout)
         await sums.close()
-        await seat.broadcast(OpeningProof(root=b"the last word"))
+        await seat.broadcast(PublicNumbers(step=0, values=b"the last word"))
 
     @property
     def layout(self) -> Any:
@@ -300,6 +301,12 @@ def _abort(make: Callable[[Stage], Abort]) -> Any:
     return act
 
 
+def _no_ciphertexts(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterable[bytes]:
+    body = msgpack.unpackb(fields[BODY])
+    fields[BODY] = msgpack.packb({**body, "terms": bytes(len(body["terms"]))})
+    return (stage.sign(fields),)
+
+
 def _heard(stage: Stage, source: str, to: str, kind: str = "message") -> bytes:
     """Return a good frame that somebody sent before."""
     return next(data for who, whom, data in stage.heard if (who, whom, header_of(data)[KIND]) == (source, to, kind))
@@ -370,8 +377,16 @@ def _own_closed(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterabl
 
 def _other_words(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterable[bytes]:
     body = msgpack.unpackb(fields[BODY])
-    name = "words" if "words" in body else "root"
+    name = "words" if "words" in body else "values"
     fields[BODY] = msgpack.packb({**body, name: _flipped(body[name])})
+    return (stage.sign(fields),)
+
+
+def _other_root(stage: Stage, _to: str, fields: Fields, data: bytes) -> Iterable[bytes]:
+    if fields[TYPE] != "OpeningProof":
+        return (data,)
+    body = msgpack.unpackb(fields[BODY])
+    fields[BODY] = msgpack.packb({"root": _flipped(body["root"])})
     return (stage.sign(fields),)
 
 
@@ -454,7 +469,7 @@ class Misdeed:
         return stage
 
 
-_LAST = _to_p1("message", "OpeningProof", _other_words)
+_LAST = _to_p1("message", "PublicNumbers", _other_words)
 
 MISDEEDS = (
     Misdeed("sends bytes that it has not signed", "p2", on_masked(_garbage)),
@@ -495,6 +510,25 @@ MISDEEDS = (
     Misdeed("reveals other coins than it has committed to", "p2", None, _changed(Reveal, nonce=_flipped), "paillier"),
     Misdeed("as the lead, opens another sum", "p1", None, _changed(RoundSum, sums=_flipped), "paillier"),
     Misdeed("as the lead, sends a key without its proof", "p1", None, _changed(SumKey, roots=_flipped), "paillier"),
+    Misdeed(
+        "as the lead, sends a key that is none", "p1", None, _changed(SumKey, modulus=lambda _: bytes(256)), "paillier"
+    ),
+    Misdeed("as the lead, sends too short a sum", "p1", None, _changed(RoundSum, sums=lambda s: s[1:]), "paillier"),
+    Misdeed(
+        "as the lead, spoils the proof of its openings", "p1", None, _changed(OpeningProof, root=_flipped), "paillier"
+    ),
+    Misdeed(
+        "seals a message that is not due",
+        "p2",
+        _on("sealed", "Commitment", _instead(type="Echo")),
+        kind="paillier",
+    ),
+    Misdeed(
+        "contributes what is not encrypted",
+        "p2",
+        _on("message", "Contribution", _no_ciphertexts),
+        kind="paillier",
+    ),
     Misdeed("sends bytes that he has not signed", CHARLIE, on_summed(_garbage)),
     Misdeed("tells p1 alone what is for all", CHARLIE, on_summed(_to_p1_alone)),
     Misdeed("tells p1 another sum", CHARLIE, on_summed(_other_words)),
@@ -503,6 +537,7 @@ MISDEEDS = (
     Misdeed(
         "tells another total than the lead has opened", CHARLIE, _on("message", "Opened", _other_total), kind="paillier"
     ),
+    Misdeed("passes on another proof than the lead's", CHARLIE, _other_root, kind="paillier"),
     Misdeed("exchanges p2's key in the roster", CHARLIE, _to_p1("roster", "", _another_key)),
     Misdeed("sends a second roster", CHARLIE, on_summed(_second_roster)),
     Misdeed("closes with a frame that p3 did not sign", CHARLIE, _to_p1("closed", "", _own_closed)),

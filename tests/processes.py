@@ -162,7 +162,7 @@ class Machines:
         """Stand in for a party's person: give it a budget, and say yes where the study can be approved of at all."""
         folder, path = StateFolder(self.state(name)), study or self.folder / "study.toml"
         if not folder.ledger.exists():
-            Ledger.init(folder.made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
+            Ledger.init(folder.made(), DEFAULT_POPULATION, 10_000.0, 0.5, by="a test").close()
         mine = key or self.folder / "keys" / f"{name}.key"
         for records in (data or self.folder / f"{name}.csv", None):  # without records if they are not fit
             with contextlib.suppress(MasqueradeError):

@@ -102,6 +102,7 @@ class Site:
         self.result: Any = None
         self.error: MasqueradeError | None = None
         self.debited: list[str] = []
+        self.messages: set[bytes] = set()
 
     def moment(self, _what: str) -> None:
         """Die here, if this is the moment."""
@@ -114,6 +115,13 @@ class Site:
         assert run == self.session.run
         self.moment("debit")
         self.debited += [release.label for release in releases if release.label not in self.debited]
+
+    def pay(self, data: bytes) -> None:
+        """Check that a message is paid for before it leaves; in these tests' roles each releases something."""
+        fields = msgpack.unpackb(data[SIGNATURE_BYTES:])
+        if fields[4] == "message":
+            self.messages.add(fields[5])
+            assert len(self.messages) <= len(self.debited), "a message left before its release was debited"
 
     def start(self) -> None:
         """Start a process, which finds what an earlier one left."""
@@ -199,6 +207,7 @@ class _PartyLink(FakePartyLink):
 
     def send(self, data: bytes) -> None:
         self._site.moment("send")
+        self._site.pay(data)
         self._group.carry(self._site.name, CHARLIE, data)
         self._site.moment("sent")
 

@@ -27,6 +27,13 @@ def party(
     ] = False,
     state: Annotated[Path | None, typer.Option(help="The state folder, if it is not the usual one.")] = None,
     population: Annotated[str | None, typer.Option(help="On whose privacy budget the run counts.")] = None,
+    proxy: Annotated[
+        str | None,
+        typer.Option(
+            help="The way out: http://HOST:PORT or socks5://HOST:PORT. No other variable is read.",
+            envvar="MASQUERADE_PROXY",
+        ),
+    ] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
@@ -42,6 +49,7 @@ def party(
         state=state,
         population=population,
         approved=approved,
+        proxy=proxy,
         journal=not no_journal,
         observe=Progress(progress),
     )

@@ -24,6 +24,7 @@ from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
+from masquerade_host.proxy import Proxy
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
@@ -45,6 +46,7 @@ def run(
     state: Path | str | None = None,
     population: str | None = None,
     approved: bool = False,
+    proxy: str | None = None,
     journal: bool = True,
     observe: Observer = quiet,
 ) -> Path:
@@ -69,6 +71,9 @@ def run(
     approved : bool
         Whether nobody is asked. Then a person must have approved of exactly this study before, and the records must be
         known to the ledger or named by the policy. Otherwise the process asks at the terminal.
+    proxy : str, optional
+        The way out of this network, ``http://host:port`` or ``socks5://host:port``. No variable of the environment is
+        read here.
     journal : bool
         Keep a journal, so that a process that died goes on when it is started again.
     observe : Observer
@@ -81,6 +86,7 @@ def run(
     study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
+    way_out = None if proxy is None else Proxy.parse(proxy)
     me = study.name_of(keys.public)
     if me == CHARLIE:
         raise BadInput(
@@ -113,8 +119,8 @@ def run(
                     me,
                     study,
                     keys,
-                    lambda: PartySocket(study.address, keys, study.curator.key.curve),
-                    lambda: probe(study.address, study.curator.key.curve),
+                    lambda: PartySocket(study.address, keys, study.curator.key.curve, way_out),
+                    lambda: probe(study.address, study.curator.key.curve, way_out),
                     version=__version__,
                     observe=attempt.observe,
                     debits=attempt,

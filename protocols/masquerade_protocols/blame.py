@@ -187,7 +187,7 @@ def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
         return Findings(proved.culprit, (*shown.refused, proved.said))
     refused = any(file.refused_sum for file in files)
     try:
-        culprit, found, suspects = _two_stories(shown) or _judged(study, shown)
+        culprit, found, suspects = _two_stories(shown) or _of_proof(study, shown) or _judged(study, shown)
     except ProtocolViolation as error:  # a body that its signer should not have sent
         culprit, found, suspects = error.peer, (error.message,), ()
     if not culprit and not refused:
@@ -240,6 +240,20 @@ def _judged(study: Study, shown: _Shown) -> Findings:
         said = _two_totals(shown)
         return Findings(CHARLIE, (said,)) if said and not found.culprit else found
     return _of(blame_of_sum(last, given), last.round, tuple(given), "")
+
+
+def _of_proof(study: Study, shown: _Shown) -> Findings | None:
+    """Judge the proof of all openings, if it was told: then all sums had passed their own checks before."""
+    told = [frame.body for frame, _ in shown.told if frame.type == "OpeningProof"]
+    if not told or study.crypto.sum != "paillier":
+        return None
+    sent = shown.sent.get((study.lead, "OpeningProof"))
+    if sent is not None and sent.body not in told:
+        return Findings(CHARLIE, (f"Charlie passed on another proof of the openings than {study.lead} signed",))
+    said = f"all sums passed their checks, but not the proof at the end: {study.lead} opened another total or spoilt it"
+    if sent is not None:
+        said += ", for Charlie passed on what the lead signed. Or he told the others another total than the lead"
+    return Findings("", (f"{said}. Nobody can tell which",), (study.lead, CHARLIE))
 
 
 def _given(study: Study, sent: Mapping[tuple[str, str], Frame]) -> dict[str, Any]:

@@ -4,18 +4,16 @@ What a run costs comes from the entry of the study's protocol, so the doctor kno
 """
 
 import secrets
-import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import gmpy2
 import numpy as np
 
 from masquerade.budgeting import budget_line
+from masquerade.checks import Check, Verdict
+from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.schema import Dataset
@@ -23,9 +21,9 @@ from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
 from masquerade_host.approvals import find_approval
-from masquerade_host.keyfiles import load_keys
+from masquerade_host.keyfiles import Keys, load_keys
 from masquerade_host.policy import load_policy
-from masquerade_host.probe import Answer, probe
+from masquerade_host.proxy import Proxy
 from masquerade_host.state import StateFolder, state_folder
 from masquerade_protocols import Cost, Protocol, protocol_of
 
@@ -34,47 +32,19 @@ __all__ = ["Check", "Verdict", "examine"]
 _SLOW = 0.1  # seconds for one modular exponentiation
 
 
-class Verdict(StrEnum):
-    """The result of a check: a note asks for nothing, a warning may pass by itself, a failure does not."""
-
-    OK = "ok"
-    NOTE = "note"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check's line.
-
-    Parameters
-    ----------
-    name : str
-        The subject of the check.
-    verdict : Verdict
-    message : str
-        What was seen.
-    hint : str
-        What to do about it.
-    """
-
-    name: str
-    verdict: Verdict
-    message: str
-    hint: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON value."""
-        return {**asdict(self), "verdict": str(self.verdict)}
-
-
 def examine(
-    study_file: Path, *, key: Path | None = None, data: Path | None = None, state: StateFolder | None = None
+    study_file: Path,
+    *,
+    key: Path | None = None,
+    data: Path | None = None,
+    state: StateFolder | None = None,
+    proxy: Proxy | None = None,
 ) -> Iterator[Check]:
     """Check a study, and the keys and the records that a participant would bring to it.
 
-    Nothing of the records or the keys is sent to anybody. The check of the network opens a connection to the address
-    that the study gives for Charlie. Errors become failed checks, and a study that cannot be run ends the list.
+    Nothing of the records is sent to anybody. The check of the network opens a connection to the address that the study
+    gives for Charlie, and proves the participant's key there if it is given. Errors become failed checks, and a study
+    that cannot be run ends the list.
 
     Parameters
     ----------
@@ -85,6 +55,8 @@ def examine(
         A party's records.
     state : StateFolder, optional
         Where the machine's privacy budget is; by default the usual place.
+    proxy : Proxy, optional
+        The way out of this participant's network.
 
     Yields
     ------
@@ -104,9 +76,11 @@ def examine(
         expected = protocol.expectation(study)
         yield Check(expected.about, Verdict.NOTE, expected.text)
     me: str | None = None
+    keys: Keys | None = None
     if key is not None:
         try:
-            me = study.name_of(load_keys(key).public)
+            keys = load_keys(key)
+            me = study.name_of(keys.public)
             yield Check("key", Verdict.OK, f"you are {_described(me, study, cost)}, and only you can read {key}")
         except MasqueradeError as error:
             yield _failed("key", error)
@@ -114,7 +88,8 @@ def examine(
     if data is not None:
         check, records = _records(data, study, protocol, me)
         yield check
-    yield _network(study, me)
+    yield descriptors(me)
+    yield network(study, me, keys, proxy)
     if me != CHARLIE:
         folder = state or state_folder()
         yield _policy(study, protocol, folder)
@@ -230,64 +205,3 @@ def _unusual(path: Path, data: object) -> Check:
         hint = "that is allowed, and nobody learns of it; but see whether the study names the label's value as you do"
         return Check("data", Verdict.WARN, f"{found}; {cells}; all labels are the same", hint)
     return Check("data", Verdict.OK, f"{found}; {cells}")
-
-
-def _network(study: Study, me: str | None) -> Check:
-    """Check Charlie's address: Charlie has to be able to listen there, and a party to reach it."""
-    host, _, port = study.address.removeprefix("tcp://").rpartition(":")
-    host = host.strip("[]")
-    try:
-        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-    except OSError:
-        return Check(
-            "network",
-            Verdict.FAIL,
-            f"this machine does not know the name {host}",
-            "check the study's [curator] address",
-        )
-    if me == CHARLIE:
-        return _can_listen(study.address, found)
-    return _who_answers(study)
-
-
-def _who_answers(study: Study) -> Check:
-    """Ask whoever listens at Charlie's address to prove the study's key."""
-    address = study.address
-    match probe(address, study.curator.key.curve):
-        case Answer.CHARLIE:
-            message = f"the port is open, and a server with Charlie's key answers at {address}"
-            return Check("network", Verdict.OK, message)
-        case Answer.OTHER_KEY:
-            message = f"a server answers at {address}, but it does not have the key that Charlie has in this study"
-            hint = "compare the fingerprint in 'masquerade study show' with the coordinator's, by telephone"
-            return Check("network", Verdict.FAIL, message, hint)
-        case Answer.FOREIGN:
-            message = f"a program answers at {address}, but it is not Charlie's"
-            hint = "ask the coordinator whether another program or a proxy has that port"
-            return Check("network", Verdict.FAIL, message, hint)
-        case Answer.REFUSED:
-            hint = "Charlie has to start first; before the day, the coordinator can start 'masquerade doctor --listen'"
-            return Check("network", Verdict.WARN, f"nobody listens at {address} yet", hint)
-        case Answer.SILENT:
-            message = f"a program answers at {address}, but it says nothing, so it is not Charlie's"
-            hint = "ask the coordinator whether another program or a proxy has that port, or Charlie has too much to do"
-            return Check("network", Verdict.FAIL, message, hint)
-        case _:
-            hint = "see whether Charlie's machine is on, and whether a firewall blocks the port"
-            return Check("network", Verdict.WARN, f"{address} does not answer", hint)
-
-
-def _can_listen(address: str, found: Any) -> Check:
-    family, kind, _, _, place = found
-    try:
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-    except OSError as error:
-        hint = "stop the program that listens there; or, behind address translation, listen elsewhere with --listen"
-        return Check("network", Verdict.FAIL, f"you cannot listen at {address}: {error.strerror}", hint)
-    if place[0].startswith("127.") or place[0] == "::1":
-        return Check(
-            "network", Verdict.NOTE, f"you can listen at {address}, but parties on other machines cannot reach it"
-        )
-    return Check("network", Verdict.OK, f"you can listen at {address}")

@@ -23,7 +23,9 @@ from masquerade_core.errors import BadInput
 __all__ = ["EVIDENCE", "Evidence", "Findings", "Kept", "read_evidence"]
 
 EVIDENCE = "evidence.json"
-_TYPES = frozenset({"Contribution", "Masked", "Opened", "Outcome", "RoundSum", "RoundTotal", "SumKey", "Summed"})
+_TYPES = frozenset(
+    {"Contribution", "Masked", "Opened", "OpeningProof", "Outcome", "RoundSum", "RoundTotal", "SumKey", "Summed"}
+)
 
 
 class Findings(NamedTuple):

@@ -265,6 +265,8 @@ class AdmittingSession(Session):
             hop.state = JoinState.IDLE
             hop.forget_hello()
             self._observe("left", party=hop.name)
+        if reason != "differs":  # a process with another study still answers with its fields
+            self._out.hang_up(hop.name, route)
         if now - hop.refused_at < 1:
             return
         hop.refused_at = now

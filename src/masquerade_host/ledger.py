@@ -53,7 +53,7 @@ class Account:
     delta_left : float
         What is left of delta, if deltas add up.
     open_studies : tuple of str
-        The names of studies that have a reservation.
+        The names of studies for which something is reserved: an attempt is under way, or one may follow.
     """
 
     population: str
@@ -135,7 +135,7 @@ class Ledger:
             taken,
             max(0.0, epsilon - taken),
             max(0, limit.delta - min(charged.delta, charged.others_delta + charged.slack)) / DELTA_UNITS,
-            tuple(r.name for r in own if r.state == "open"),
+            tuple(r.name for r in own if r.goes_on),
         )
 
     def would_fit(self, study: Study, me: str, population: str, spends: Cost | None = None) -> bool:
@@ -144,7 +144,7 @@ class Ledger:
         with self._writing() as (books, _):
             before = books.reservations.get((new.study, new.me))
             if before is not None and before.state != "released":
-                return before.state == "open"
+                return before.goes_on
             return books.population(population).fits(books.charged(population, before) + Total.of(new.whole))
 
     def history(self) -> tuple[Entry, ...]:

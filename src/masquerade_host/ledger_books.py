@@ -75,8 +75,23 @@ class Reservation:
         return self.taken.at_most(self.whole)
 
     def charged(self, *, basic_only: bool) -> Total:
-        """Return what a budget has to count: the whole target while the study is open, else what was spent."""
-        return Total.of(self.whole) if self.state == "open" else self.spent(basic_only=basic_only)
+        """Return what a budget has to count: the whole target while an attempt may come, else what was spent."""
+        return Total.of(self.whole) if self.goes_on else self.spent(basic_only=basic_only)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an attempt is under way, or another one is allowed."""
+        return self.state == "open" and (self.attempt is not None or (self.free < self.attempts and self.has_room))
+
+    @property
+    def free(self) -> int:
+        """How many attempts debited nothing."""
+        return sum(not attempt.debits for attempt in self.tries)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a whole run fits the study's target, besides what was debited."""
+        return not self.taken.count or (self.one != self.whole and self.fits(Total.of(self.one)))
 
     @property
     def attempt(self) -> Attempt | None:
@@ -229,14 +244,13 @@ class Books:
         """Check that a new attempt may begin, whatever became of the last one."""
         found = self.reservation(study, me)
         _check_same_data(found, fingerprint)
-        free = sum(not attempt.debits for attempt in found.tries)
-        if free >= found.attempts:
+        if found.free >= found.attempts:
             raise RefusedLocally(
-                f"this machine has made {free} attempts at this study that released nothing; its attempts = "
+                f"this machine has made {found.free} attempts at this study that released nothing; its attempts = "
                 f"{found.attempts} allows no more",
                 "make a new study, with a nonce of its own, once you know why they failed",
             )
-        if found.taken.count and (found.one == found.whole or not found.fits(Total.of(found.one))):
+        if not found.has_room:
             raise BudgetExceeded(
                 f"an earlier attempt at this study released something: epsilon = {_digits(found.taken, found.whole)} "
                 f"was debited, and with a whole run it would be more than the study's {_epsilon(found.whole)}",

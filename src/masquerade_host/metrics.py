@@ -113,6 +113,8 @@ class Metrics:
                 self._connected.set(1)
                 if "joined" in fields:
                     self._here.set(float(fields["joined"]))
+            case "reconnected":
+                self._connected.set(1)
             case "joined":
                 self._here.set(float(fields["parties"]))
             case "cut_off" | "left":

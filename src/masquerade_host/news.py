@@ -17,12 +17,18 @@ class News:
     clock : callable
         Seconds, monotonic.
     observe : Observer
+
+    Attributes
+    ----------
+    heard : float or None
+        At a party: when Charlie's last frame came.
     """
 
     def __init__(self, clock: Callable[[], float], observe: Observer) -> None:
         self._clock = clock
         self._observe = observe
         self._next = 0.0
+        self.heard: float | None = None
 
     def progress(self, done: int, total: int) -> None:
         """Report how many rounds of a long stage are over; the last one always, others now and then."""
@@ -34,4 +40,6 @@ class News:
     def traffic(self, stats: Stats, missing: tuple[str, ...], waited: float) -> None:
         """Report what passed so far, and for whom the role has waited for how long: the signs that this thread runs."""
         passed = {"messages": stats.messages, "bytes": stats.bytes}
-        self._observe("traffic", **passed, waited_for=", ".join(missing), seconds=round(waited, 1))
+        silence = 0.0 if self.heard is None else self._clock() - self.heard
+        who = ", ".join(missing)
+        self._observe("traffic", **passed, waited_for=who, seconds=round(waited, 1), silence=round(silence, 1))

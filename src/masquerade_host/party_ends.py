@@ -18,8 +18,13 @@ __all__ = ["ended", "refused", "silent", "unanswered"]
 _SHOWN = 8  # fields that a sentence names
 
 
-def refused(refusal: Refusal, study: Study, version: str) -> MasqueradeError:
-    """Return the error of a party that Charlie does not let in."""
+def refused(refusal: Refusal, study: Study, version: str, *, seated: bool) -> MasqueradeError:
+    """Return the error of a party that Charlie does not let in; ``seated`` says whether it had taken its seat."""
+    if seated:
+        return RunFailed(
+            "Charlie does not know this run any more: he was started again, and has not kept what he knew of it",
+            "start the run again, with everybody",
+        )
     if refusal.reason == "broken":
         return RunFailed(
             "Charlie refused what this party sent before the run began, and goes on waiting for it",

@@ -184,6 +184,7 @@ class PartySession(HoldingSession):
         if event is ConnectionEvent.UNRESOLVED:
             self._observe("unresolved", address=self.study.address)
         if event is ConnectionEvent.CONNECTED and self._state.has_roster:
+            self._observe("reconnected", address=self.study.address)
             self._beat()
             self.closed = self.over
         if event is ConnectionEvent.LOST:
@@ -209,14 +210,15 @@ class PartySession(HoldingSession):
         frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING, numbered=False)
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
+            seated = self._state.has_roster
             self._receive(Turn.REFUSAL)
-            raise self._refused(decode(Refusal, frame.body, CHARLIE))
+            raise self._refused(decode(Refusal, frame.body, CHARLIE), seated=seated)
         if not frame.own:
             raise ProtocolViolation(
                 f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
                 peer=CHARLIE,
             )
-        self._heard = now
+        self._heard = self._news.heard = now
         if frame.numbered:
             if not self._endpoint.count(CHARLIE, frame):
                 return  # it arrived before
@@ -268,11 +270,11 @@ class PartySession(HoldingSession):
         # Before the roster nobody can have sealed. After it, the source may have, too late.
         self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
 
-    def _refused(self, refusal: Refusal) -> MasqueradeError:
-        if refusal.reason == "differs" and refusal.version == self.version:
+    def _refused(self, refusal: Refusal, *, seated: bool) -> MasqueradeError:
+        if refusal.reason == "differs" and refusal.version == self.version and not seated:
             fields = encode(Fields.of(self.study.field_hashes()), CHARLIE)
             self._transmit(self._seal(Turn.FIELDS, fields, type="fields"))
-        return refused(refusal, self.study, self.version)
+        return refused(refusal, self.study, self.version, seated=seated)
 
     def _ended(self, frame: Frame) -> MasqueradeError:
         return ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data, self.judge, self.me)

@@ -37,6 +37,7 @@ _SENTENCES = {
     "unresolved": "Cannot resolve the name in {address}; trying again until the deadline.",
     "unreachable": "Charlie cannot be reached at {address}; {left} seconds are left before this party gives up.",
     "cut_off": "The connection to {address} is lost; making a new one.",
+    "reconnected": "The connection to {address} is there again.",
     "turned_away": "Refused a process of {party} ({reason}); the run goes on.",
     "connected": "{party} is connected.",
     "came": "{party} is here: {joined} of {parties}.",

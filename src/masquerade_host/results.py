@@ -233,7 +233,7 @@ class RunDirectory:
         if evidence is None:
             return None
         try:
-            self._write({EVIDENCE: evidence}, self._failed())
+            self._write({STUDY: session.study.to_toml(), EVIDENCE: evidence}, self._failed())
         except OSError:
             self._clean()
             return None

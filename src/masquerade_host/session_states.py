@@ -42,7 +42,7 @@ class JoinState(Enum):
 
     IDLE = "idle"  # party: nothing was sent, its role still trains; Charlie: he holds no hello of this party
     KNOCKING = "knocking"  # party only: it connects, and says hello until it is answered
-    REFUSED = "refused"  # party only: Charlie has another study or version
+    REFUSED = "refused"  # party only: Charlie does not let this process in
     HEARD = "heard"  # Charlie holds the hello and has answered it; other parties are still awaited
     AWAY = "away"  # Charlie only: he held the hello, then the party was silent before the roster went out
     SEATED = "seated"  # the roster is out, and the roles talk
@@ -148,14 +148,22 @@ RECEIVES: _Turns = {
         # Anything but a refusal answers the hello, so the state after it is that of a hello that was heard.
         _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
+        # A Charlie who was started again, and has forgotten the run, refuses its frames.
         _S.SEATED: {
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
             _T.STANDING: _S.SEATED,
+            _T.REFUSAL: _S.REFUSED,
             _T.ABORT: _S.ENDED,
         },
-        _S.DONE: {_T.BEAT: _S.DONE, _T.STANDING: _S.DONE, _T.CLOSED: _S.CLOSED, _T.ABORT: _S.ENDED},
+        _S.DONE: {
+            _T.BEAT: _S.DONE,
+            _T.STANDING: _S.DONE,
+            _T.CLOSED: _S.CLOSED,
+            _T.REFUSAL: _S.REFUSED,
+            _T.ABORT: _S.ENDED,
+        },
     },
     End.CHARLIE: {
         # A refused party's fields may reach a Charlie who was started anew and refused nobody.

@@ -34,6 +34,7 @@ DENIED = 400  # the status with which our ZAP handler denies a key
 _LATER = 300  # the status with which it turns away a listed key that connects too often; the party tries again
 _CONNECTIONS_AT_ONCE = 16  # of one key
 _CONNECTIONS_A_SECOND = 2.0  # of one key, in the long run
+_TO_SEND = 512  # chunks for one peer inside ZeroMQ: the longest frame fits, so nobody waits to offer the rest
 _LAST_WORDS = 0.2  # seconds for what was sent along a connection that is hung up
 _DOMAIN = "masquerade"
 
@@ -41,7 +42,7 @@ _DOMAIN = "masquerade"
 def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
     """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close."""
     sock.linger = 0
-    sock.sndhwm = sock.rcvhwm = QUEUE
+    sock.sndhwm, sock.rcvhwm = _TO_SEND, QUEUE
     sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
     sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
@@ -80,6 +81,7 @@ class _Doorkeeper(threading.Thread):
         self._socket.linger = 0
         self._socket.bind("inproc://zeromq.zap.01")
         self.denied: deque[bytes] = deque(maxlen=64)
+        self.admitted: deque[bytes] = deque(maxlen=64)
 
     def run(self) -> None:
         """Answer requests until the context ends."""
@@ -95,6 +97,7 @@ class _Doorkeeper(threading.Thread):
             case [b"1.0", _, domain, _, _, b"CURVE", key] if domain == _DOMAIN.encode() and key in self._tokens:
                 if not self._may_connect(key, time.monotonic()):
                     return [b"1.0", sequence, str(_LATER).encode(), b"too many connections", b"", b""]
+                self.admitted.append(key)
                 return [b"1.0", sequence, b"200", b"OK", z85.encode(key), b""]
             case [*_, key]:
                 self.denied.append(key)
@@ -215,6 +218,13 @@ class CharlieSocket:
     def waiting(self, name: str) -> int:
         """Return how many bytes wait for a party."""
         return self._outbox[name].waiting
+
+    def admitted(self) -> tuple[str, ...]:
+        """Return whose handshakes succeeded since the last call, whether or not a frame followed."""
+        found = []
+        while self._doorkeeper.admitted:
+            found.append(self._names[z85.encode(self._doorkeeper.admitted.popleft()).decode()])
+        return tuple(found)
 
     def denied(self) -> int:
         """Return how many strangers were turned away since the last call."""

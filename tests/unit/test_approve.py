@@ -81,7 +81,7 @@ class Desk:
 def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A party's machine, on which no run gets as far as the network."""
 
-    def reached(role: Any, *_more: object) -> None:
+    def reached(role: Any, *_more: object, **_named: object) -> None:
         role.close()
         raise RunFailed("the session was reached")
 

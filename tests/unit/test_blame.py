@@ -14,11 +14,12 @@ from masquerade_core import __version__
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported, SumRefused
-from masquerade_core.evidence import EVIDENCE, Evidence, read_evidence
+from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Message
 from masquerade_host.results import RunDirectory
+from masquerade_host.seen import after_check
 from masquerade_protocols.blame import verdict
 from masquerade_protocols.blocks.masked_sum import Masked, Summed
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
@@ -247,3 +248,28 @@ def test_files_of_two_runs_of_one_study_are_not_taken_together(tmp_path: Path, c
     assert runs[0] != runs[1]
     assert verdict(world.study, runs[0], files).culprit == ""
     assert "for this run does not bear its signature" in verdict(world.study, runs[0], files).found[0]
+
+
+def test_verify_accepts_the_folders_of_attempts_that_failed(tmp_path: Path, capsys: Any) -> None:
+    """The study lies beside the evidence. What blame says of the files, verify says of the folders."""
+    files = _run(_world("masks"), tmp_path, _forged_sum)
+    folders = [str(path.parent) for path in files.values()]
+    assert command(["verify", *folders, "--format", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["data"]["culprit"], answer["error_code"]) == (CHARLIE, "fault_proved")
+    assert command(["verify", str(files["p1"].parent), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"]["suspects"] == ["p2", "p3", CHARLIE]
+
+
+def test_a_process_says_at_its_end_what_its_own_evidence_proves(tmp_path: Path) -> None:
+    """Charlie has all contributions: he is cleared, and it is between the parties."""
+    session = _world("masks").charlie(version=__version__)
+    error = SumRefused("a sum was refused", "ask")
+    suspects = Findings("", ("nobody can tell",), ("p1", "p2", CHARLIE))
+    assert after_check(error, {}, tmp_path, session, lambda *_: suspects) is None
+    assert error.hint.endswith("Nobody can tell. Whose fault it is cannot be told; it is between p1 and p2")
+    error.add_note("spent")
+    found = after_check(error, {}, tmp_path, session, lambda *_: Findings("p1", ("it signed two",)))
+    assert isinstance(found, ProtocolViolation)
+    assert (found.peer, found.exit_code, found.__notes__) == ("p1", 8, ["spent"])
+    assert after_check(ProtocolViolation("x", peer="p2"), {}, tmp_path, session, lambda *_: suspects) is None

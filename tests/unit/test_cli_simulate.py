@@ -464,7 +464,7 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(
     assert party.code == 0
     assert _verdicts(party) == {
         "study": "ok", "arithmetic": "ok", "conversation": "note", "model": "note", "key": "ok", "data": "ok",
-        "network": "warn", "budget": "warn",
+        "descriptors": "ok", "network": "warn", "policy": "note", "approval": "warn", "budget": "warn",
     }  # fmt: skip
     assert "north" in party.out
     assert "lead" not in party.out  # nobody leads where sums are made with masks

@@ -219,6 +219,17 @@ def test_a_process_leaves_no_core_dump() -> None:
     assert done.stdout.split() == ["0", "0"]
 
 
+def test_a_process_may_open_as_many_files_as_the_system_allows() -> None:
+    code = (
+        "import resource; from masquerade_host.process import harden;"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard));"
+        "harden();"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, 65536), hard)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_env())
+    assert done.stdout.startswith("True"), done.stdout
+
+
 def _env() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 

@@ -82,12 +82,12 @@ def test_the_demo_compares_what_any_protocol_released_with_what_it_is_without_no
 
 def test_the_doctor_examines_a_study_of_any_protocol(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_SLOW", math.inf)  # a busy machine is slow, and the doctor would say so
-    monkeypatch.setattr(doctor, "_network", lambda *_: Check("network", Verdict.OK, "not looked at"))
+    monkeypatch.setattr(doctor, "network", lambda *_: Check("network", Verdict.OK, "not looked at"))
     who, entry = plan.study.names[1], PROTOCOLS[plan.study.study.protocol]
     checks = {c.name: c for c in examine(plan.study_file, key=plan.key_file(who), data=plan.data_file(who))}
     assert {name: str(check.verdict) for name, check in checks.items()} == {
         "study": "ok", "arithmetic": "ok", "conversation": "note", "model": "note", "key": "ok", "data": "ok",
-        "network": "ok", "budget": "warn",
+        "descriptors": "ok", "network": "ok", "policy": "note", "approval": "warn", "budget": "warn",
     }  # fmt: skip
     assert checks["study"].message.startswith(f"{entry.name}, 3 parties")
     cost = entry.cost(plan.study)

@@ -194,6 +194,25 @@ def test_a_run_cannot_spend_more_than_its_study_says(tmp_path: Path) -> None:
     assert spent(ledger) == 0.75
 
 
+def test_what_ended_early_is_reserved_no_longer_unless_it_may_be_tried_again(tmp_path: Path) -> None:
+    for folder, options, taken in (("a", {}, 0.3), ("b", {"charged_attempts": 1}, 1.0)):
+        ledger, study = budget(tmp_path / folder), named("a", **options)
+        begun(ledger, study)
+        ledger.debits_for(study, "p1").debit(RUN, [mechanism(epsilon=0.3, delta=1e-9)])
+        assert (ledger.account("default").taken, ledger.account("default").open_studies) == (1.0, ("a",))
+        ledger.end_attempt(study, "p1", "p2 fell silent")
+        assert ledger.account("default").taken == taken
+        assert ledger.account("default").open_studies == (("a",) if options else ())
+
+
+def test_a_study_that_had_all_its_attempts_is_reserved_no_longer(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a", attempts=1)
+    begun(ledger, study)
+    assert ledger.account("default").taken == 1.0
+    ledger.end_attempt(study, "p1", "p2 fell silent")
+    assert ledger.account("default").taken == 0.0
+
+
 def test_what_ended_early_keeps_what_had_left_and_frees_the_rest(tmp_path: Path) -> None:
     ledger, study = budget(tmp_path), named("a")
     begun(ledger, study)

@@ -53,20 +53,21 @@ def _killed(
     wired.join()
     p1, link = wired.parties["p1"], wired.links["p1"]
     p1._debits = ledger.debits_for(study, me)
-    before, due, left = len(link.sent), set[str](), set[str]()
+    before = len(link.sent)
+    costs = [set[str]()]  # of each message, and those before it
     with dying(monkeypatch, at) as steps:
         monkeypatch.setattr(p1, "_send", stepped("send", p1._send, steps, at))
         with suppress(DiedError):
             for effect in effects:
                 if isinstance(effect, Release):
+                    costs[-1].add(effect.label)
                     p1.begin(effect)
-                    due.add(effect.label)
                 else:
+                    costs.append(set())
                     p1.begin(MESSAGE)
-                    left |= due
     sent = len(link.sent) - before
     ledger.close()
-    return steps, sent, left
+    return steps, sent, set().union(*costs[:sent])
 
 
 @pytest.mark.parametrize("name", STUDIES)

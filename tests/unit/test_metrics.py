@@ -16,6 +16,7 @@ import pytest
 
 from masquerade_core.errors import BadInput
 from masquerade_host import metrics as module
+from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.metrics import STALE, Metrics, address_of, serving
 from masquerade_host.reporting import Reporting, reporting
 from tests.face_helpers import Shell
@@ -121,6 +122,17 @@ def test_a_session_feeds_them(metrics: Metrics, monkeypatch: pytest.MonkeyPatch)
     assert found["masquerade_frames_total"] == wired.parties["p1"].stats.messages > 2
     assert found["masquerade_bytes_total"] == wired.parties["p1"].stats.bytes
     assert (found["masquerade_parties_here"], found["masquerade_connected"]) == (3.0, 1.0)
+    assert found["masquerade_charlie_silent_seconds"] <= 2.0
+    wired.charlie.closed = True  # he takes no further step
+    wired.pump(20, seconds=1.0)
+    assert values(metrics)["masquerade_charlie_silent_seconds"] == pytest.approx(20.0, abs=3.0)
+    wired.links["p1"].events.append(ConnectionEvent.LOST)
+    wired.pump(1)
+    assert values(metrics)["masquerade_connections_lost_total"] == 1.0
+    assert values(metrics)["masquerade_connected"] == 0.0
+    wired.links["p1"].events.append(ConnectionEvent.CONNECTED)
+    wired.pump(1)
+    assert values(metrics)["masquerade_connected"] == 1.0
 
 
 # --- Health -------------------------------------------------------------------------

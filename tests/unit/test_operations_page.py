@@ -207,7 +207,7 @@ LockPersonality NoNewPrivileges PrivateDevices PrivateTmp ProtectClock ProtectCo
 ProtectHostname ProtectKernelLogs ProtectKernelModules ProtectKernelTunables ProtectProc ProtectSystem
 ReadWritePaths RemoveIPC Restart RestartPreventExitStatus RestartSec RestrictAddressFamilies RestrictNamespaces
 RestrictRealtime RestrictSUIDSGID SocketBindDeny StartLimitBurst StartLimitIntervalSec StateDirectory
-StateDirectoryMode SystemCallArchitectures SystemCallFilter TimeoutStopSec Type UMask User WantedBy Wants
+StateDirectoryMode KillSignal SystemCallArchitectures SystemCallFilter Type UMask User WantedBy Wants
 WorkingDirectory
 """
 
@@ -225,6 +225,13 @@ def test_the_page_s_numbers_are_the_program_s() -> None:
 def test_the_page_s_lines_of_a_log_have_the_form_of_a_log() -> None:
     (shown,) = blocks("text")
     assert [line for line in shown.splitlines(keepends=True) if LINE.fullmatch(line) is None] == []
+
+
+def test_the_page_s_words_on_proxies_and_trials_are_options(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(capsys)
+    for command, options in (("doctor", ("--proxy", "--listen", "MASQUERADE_PROXY")), ("party", ("--proxy",))):
+        shown = shell(command, "--help").out
+        assert [option for option in options if option not in shown or option not in PAGE.text] == [], command
 
 
 def test_the_page_leads_somewhere() -> None:

@@ -8,6 +8,7 @@ from masquerade_core.errors import CannotConnect, DeadlinePassed, RunFailed
 from masquerade_core.study import CHARLIE
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.named_messages import Beat, pack_beat
+from masquerade_host.session_states import Turn
 from masquerade_host.transport import Arrival
 from tests.host_helpers import World
 from tests.wired import Wired
@@ -223,6 +224,21 @@ def test_a_party_that_ends_while_charlie_awaits_acknowledgements_ends_nothing() 
     wired.pump(1)
     assert wired.sessions[CHARLIE].closed
     assert not wired.errors
+
+
+def test_a_charlie_who_has_forgotten_the_run_ends_it_and_nobody_is_accused() -> None:
+    wired = seated()
+    another = Wired(wired.world)
+    beat = wired.parties["p1"]._seal(Turn.BEAT, pack_beat(Beat((), 1, 2), EVERYBODY))
+    another.link.inbox.append(Arrival("p1", b"new", beat))
+    another.charlie.step()
+    ((route, refusal),) = another.link.told
+    assert route == b"new"
+    wired.links["p1"].inbox.append(refusal)
+    wired.pump(1)
+    assert isinstance(error := wired.errors["p1"], RunFailed)
+    assert "does not know this run any more" in error.message
+    assert not another.errors
 
 
 # --- What is said meanwhile -----------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from tests.host_helpers import All, Hi, Secret, World
@@ -69,3 +70,15 @@ def test_a_kill_at_every_moment_changes_nothing(world: World, name: str) -> None
         assert run.sites[name].starts == 2, moment
         run.check()
         assert run.sites["p1"].debited == ["round 0", "round 1"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kills_of_two_with_long_absences_change_nothing(world: World, seed: int) -> None:
+    """Who lives goes on meanwhile: it accepts and acknowledges."""
+    rng = SimulationRng(seed)
+    run = group(world)
+    for name in ("p1", "p2", CHARLIE)[seed % 3 :]:
+        run.sites[name].kill_at = 8 + int.from_bytes(rng.bytes(1), "big") % 20
+    run.run(down=9)
+    run.check()
+    assert run.sites["p1"].debited == ["round 0", "round 1"]

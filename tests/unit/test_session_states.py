@@ -140,5 +140,7 @@ def test_once_the_roster_is_out_nothing_starts_anew() -> None:
                 JoinState.SEATED,
                 JoinState.DONE,
                 JoinState.CLOSED,
+                JoinState.REFUSED,  # from where only the end can be reached
                 JoinState.ENDED,
             }
+    assert {then for _, then in steps(End.PARTY, JoinState.REFUSED)} == {JoinState.ENDED}

@@ -508,6 +508,7 @@ def turned_away(wired: Wired, name: str = "p1") -> None:
     assert error is None or (type(error), "refused what this party sent" in error.message) == (RunFailed, True)
     assert error is not None or wired.parties[name]._link is None
     assert ("charlie", "turned_away", {"party": name, "reason": "broken"}) in wired.events
+    assert {who for who, _ in wired.link.hung_up} == {name}
     assert not wired.errors
     wired.clock.now += 1
     wired.restart(name)
@@ -612,9 +613,9 @@ def test_a_bad_frame_before_the_roster_is_told_once_a_second(wired: Wired) -> No
     told: list[bytes] = []
     tell = wired.link.tell
 
-    def watch(route: bytes, data: bytes) -> None:
+    def watch(route: bytes, data: bytes) -> bool:
         told.append(route)
-        tell(route, data)
+        return tell(route, data)
 
     wired.link.tell = watch  # type: ignore[method-assign]
     for i in range(300):

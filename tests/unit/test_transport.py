@@ -434,6 +434,9 @@ def test_a_listed_key_may_connect_only_so_often_and_is_not_told_that_it_is_unkno
     assert set(answers[20:]) == {b"300"}
     assert keeper._judge([*request[:-1], b"j" * 32])[2] == b"200"
     assert keeper._may_connect(b"k" * 32, time.monotonic() + 0.6)
+    keeper.pause(b"j" * 32)
+    now = time.monotonic()
+    assert [keeper._may_connect(b"j" * 32, now + after) for after in (0.0, 0.5, 1.2)] == [False, False, True]
     assert not keeper.denied
     keeper._socket.close(0)
     context.term()

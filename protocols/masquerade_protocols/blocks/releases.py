@@ -71,7 +71,10 @@ class Parallel:
         before = max(0.0, self._own - self._paid)
         self._own += price.mu**2
         more = max(0.0, self._own - self._paid) - before
-        return replace(price, mu=math.sqrt(more) * _ROUNDED_UP) if more else None
+        if not more:
+            return None
+        mu = math.sqrt(more) * _ROUNDED_UP
+        return replace(price, mu=mu, epsilon=epsilon_of(mu, price.delta - price.slack))
 
 
 def counted(

@@ -8,7 +8,7 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 
-__all__ = ["blame"]
+__all__ = ["blame", "blame_of"]
 
 
 def blame(
@@ -19,6 +19,12 @@ def blame(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Say who is proved at fault for a run that ended badly. Exit code 1: somebody is; 0: nobody is proved to be."""
+    del output_format
+    return blame_of(study, evidence)
+
+
+def blame_of(study: str | Path, evidence: list[Path]) -> Outcome:
+    """Say who is proved at fault by files of evidence of one run of a study."""
     from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.evidence import Evidence, read_evidence
@@ -26,7 +32,6 @@ def blame(
     from masquerade_core.words import listed
     from masquerade_protocols.blame import run_of, verdict
 
-    del output_format
     made = Study.parse(read_study_text(study), str(study), in_memory=True)
     files: list[Evidence] = []
     run = b""

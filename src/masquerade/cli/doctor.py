@@ -8,7 +8,19 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 
-__all__ = ["doctor"]
+__all__ = ["ProxyOption", "doctor"]
+
+ProxyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--proxy",
+        envvar="MASQUERADE_PROXY",
+        show_envvar=True,
+        show_default=False,
+        help="The way out of your network: http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if "
+        "needed (better in the variable: other users see command lines). HTTPS_PROXY and the like are not read.",
+    ),
+]
 
 _STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 
@@ -18,17 +30,36 @@ def doctor(
     key: Annotated[Path | None, typer.Option(help="Your secret keys.")] = None,
     data: Annotated[Path | None, typer.Option(help="Your records (CSV or Parquet).")] = None,
     state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
+    proxy: ProxyOption = None,
+    listen: Annotated[
+        bool,
+        typer.Option(
+            "--listen",
+            help="For the coordinator, with Charlie's key: listen as Charlie will, until every party has tried the "
+            "port with 'masquerade doctor'.",
+        ),
+    ] = False,
+    at: Annotated[
+        str | None, typer.Option(help="With --listen: tcp://ADDRESS:PORT, if it is not the study's own address.")
+    ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Check the study, your keys and records, the network and this machine's speed before a run. Nothing is sent."""
+    """Check the study, your keys and records, the network and this machine's speed before a run.
+
+    No record is sent. With --key, a party's connection proves its key to Charlie's server.
+    """
+    if listen:
+        return _listen(study, key, at)
     from rich.table import Table
     from rich.text import Text
 
     from masquerade.doctor import Verdict, examine
+    from masquerade_host.proxy import Proxy
     from masquerade_host.state import state_folder
 
     del output_format
-    checks = list(examine(study, key=key, data=data, state=state_folder(state)))
+    way_out = None if proxy is None else Proxy.parse(proxy)
+    checks = list(examine(study, key=key, data=data, state=state_folder(state), proxy=way_out))
     table = Table.grid(padding=(0, 2))
     for check in checks:
         words = Text(check.message)
@@ -44,3 +75,21 @@ def doctor(
         error_code=(only_budget and "budget_exceeded") or ("bad_input" if failed else None),
         exit_code=7 if only_budget else 4 if failed else 0,
     )
+
+
+def _listen(study_file: Path, key: Path | None, at: str | None) -> Outcome:
+    """Be Charlie's listener, for sites that try their way to it."""
+    from masquerade_core.data.auxiliary import load_study
+    from masquerade_core.errors import BadInput
+    from masquerade_core.words import listed
+    from masquerade_host.keyfiles import load_keys
+    from masquerade_host.process import harden
+    from masquerade_host.rehearsal import rehearse
+    from masquerade_host.signals import stoppable
+
+    if key is None:
+        raise BadInput("--listen needs Charlie's key, which sites expect there", "add --key")
+    harden()
+    with stoppable():
+        there = rehearse(load_study(study_file)[0], load_keys(key), lambda line: typer.echo(line, err=True), address=at)
+    return Outcome(f"{listed(there)} reached this port and proved their keys", {"parties": list(there)})

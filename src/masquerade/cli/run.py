@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.approve import PopulationOption, StateOption
+from masquerade.cli.doctor import ProxyOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 from masquerade.cli.watching import LogFileOption, LogLevelOption, MetricsOption
@@ -81,6 +82,7 @@ def party(
     no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
+    proxy: ProxyOption = None,
     metrics: MetricsOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
@@ -101,6 +103,7 @@ def party(
             state=state,
             population=population,
             approved=approved,
+            proxy=proxy,
             journal=not no_journal,
             observe=observe,
         )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from masquerade.cli.blame import blame_of
 from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
@@ -34,11 +35,16 @@ def verify(
     """Check what a finished run left: who took part, under which study and statement, and that the model is theirs.
 
     Exit code 0: all holds. 1: a file was changed, or a signature does not hold. 4: these are no folders of one run. 8:
-    the folders are signed and contradict each other.
+    the folders are signed and contradict each other. For the folder of an attempt that failed it says, as blame does,
+    whose fault the evidence in it proves: 1 for somebody's, 0 for nobody's.
     """
+    from masquerade_core.evidence import EVIDENCE
+    from masquerade_host.run_files import STUDY
     from masquerade_host.verifying import check_together, contradictions, read_folder
 
     del output_format
+    if any((path / EVIDENCE).is_file() for path in folders):
+        return blame_of(folders[0] / STUDY, [path / EVIDENCE for path in folders])
     read = [read_folder(path, _statement_of(path)) for path in folders]
     check_together(read)
     problems = {folder.owner: folder.problems for folder in read}

@@ -36,7 +36,6 @@ __all__ = ["Finding", "Judge", "proves"]
 
 _READER = SigningKey(bytes(32))  # reads frames and signs nothing
 _DEPTH = 4  # aborts within aborts
-_UNNUMBERED = ("hello", "beat", "abort")  # kinds of which one participant may sign two with one number
 _BODIES = {  # the messages of kinds of frame that no role sends
     ("hello", ""): "Hello",
     ("hello", "fields"): "Fields",
@@ -281,7 +280,7 @@ class Judge:
         # Charlie counts on each hop, and his broadcasts; before the run id is known, two attempts may use one number.
         if (a.run, a.number) != (b.run, b.number) or a.run == self.before:
             return ""
-        if {a.kind, b.kind} & set(_UNNUMBERED) or (one.signer == CHARLIE and a.to != b.to):
+        if not (a.numbered and b.numbered) or (one.signer == CHARLIE and a.to != b.to):
             return ""
         what = "broadcasts" if a.broadcast else "frames"
         return f"{one.signer} signed two different {what} of number {a.number}"
