@@ -142,7 +142,7 @@ def faults_of(
 ) -> list[Fault]:
     """Draw a schedule: one to six faults within a run of so many frames; with ``kills``, processes die as well."""
     draw = random.Random(f"schedule {seed}")  # noqa: S311 - it shall be the same each time
-    faults = []
+    faults, left = [], longest
     for _ in range(draw.randint(1, 6)):
         kind = draw.choice((*("kill",) * 6 * kills, "cut", "cut", "tail", "tail", "still", "slow", "again"))
         if kind == "kill":
@@ -151,6 +151,9 @@ def faults_of(
             continue
         whom = tuple(names) if draw.random() < 0.2 else tuple(draw.sample(list(names), draw.randint(1, len(names) - 1)))
         seconds = draw.choice((0.0, 0.1, 1.0, draw.uniform(0, 10), draw.uniform(0, longest)))
+        # Together they last no longer than one may: one outage right after another is one outage.
+        seconds = max(min(seconds, left), 0.0)
+        left -= seconds + _DETECTION
         faults.append(Fault(draw.randint(0, frames), kind, whom, seconds))
     return sorted(faults, key=lambda fault: fault.after)
 
