@@ -211,11 +211,11 @@ class AdmittingSession(Session):
     def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, now: float) -> None:
         """Take a hello: a new one, the same one again, or one of a process that cannot take part."""
         turn = hop.turn_of_hello(frame, arrival)
-        if turn in (Turn.HELLO, Turn.SAME_HELLO) and hop.route not in (b"", arrival.route):
+        moved = turn in (Turn.HELLO, Turn.SAME_HELLO) and hop.route not in (b"", arrival.route)
+        if moved and not self._is_there(hop, arrival.route):
             # The last frames of a lost connection may come behind the first ones of the next.
-            if not self._is_there(hop, arrival.route):
-                hop.replaced.append(arrival.route)
-                return
+            hop.replaced.append(arrival.route)
+            return
         match turn:
             case Turn.FIELDS:
                 where = decode(Fields, frame.body, hop.name).differing(self.study.field_hashes())
