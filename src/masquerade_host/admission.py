@@ -211,8 +211,8 @@ class AdmittingSession(Session):
     def _welcome(self, hop: Hop, frame: Frame, arrival: Arrival, now: float) -> None:
         """Take a hello: a new one, the same one again, or one of a process that cannot take part."""
         turn = hop.turn_of_hello(frame, arrival)
-        elsewhere = turn in (Turn.HELLO, Turn.SAME_HELLO) and hop.route not in (b"", arrival.route)
-        if elsewhere and not self._is_there(hop, arrival.route):
+        moved = turn in (Turn.HELLO, Turn.SAME_HELLO) and hop.route not in (b"", arrival.route)
+        if moved and not self._is_there(hop, arrival.route):
             # The last frames of a lost connection may come behind the first ones of the next.
             hop.replaced.append(arrival.route)
             return

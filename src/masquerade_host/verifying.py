@@ -13,7 +13,6 @@ from typing import Any
 
 from masquerade_core.crypto.boxes import SigningKey, verify
 from masquerade_core.errors import BadInput, ProtocolViolation
-from masquerade_core.evidence import EVIDENCE
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, run_id
@@ -100,10 +99,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        hint = "give the folder that a finished run wrote, with all its files"
-        if (path.parent / EVIDENCE).exists():
-            hint = f"this is the folder of a failed attempt; give its {EVIDENCE} to 'masquerade blame'"
-        raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from error
+        raise BadInput(
+            f"{path} cannot be read: {error.strerror}", "give the folder that a finished run wrote, with all its files"
+        ) from error
 
 
 def _check_signature(folder: Folder) -> None:
