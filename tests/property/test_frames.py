@@ -43,7 +43,7 @@ def test_what_was_sealed_opens_once_in_order(bodies: list[tuple[bytes, str]]) ->
 @given(st.permutations(range(4)))
 def test_another_order_stops_at_the_first_that_is_not_due(order: list[int]) -> None:
     ends = endpoints(PEER, "bob")
-    sealed = [ends[PEER].seal(CHARLIE, "beat", bytes((i,))) for i in range(4)]
+    sealed = [ends[PEER].seal(CHARLIE, "message", bytes((i,))) for i in range(4)]
     due = 0
     for i in order:
         assert opens(ends[CHARLIE], sealed[i]) == (i == due)

@@ -429,7 +429,7 @@ def test_a_wrong_share_opens_to_an_error_and_never_to_labels(shell: Shell, model
     (tmp_path / "bad.json").write_text(json.dumps(saved))
     answer = shell.json("predict", tmp_path / "bad.json", new)
     assert answer.code == 1
-    assert answer.data == {}
+    assert answer.data == {"grounds": "cannot be told"}
 
 
 # --- doctor ----------------------------------------------------------------------
