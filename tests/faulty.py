@@ -33,11 +33,14 @@ from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
 from masquerade_protocols import protocol_of
 from tests.host_helpers import VERSION, World
+from tests.local_descent_helpers import local_descent_study
 from tests.masked_helpers import under_masks
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
 from tests.restarts import KilledError, MemoryJournal
+from tests.summary_helpers import dealt, summary_study
 from tests.vote_helpers import points_of, vote_data, vote_study
+from tests.whitened_helpers import whitened_study
 from tests.wired import Clock, FakeCharlieLink, FakePartyLink
 
 DEADLINE = 60.0
@@ -81,16 +84,26 @@ def _with_keys(study: Study) -> World:
 @cache
 def play(name: str) -> Play:
     """Return one of the runs by its protocol's name: three parties, short keys, few rounds."""
-    if name == "vote":
-        study = vote_study("vote", 3, 3, N=6)
-        return Play(_with_keys(study), vote_data(study), {"auxiliary": points_of(study)})
-    if name == "dp-gd":
-        text = study_of("dp-gd", 3, 3, section="rounds = 3").to_toml()
-        study = under_masks(Study.parse(text.replace('"paper"', '"proven"'), in_memory=True))
-    elif name == "psgd":
-        study = study_of("psgd", 3, 3, section="rounds = 3")
-    else:
-        study = study_of("local-aggregation", 3, 3, section='noise = "laplace"')
+    match name:
+        case "vote" | "soft":
+            study = vote_study(name, 3, 3, N=6)
+            return Play(_with_keys(study), vote_data(study), {"auxiliary": points_of(study)})
+        case "summary":
+            study = under_masks(summary_study())
+            return Play(_with_keys(study), dealt(study, (12, 15, 20)))
+        case "dp-whitened":
+            study = under_masks(whitened_study(3, 3))
+        case "dp-gd":
+            text = study_of("dp-gd", 3, 3, section="rounds = 3").to_toml()
+            study = under_masks(Study.parse(text.replace('"paper"', '"proven"'), in_memory=True))
+        case "weighted-dp":
+            study = local_descent_study("c = 16.0\nrounds = 3", 3, 3)
+        case "input-noise":
+            study = study_of(name, 3, 3, section="alpha = 1.0")
+        case "local-aggregation":
+            study = study_of("local-aggregation", 3, 3, section='noise = "laplace"')
+        case _:
+            study = study_of(name, 3, 3, section="rounds = 3")
     return Play(_with_keys(study), make_data(study, (12, 15, 20)))
 
 
@@ -676,7 +689,19 @@ def check_ends(name: str, seed: int) -> Group:
     return group
 
 
-PLAYS = ("dp-gd", "psgd", "local-aggregation", "vote")
+PLAYS = (
+    "dp-whitened",
+    "dp-gd",
+    "local-aggregation",
+    "psgd",
+    "noisy-gradient",
+    "decaying-budget",
+    "weighted-dp",
+    "vote",
+    "soft",
+    "input-noise",
+    "summary",
+)
 CHECKS: dict[str, Callable[[str, int], Group]] = {
     "network": check_network,
     "kills": check_kills,
