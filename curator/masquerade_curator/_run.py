@@ -14,9 +14,11 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
+from masquerade_host.journal import FINISHED
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
+from masquerade_host.run_files import holds_result
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
@@ -109,23 +111,21 @@ def run(
         version=__version__,
         observe=curve,
     )
-    folder = out or default_directory(study, CHARLIE)
-    with (
-        journal_of(study, CHARLIE, state, keep=journal) as kept,
-        RunDirectory(folder, session, check_evidence) as directory,
-    ):
-        shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
-        role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
-        release = run_role(role, session, SystemRng(), journal=kept)
-        metrics = {}
-        if tests is not None and isinstance(release, Model):
-            metrics["test_error"] = error_on(release, tests)
-        statement = [claim.to_json() for claim in protocol.statement(study)]
-        result = summarize(session, statement, metrics, release)
-        if rounds := objective_trace(session.iterates, tests, study):
-            result["rounds"] = rounds
-        directory.record(release.files(study, session.run), result)
-        kept.end("finished", session.run)
-    path = directory.path / RESULT
+    path = Path(out or default_directory(study, CHARLIE)) / RESULT
+    with journal_of(study, CHARLIE, state, keep=journal) as kept:
+        if not holds_result(path.parent, kept.finished):
+            with RunDirectory(path.parent, session, check_evidence, resumed=kept.joined) as directory:
+                shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
+                role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
+                release = run_role(role, session, SystemRng(), journal=kept)
+                metrics = {}
+                if tests is not None and isinstance(release, Model):
+                    metrics["test_error"] = error_on(release, tests)
+                statement = [claim.to_json() for claim in protocol.statement(study)]
+                result = summarize(session, statement, metrics, release)
+                if rounds := objective_trace(session.iterates, tests, study):
+                    result["rounds"] = rounds
+                directory.record(release.files(study, session.run), result)
+                kept.end(FINISHED, session.run)
     observe("done", result=str(path))
     return path

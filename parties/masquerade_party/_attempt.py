@@ -11,7 +11,7 @@ from typing import Self
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
-from masquerade_host.debits import Debits
+from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.ledger import Ledger
 from masquerade_host.signals import held
 from masquerade_host.stats import Observer
@@ -34,6 +34,12 @@ class LedgerAttempt:
         Gets all events.
     resumed : bool
         An earlier process has begun this attempt, and died.
+
+    Attributes
+    ----------
+    safe : bool
+        The run has its result, and the journal lives until that is on the disk. Until then the same command goes on
+        with this attempt, so an error does not end it.
     """
 
     def __init__(
@@ -50,6 +56,8 @@ class LedgerAttempt:
         self._fingerprint = fingerprint
         self._next = observe
         self._resumed = resumed
+        self._finished = resumed and ledger.finished(study, me)  # the earlier process died after all was paid for
+        self.safe = False
         self._debits: Debits | None = None
 
     def observe(self, event: str, /, **fields: str | float) -> None:
@@ -60,6 +68,8 @@ class LedgerAttempt:
 
     def begin(self) -> Debits:
         """Have the ledger count the attempt, unless it did so before."""
+        if self._debits is None and self._finished:
+            self._debits = NoDebits()
         if self._debits is None:
             self._ledger.start_attempt(self._study, self._me, self._fingerprint, resumed=self._resumed)
             self._debits = self._ledger.debits_for(self._study, self._me)
@@ -79,6 +89,8 @@ class LedgerAttempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Note how the attempt ended: with a result, after which the study never runs here again, or why without."""
+        if self._finished or (error is not None and self.safe):
+            return
         if error is None:
             self._ledger.finish(self._study, self._me)
         elif self._debits is not None:

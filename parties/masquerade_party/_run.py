@@ -20,12 +20,14 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
+from masquerade_host.journal import FINISHED
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.proxy import Proxy
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
+from masquerade_host.run_files import holds_result
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
@@ -101,42 +103,46 @@ def run(
         _tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
         account, records = site.records(ledger, chosen, Path(data_path), data)
-        if approval is None:
-            site.expect_to_fit(ledger, account, records)
-        else:
-            site.adopt_unattended(ledger, records, approval.population)
-            site.reserve(ledger, records, approval.population, approval.who)
-        folder = out or default_directory(study, me)
-        with (
-            journal_of(study, me, state, keep=journal) as kept,
-            RunDirectory(folder, check=check_evidence) as directory,
-        ):
-            if approval is None:
-                ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
-                approval = site.record(ledger, records, account.population, login_name())
-            with LedgerAttempt(ledger, study, me, records.fingerprint, observe, resumed=kept.joined) as attempt:
-                session = PartySession(
-                    me,
-                    study,
-                    keys,
-                    lambda: PartySocket(study.address, keys, study.curator.key.curve, way_out),
-                    lambda: probe(study.address, study.curator.key.curve, way_out),
-                    version=__version__,
-                    observe=attempt.observe,
-                    debits=attempt,
-                )
-                directory.follow(session)
-                whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
-                release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
-                statement = [claim.to_json() for claim in protocol.statement(study)]
-                directory.record(
-                    release.files(study, session.run),
-                    summarize(session, statement, {}, release),
-                    approval=approval.model_dump(mode="json"),
-                    ledger=site.entries(ledger),
-                )
-            kept.end("finished", session.run)
-    result = directory.path / RESULT
+        folder = Path(out or default_directory(study, me))
+        result = folder / RESULT
+        with journal_of(study, me, state, keep=journal) as kept:
+            if holds_result(folder, kept.finished):
+                observe("done", result=str(result))
+                return result
+            if kept.joined and ledger.finished(study, me):
+                approval = site.approval(population)  # the earlier process died when all but the journal was done
+            elif approval is None:
+                site.expect_to_fit(ledger, account, records)
+            else:
+                site.adopt_unattended(ledger, records, approval.population)
+                site.reserve(ledger, records, approval.population, approval.who)
+            with RunDirectory(folder, check=check_evidence, resumed=kept.joined) as directory:
+                if approval is None:
+                    ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
+                    approval = site.record(ledger, records, account.population, login_name())
+                with LedgerAttempt(ledger, study, me, records.fingerprint, observe, resumed=kept.joined) as attempt:
+                    session = PartySession(
+                        me,
+                        study,
+                        keys,
+                        lambda: PartySocket(study.address, keys, study.curator.key.curve, way_out),
+                        lambda: probe(study.address, study.curator.key.curve, way_out),
+                        version=__version__,
+                        observe=attempt.observe,
+                        debits=attempt,
+                    )
+                    directory.follow(session)
+                    whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
+                    release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
+                    attempt.safe = kept.kept
+                    statement = [claim.to_json() for claim in protocol.statement(study)]
+                    directory.record(
+                        release.files(study, session.run),
+                        summarize(session, statement, {}, release),
+                        approval=approval.model_dump(mode="json"),
+                        ledger=site.entries(ledger),
+                    )
+                kept.end(FINISHED, session.run)
     # The session is over, and nothing else is sent: this is for whoever sits at this machine.
     if isinstance(release, Model) and _says_the_same(release, data):
         observe("same_answer")

@@ -209,6 +209,8 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
             session.step()
         for answer in session.answers():
             thread.answer(answer)
+    with contextlib.suppress(MasqueradeError):  # the result is there, whatever the disk says now
+        session.steps.commit()  # the last acknowledgements: after a restart nobody is waited for in vain
     _flush(session, bell)
     return result
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-__all__ = ["Entry", "Journal", "NoJournal"]
+__all__ = ["FINISHED", "Entry", "Journal", "NoJournal"]
+
+FINISHED = "finished"
+"""How an attempt ended that has its result."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,14 @@ class Journal(Protocol):
         Whether rows outlive the process.
     joined : bool
         Whether an earlier process of this attempt took part in a run: it had accepted a frame.
+    finished : bytes
+        The id of a run that finished here, if the process died while it deleted the journal of that run. The deletion
+        is complete now.
     """
 
     kept: bool
     joined: bool
+    finished: bytes
 
     def entries(self) -> Iterator[Entry]:
         """Return the rows that an earlier process of this attempt committed, in order."""
@@ -85,6 +92,7 @@ class NoJournal:
 
     kept = False
     joined = False
+    finished = b""
 
     def entries(self) -> Iterator[Entry]:
         """Return nothing."""

@@ -15,7 +15,7 @@ from typing import Self
 
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.study import Study
-from masquerade_host.journal import Entry, Journal, NoJournal
+from masquerade_host.journal import FINISHED, Entry, Journal, NoJournal
 from masquerade_host.state import state_folder
 
 __all__ = ["SqliteJournal", "journal_of"]
@@ -64,6 +64,7 @@ class SqliteJournal:
         self._folder = folder
         self._added: list[Entry] = []
         self._failed: RunFailed | None = None
+        self.finished = b""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -101,9 +102,12 @@ class SqliteJournal:
         """Open the rows of the attempt that lives, or make an empty table for the next one."""
         path = self._folder / _FILE
         try:
-            _destroy(self._folder / _DOOMED)
+            doomed, log = self._folder / _DOOMED, self._folder / f"{_FILE}-wal"
+            if doomed.exists() or (log.exists() and not path.exists()):
+                self._note_finished()
+            _destroy(doomed)
             if not path.exists():
-                _destroy(self._folder / f"{_FILE}-wal")  # else the rows of an ended attempt would come back
+                _destroy(log)  # else the rows of an ended attempt would come back
             ended = len(self._ends())
             database = self._connect(path)
             if not database.execute("SELECT 1 FROM sqlite_schema").fetchone():
@@ -114,9 +118,17 @@ class SqliteJournal:
             raise _unusable(self._folder, str(error)) from error
         self._database = database
         if self.attempt <= ended:  # an earlier process died between the line and the deletion
+            self._note_finished()
             self._wipe()
             return self._open()
         return database
+
+    def _note_finished(self) -> None:
+        """Note that the last attempt finished, if it did: its process died while it deleted the rows."""
+        with suppress(LookupError, TypeError, ValueError):  # no line is there, or a person has changed it
+            line = json.loads(self._ends()[-1])
+            if line["ended"] == FINISHED:
+                self.finished = bytes.fromhex(line["run"])
 
     @staticmethod
     def _connect(path: Path) -> sqlite3.Connection:
@@ -229,7 +241,12 @@ class SqliteJournal:
         self._sync_folder()
 
     def close(self) -> None:
-        """Let another process open the journal. The attempt lives, and its rows stay."""
+        """Let another process open the journal. The attempt lives, and its rows stay; an empty journal goes."""
+        with suppress(sqlite3.Error, OSError):  # the attempt has ended, and its rows are deleted
+            empty = not self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone()
+            self._database.close()
+            if empty:
+                (self._folder / _FILE).unlink()
         self._database.close()
         with suppress(OSError):
             os.close(self._lock)

@@ -252,6 +252,12 @@ class Ledger:
             books.reservation(digest, me)
             write("finished", study=digest, me=me)
 
+    def finished(self, study: Study, me: str) -> bool:
+        """Return whether the study has finished on this machine."""
+        with self._writing() as (books, _):
+            found = books.reservations.get((study.digest().hex(), me))
+            return found is not None and found.state == "finished"
+
     def release(self, study: str, me: str, *, by: str) -> str:
         """Give up a study (its digest) that did not finish; returns its population.
 

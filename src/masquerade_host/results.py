@@ -22,7 +22,17 @@ from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, c
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY, Content, signed_files, text_of
+from masquerade_host.run_files import (
+    APPROVAL,
+    LEDGER,
+    RESULT,
+    STUDY,
+    Content,
+    holds_result,
+    part_of,
+    signed_files,
+    text_of,
+)
 from masquerade_host.seen import after_check
 from masquerade_host.session import Session
 from masquerade_host.signals import held
@@ -75,6 +85,9 @@ class RunDirectory:
     signed : bool
         Whether the study, the approval, the ledger's entries and a signed transcript come there as well. A run in
         memory has none of them.
+    resumed : bool
+        An earlier process of this very run died, perhaps while it wrote here. What it left of its files is replaced,
+        and what it wrote whole stays.
     """
 
     def __init__(
@@ -84,8 +97,10 @@ class RunDirectory:
         check: Callable[[str, Study], Findings] | None = None,
         *,
         signed: bool = True,
+        resumed: bool = False,
     ) -> None:
         self.path = Path(path)
+        self._resumed = resumed
         self._check = check
         self._session = session
         self._signed = signed
@@ -103,7 +118,7 @@ class RunDirectory:
             It already holds results, or nothing can be written there.
         """
         for name in (*_RESULTS, *(_BESIDE if self._signed else ())):
-            if (self.path / name).exists():
+            if (self.path / name).exists() and not self._may_be_of_this_run():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
                     "give another directory with --out; for a new run make a new study, with a nonce of its own",
@@ -118,6 +133,13 @@ class RunDirectory:
         if not self.path.is_dir() or not os.access(self.path, os.W_OK | os.X_OK):
             raise BadInput(f"nothing can be written into {self.path}", "give another directory with --out")
         return self
+
+    def _may_be_of_this_run(self) -> bool:
+        """Say whether the files here may be those of the process that died; :meth:`record` knows the run, and checks.
+
+        The temporary file of the result is there from before the first of the files gets its name until the last.
+        """
+        return self._resumed and ((self.path / RESULT).exists() or any(self.path.glob(f".{RESULT}.*.part")))
 
     def follow(self, session: Session) -> None:
         """Note after a failure what this session had released and received."""
@@ -150,9 +172,27 @@ class RunDirectory:
         if self._session is None:
             raise LocalProtocolError("a run directory without a session was asked for a transcript")
         beside = {name: record for name, record in ((APPROVAL, approval), (LEDGER, ledger)) if record is not None}
-        self.write(signed_files(self._session, release, result, beside, self._started))
+        files, run = signed_files(self._session, release, result, beside, self._started), self._session.run
+        if not (self._resumed and self._has_all(files, run)):
+            self.write(files, run.hex())
 
-    def write(self, files: Mapping[str, Content]) -> None:
+    def _has_all(self, files: Mapping[str, Content], run: bytes) -> bool:
+        """Say whether an earlier process of this run has written everything; if not, remove what it left."""
+        parts = {name: self.path / part_of(name, run.hex()) for name in files}
+        paths = [self.path / name for name in files]
+        finished = holds_result(self.path, run)
+        if finished and all(path.exists() and path.stat().st_size for path in paths):
+            _sync_directory(self.path)
+            return True
+        ours = finished or parts[RESULT].exists()
+        # What shows that the files are of this run goes last: this process may die here as well.
+        shows = [self.path / RESULT, parts[RESULT]]
+        left = [path for path in (*(paths if ours else ()), *parts.values()) if path not in shows]
+        for path in (*left, *(shows if ours else ())):
+            path.unlink(missing_ok=True)
+        return False
+
+    def write(self, files: Mapping[str, Content], mark: str = "") -> None:
         """Write JSON files, and texts, by way of temporary files, fsync and rename; the last one named appears last.
 
         Raises
@@ -161,7 +201,7 @@ class RunDirectory:
             The disk is full or broken, or another process has written there meanwhile. None of our files is left.
         """
         try:
-            self._write(files, self.path)
+            self._write(files, self.path, mark)
         except OSError as error:
             raise RunFailed(
                 f"the results cannot be written to {self.path}: {error.strerror}",
@@ -169,8 +209,8 @@ class RunDirectory:
                 "same results",
             ) from error
 
-    def _write(self, files: Mapping[str, Content], folder: Path) -> None:
-        parts = {name: folder / f".{name}.{secrets.token_hex(8)}.part" for name in files}
+    def _write(self, files: Mapping[str, Content], folder: Path, mark: str = "") -> None:
+        parts = {name: folder / part_of(name, mark or secrets.token_hex(8)) for name in files}
         self._ours.extend(parts.values())
         for name, part in parts.items():
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

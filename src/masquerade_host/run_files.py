@@ -5,6 +5,7 @@ import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
@@ -20,6 +21,8 @@ __all__ = [
     "Content",
     "hash_of_release",
     "hash_of_statement",
+    "holds_result",
+    "part_of",
     "signed_files",
     "text_of",
     "versions",
@@ -38,6 +41,20 @@ def text_of(content: Content) -> str:
     if isinstance(content, str):
         return content
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def holds_result(path: Path | str, run: bytes) -> bool:
+    """Say whether a directory holds the ``result.json`` of this run, which is the last of its files to appear."""
+    try:
+        found = json.loads((Path(path) / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # half of a file is no JSON
+        return False
+    return bool(run) and isinstance(found, dict) and found.get("run_id") == run.hex()
+
+
+def part_of(name: str, mark: str) -> str:
+    """Return the temporary name of a file. A run's id in it tells the process that resumes the run whose it is."""
+    return f".{name}.{mark}.part"
 
 
 def hash_of_release(release: object, study: Study, run: bytes) -> bytes:
