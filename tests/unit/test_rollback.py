@@ -262,3 +262,33 @@ def test_all_are_started_again_at_once(world: World) -> None:
         site.kill()
     run.run()
     run.check()
+
+
+async def draws_ahead(seat: Seat) -> bytes:
+    """Send in each round, and draw before the answer."""
+    await seat.join()
+    told = b""
+    for number in range(ROUNDS):
+        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
+        await seat.release(f"round {number}", 0.1, 0.0)
+        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+        await seat.once(f"ahead {number}", lambda rng: rng.bytes(8))
+        told += (await seat.receive(All, CHARLIE)).coins
+    return told
+
+
+@pytest.mark.parametrize("later", [1, 2, 3, 4, 6, 9])
+def test_a_party_that_dies_again_while_its_message_is_held_back_goes_on(world: World, later: int) -> None:
+    """Its role had gone on and drawn: the message left after the draw, where without a restart it left before."""
+    roles: dict[str, Callable[[Seat], Role]] = {CHARLIE: charlie, **dict.fromkeys(world.study.names, draws_ahead)}
+    plain = Group(world, roles)
+    plain.run()
+    for moment in range(1, plain.sites["p1"].moments + 1):
+        run = Group(world, roles)
+        p1 = run.sites["p1"]
+        p1.kill_at = moment
+        run.run(until=lambda p1=p1: p1.starts == 2)  # type: ignore[misc]
+        p1.kill_at = max(p1.moments, moment) + later
+        run.run()
+        run.check()
+        assert p1.debited == ["round 0", "round 1", "round 2"]
