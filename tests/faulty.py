@@ -445,12 +445,19 @@ class Site:
         self.session.steps.note("begun")
         self.session.open()
         self.stand = resume(self.role, self.session)
+        if self.session.steps.passed:
+            self.session.resumed(SimulationRng(f"nonce {self.moments}", self.name).bytes(16))
 
     def debit(self, _run: bytes, releases: Sequence[Release]) -> None:
         """Keep the ledger."""
         self.moment("debit")
         self.debited += [release.label for release in releases if release.label not in self.debited]
         self.moment("debited")
+
+    def labels(self, run: bytes) -> frozenset[str]:
+        """Return what stands in the ledger."""
+        del run  # each site has one ledger, for one run
+        return frozenset(self.debited)
 
     def check(self, data: bytes) -> None:
         """Check that a frame is one of the run without faults, and that what it releases was debited before it left."""

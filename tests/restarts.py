@@ -102,6 +102,7 @@ class Site:
         self.result: Any = None
         self.error: MasqueradeError | None = None
         self.debited: list[str] = []
+        self.put_back: list[str] | None = None
         self.messages: set[bytes] = set()
 
     def moment(self, _what: str) -> None:
@@ -115,6 +116,11 @@ class Site:
         assert run == self.session.run
         self.moment("debit")
         self.debited += [release.label for release in releases if release.label not in self.debited]
+
+    def labels(self, run: bytes) -> frozenset[str]:
+        """Return what stands in the ledger, or in the older copy that was put in its place."""
+        assert run == self.session.run
+        return frozenset(self.debited if self.put_back is None else self.put_back)
 
     def pay(self, data: bytes) -> None:
         """Check that a message is paid for before it leaves; in these tests' roles each releases something."""

@@ -79,6 +79,10 @@ class LedgerAttempt:
         """Write down what these releases of this run cost, in this attempt."""
         self.begin().debit(run, releases)
 
+    def labels(self, run: bytes) -> frozenset[str]:
+        """Return what was debited for a run; nothing where no attempt has begun, for then there is no run."""
+        return frozenset() if self._debits is None else self._debits.labels(run)
+
     def __enter__(self) -> Self:
         """Check that an attempt may begin, before anything is sent."""
         if not self._resumed:

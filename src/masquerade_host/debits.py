@@ -29,9 +29,17 @@ class Debits(Protocol):
             They cannot be written down.
         """
 
+    def labels(self, run: bytes) -> frozenset[str]:
+        """Return the labels of all that was debited for this run, by this process or by an earlier one."""
+
 
 class NoDebits:
     """No budget is kept: that of Charlie, who has no records, and of tests."""
 
     def debit(self, run: bytes, releases: Sequence[Release]) -> None:
         """Do nothing."""
+
+    def labels(self, run: bytes) -> frozenset[str]:
+        """Return nothing."""
+        del run
+        return frozenset()

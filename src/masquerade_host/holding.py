@@ -36,8 +36,14 @@ class HoldingSession(Session):
         self._withheld: list[tuple[int, Callable[[], None]]] = []  # each with the broadcasts that the role had taken
 
     def let_go(self) -> bool:
-        """Send what waits for its slot, for it was sent before."""
-        return self._schedule.let_go()
+        """Send the first message that is held back, for it was sent before."""
+        if self._schedule.let_go():
+            return True
+        if self._withheld:
+            _, send = self._withheld.pop(0)
+            send()
+            return True
+        return False
 
     def due_in(self) -> float | None:
         """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
@@ -62,6 +68,9 @@ class HoldingSession(Session):
     def _let_out(self) -> None:
         if self._held is not None and self._held.missing:
             return
+        due = self.steps.due
+        if due is not None and due.kind != "sent" and self._schedule.immediate:
+            return  # a replay: an earlier process, which was itself held, sent it only after what is due here
         withheld, self._withheld = self._withheld, []
         for taken, send in withheld:
             if self._held is not None:

@@ -122,7 +122,10 @@ class Hop:
         began = self.state.has_roster or self.state is JoinState.ENDED
         if turn is Turn.FIELDS:
             return turn
-        if same and (not self.received if here else self.state is JoinState.SEATED and not self.lane.acknowledged):
+        # Who acknowledged the roster, or sent anything since, has it in the journal. A process that then says hello
+        # again has an older copy of the journal. It cannot take part, for it would not know the run's frames.
+        unseated = self.state is JoinState.SEATED and not (self.lane.acknowledged or self.lane.taken)
+        if same and (not self.received if here else unseated):
             return Turn.SAME_HELLO
         if here and (self.received or began):
             return Turn.LATE_HELLO

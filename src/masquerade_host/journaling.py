@@ -8,6 +8,7 @@ the frames release, and only then lets them out. After a restart it first does a
 from abc import ABC, abstractmethod
 
 from masquerade_core.effects import Release
+from masquerade_core.errors import RunFailed
 from masquerade_core.wire.frames import Frame
 from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.journal import Entry
@@ -97,6 +98,23 @@ class Journaling(ABC):
             self.releases.extend(owed)
         for lane in waiting:
             lane.flush()
+
+    def check_ledger(self) -> None:
+        """After a replay, check that the ledger knows no release of this run that the journal does not.
+
+        Raises
+        ------
+        RunFailed
+            It knows one, so the journal is an older copy.
+        """
+        known = {release.label for release in (*self.releases, *self._owed)}
+        if unknown := sorted(self._debits.labels(self.run) - known):
+            raise RunFailed(
+                f"this machine's journal is older than its ledger, which has a debit for {unknown[0]!r} of this run: "
+                "somebody has put an old copy of the journal in its place",
+                "nothing was sent, and the debits stay; this attempt is over. Never restore a journal: keep the state "
+                "folder out of backups",
+            )
 
     def again(self, row: Entry) -> None:
         """Take again what came from outside before this process was started."""

@@ -239,11 +239,10 @@ class Ledger:
 
     def end_attempt(self, study: Study, me: str, why: str) -> None:
         """Note that the attempt under way ended without a result. Its debits stay."""
-        digest = study.digest().hex()
         with self._writing() as (books, write):
-            found = books.reservations.get((digest, me))
+            found = books.reservations.get((study.digest().hex(), me))
             if found is not None and found.attempt is not None:
-                write("ended", study=digest, me=me, why=why)
+                write("ended", study=found.study, me=me, why=why)
 
     def finish(self, study: Study, me: str) -> None:
         """Note that the study has finished: it never runs here again, and the rest of its reservation is free."""
@@ -281,6 +280,11 @@ class Ledger:
             for label, cost in books.check_debit(study, me, number, run.hex(), costs).items():
                 write("debit", study=study, me=me, run=run.hex(), label=label, cost=_numbers(cost))
 
+    def labels(self, study: str, me: str, run: bytes) -> frozenset[str]:
+        """Return the labels of all debits of a run of a study (its digest)."""
+        with self._writing() as (books, _):
+            return books.labels(study, me, run.hex())
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[tuple[Books, Callable[..., None]]]:
         """Hold the ledger, with the books as they stand now; what is written is entered in them as well."""
@@ -306,6 +310,10 @@ class _Debits:
     def debit(self, run: bytes, releases: Sequence[Release]) -> None:
         """Debit what was not debited before; see :class:`~masquerade_host.debits.Debits`."""
         self._ledger.debit(self._study, self._me, self._number, run, releases)
+
+    def labels(self, run: bytes) -> frozenset[str]:
+        """Return the labels that were debited for a run."""
+        return self._ledger.labels(self._study, self._me, run)
 
 
 def _limit(population: str, epsilon: float, delta: float) -> dict[str, Any]:

@@ -265,6 +265,11 @@ class Books:
             )
         return found
 
+    def labels(self, study: str, me: str, run: str) -> frozenset[str]:
+        """Return the labels of all debits of a run."""
+        tries = self.reservations[study, me].tries
+        return frozenset(label for attempt in tries if attempt.run == run for label in attempt.debits)
+
     def check_debit(self, study: str, me: str, number: int, run: str, new: dict[str, Cost]) -> dict[str, Cost]:
         """Check that an attempt may debit these costs; returns those that were not debited before."""
         found = self.reservation(study, me)

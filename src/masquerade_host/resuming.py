@@ -3,7 +3,8 @@
 A *role* is one participant's part of a protocol. It depends on nothing but its inputs, so the same inputs lead it to
 the same place. Rows that came from outside are handed to the session: frames, and decisions of a clock. For all other
 rows the role is stepped until it, or the session, does what the row says. Nothing is drawn, no clock is asked and
-nothing leaves meanwhile. When the rows end, the role and the session go on with the world.
+nothing leaves meanwhile. When the rows end, the journal is compared with the ledger of the budget, and the role and the
+session go on with the world.
 """
 
 from collections.abc import Coroutine
@@ -49,6 +50,8 @@ def resume(role: Role, session: Session) -> Stand:
     ------
     LocalProtocolError
         They do not do what the journal says that they did.
+    RunFailed
+        The ledger of the budget knows of a release that the journal does not: the journal is an older copy.
     """
     stand = Stand()
     steps = session.steps
@@ -60,6 +63,8 @@ def resume(role: Role, session: Session) -> Stand:
             continue
         if steps.passed == passed:
             raise steps.changed("that nothing happens")
+    if steps.passed:
+        session.check_ledger()
     return stand
 
 

@@ -60,6 +60,11 @@ class Schedule:
             self._held.popleft()
             send()
 
+    @property
+    def immediate(self) -> bool:
+        """Whether everything leaves at once."""
+        return self._slot is None
+
     def let_go(self) -> bool:
         """Send the first frame that is held, whatever the time; return whether there was one."""
         if not self._held:

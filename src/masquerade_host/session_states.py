@@ -215,6 +215,7 @@ RECEIVES: _Turns = {
             _T.FOREIGN_HELLO: _S.CLOSED,
             _T.FIELDS: _S.CLOSED,
             _T.BEAT: _S.CLOSED,
+            _T.STANDING: _S.CLOSED,  # it was started again, and its question crosses the end
             _T.LEAVE: _S.ENDED,
             _T.ABORT: _S.ENDED,
         },

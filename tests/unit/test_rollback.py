@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed
-from masquerade_core.seat import Seat
+from masquerade_core.seat import Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
@@ -15,10 +18,14 @@ from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.holding import HoldingSession
 from masquerade_host.journal import Entry
 from masquerade_host.lane import Lane
+from masquerade_host.ledger import Ledger
 from masquerade_host.session_states import Turn
 from masquerade_host.standing import ANSWER, Ask, Standing, Standings
+from masquerade_host.stats import quiet
+from masquerade_party._attempt import LedgerAttempt
 from tests.host_helpers import All, Hi, World
-from tests.restarts import Group
+from tests.ledger_helpers import RECORDS, budget, mechanism, reserved
+from tests.restarts import Group, Role, Site
 
 ROUNDS = 3
 
@@ -55,10 +62,15 @@ def told(run: Group, name: str) -> int:
     return len(run.sites[name].session._told.chain) - 1
 
 
-def rolled_back(world: World) -> Group:
-    """Return a run in which p1's journal is a copy from before round 1, and the others are behind it."""
+def rolled_back(world: World, attempt: LedgerAttempt | None = None) -> Group:
+    """Return a run in which p1's state folder is a copy from before round 1, and the others are behind it.
+
+    With ``attempt``, p1 has a real ledger, and its journal alone is a copy.
+    """
     run = Group(world, {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)})
     p1 = run.sites["p1"]
+    if attempt is not None:
+        pays(p1, attempt)
     copies: list[list[Entry]] = []
 
     def before_round_1() -> bool:
@@ -71,8 +83,21 @@ def rolled_back(world: World) -> Group:
     run.run(until=lambda: min(told(run, name) for name in ("p2", "p3")) >= 3)
     p1.kill()
     p1.journal.rows = copies[0]
+    p1.put_back = ["round 0"]
     p1.start()
     return run
+
+
+def pays(site: Site, attempt: LedgerAttempt) -> None:
+    """Let a site have a real ledger."""
+    note = site.debit
+
+    def debit(run: bytes, releases: Sequence[Release]) -> None:
+        note(run, releases)
+        attempt.debit(run, releases)
+
+    site.debit = debit  # type: ignore[method-assign]
+    site.labels = attempt.labels  # type: ignore[method-assign]
 
 
 def lie(lane: Lane) -> None:
@@ -98,6 +123,54 @@ def test_a_journal_that_was_rolled_back_ends_the_attempt_and_sends_nothing_twice
     assert isinstance(error, RunFailed)
     assert "rolled back: p2 and p3 signed for 3 broadcasts" in error.message
     assert run.sites["p1"].debited == debited
+
+
+def attempt_in(ledger: Ledger, world: World) -> LedgerAttempt:
+    """Return p1's attempt, whose debits a ledger on the disk keeps."""
+    reserved(ledger, world.study)
+    return LedgerAttempt(ledger, world.study, "p1", ledger.fingerprint(RECORDS), quiet)
+
+
+def test_a_journal_that_is_older_than_its_ledger_ends_the_attempt_before_anything_is_sent(
+    world: World, tmp_path: Path
+) -> None:
+    """Its own ledger tells a party, before it asks anybody."""
+    with closing(budget(tmp_path)) as ledger:
+        run = rolled_back(world, attempt_in(ledger, world))
+        error = run.sites["p1"].error
+        assert isinstance(error, RunFailed)
+        assert "journal is older than its ledger, which has a debit for 'round 1' of this run" in error.message
+        assert "nothing was sent, and the debits stay" in (error.hint or "")
+        run.run(100)
+        assert run.twice() == []
+        assert run.sites["p1"].error is error
+        labels = [entry.fields["label"] for entry in ledger.history() if entry.kind == "debit"]
+        assert labels[:2] == ["round 0", "round 1"]
+        assert labels == run.sites["p1"].debited
+
+
+def test_a_journal_that_is_as_old_as_its_ledger_goes_on(world: World, tmp_path: Path) -> None:
+    """Whenever p1 dies, its journal knows all that its ledger does."""
+    roles: dict[str, Callable[[Seat], Role]] = {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)}
+    plain = Group(world, roles)
+    plain.run()
+    for moment in range(1, plain.sites["p1"].moments + 1, 2):
+        with closing(budget(tmp_path / str(moment))) as ledger:
+            run = Group(world, roles)
+            pays(run.sites["p1"], attempt_in(ledger, world))
+            run.sites["p1"].kill_at = moment
+            run.run()
+            run.check()
+            assert run.sites["p1"].starts == 2
+
+
+def test_the_ledger_knows_the_labels_of_one_run_alone(tmp_path: Path, world: World) -> None:
+    with closing(budget(tmp_path)) as ledger:
+        attempt = attempt_in(ledger, world)
+        assert attempt.labels(b"r" * 16) == frozenset()
+        attempt.debit(b"r" * 16, [mechanism("round 0", 0.1, 0.0), mechanism("round 1", 0.1, 0.0)])
+        assert attempt.labels(b"r" * 16) == {"round 0", "round 1"}
+        assert attempt.labels(b"s" * 16) == frozenset()
 
 
 def swapped(run: Group, swap: Any) -> None:
@@ -189,3 +262,33 @@ def test_all_are_started_again_at_once(world: World) -> None:
         site.kill()
     run.run()
     run.check()
+
+
+async def draws_ahead(seat: Seat) -> bytes:
+    """Send in each round, and draw before the answer."""
+    await seat.join()
+    told = b""
+    for number in range(ROUNDS):
+        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
+        await seat.release(f"round {number}", 0.1, 0.0)
+        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+        await seat.once(f"ahead {number}", lambda rng: rng.bytes(8))
+        told += (await seat.receive(All, CHARLIE)).coins
+    return told
+
+
+@pytest.mark.parametrize("later", [1, 2, 3, 4, 6, 9])
+def test_a_party_that_dies_again_while_its_message_is_held_back_goes_on(world: World, later: int) -> None:
+    """Its role had gone on and drawn: the message left after the draw, where without a restart it left before."""
+    roles: dict[str, Callable[[Seat], Role]] = {CHARLIE: charlie, **dict.fromkeys(world.study.names, draws_ahead)}
+    plain = Group(world, roles)
+    plain.run()
+    for moment in range(1, plain.sites["p1"].moments + 1):
+        run = Group(world, roles)
+        p1 = run.sites["p1"]
+        p1.kill_at = moment
+        run.run(until=lambda p1=p1: p1.starts == 2)  # type: ignore[misc]
+        p1.kill_at = max(p1.moments, moment) + later
+        run.run()
+        run.check()
+        assert p1.debited == ["round 0", "round 1", "round 2"]

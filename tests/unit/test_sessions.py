@@ -22,6 +22,7 @@ from masquerade_core.seat import Join, Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
+from masquerade_host.debits import NoDebits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
@@ -1078,7 +1079,7 @@ def test_stages_count_what_passes_and_beats_apart(seated: Wired) -> None:
 
 
 def test_a_release_is_debited_before_the_next_message_is_put_on_the_wire(seated: Wired) -> None:
-    class Noted:
+    class Noted(NoDebits):
         def debit(self, run: bytes, releases: Sequence[Release]) -> None:
             debited.append((run, tuple(releases), len(seated.links["p1"].sent)))
 
@@ -1098,7 +1099,7 @@ def test_a_release_is_debited_before_the_next_message_is_put_on_the_wire(seated:
 
 
 def test_where_a_debit_is_refused_nothing_is_put_on_the_wire(seated: Wired) -> None:
-    class Empty:
+    class Empty(NoDebits):
         def debit(self, run: bytes, releases: Sequence[Release]) -> None:
             raise BudgetExceeded("nothing is left")
 
