@@ -700,9 +700,7 @@ PLAYS = (
     "dp-whitened",
     "dp-gd",
     "local-aggregation",
-    "psgd",
-    "noisy-gradient",
-    "decaying-budget",
+    "psgd",  # and with it noisy-gradient and decaying-budget, whose roles are the same
     "weighted-dp",
     "vote",
     "soft",

@@ -14,6 +14,7 @@ from masquerade.measuring import measuring_study
 from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.ledger import Ledger
+from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from tests.processes import ALWAYS, PARTYS, Machines
 
@@ -49,6 +50,8 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
     for old, new in _CHANGES.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
+    # At the delta that other tests allow, this much Gaussian noise would count as an epsilon of 0.
+    Ledger.init(StateFolder(machines.state("p1")).made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
     results = _run(machines, Study.parse(text))
     found = results[CHARLIE]["evaluation"]
     assert all(result["evaluation"] == found for result in results.values())
