@@ -185,10 +185,8 @@ class RunDirectory:
             _sync_directory(self.path)
             return True
         ours = finished or parts[RESULT].exists()
-        # What shows that the files are of this run goes last: this process may die here as well.
-        shows = [self.path / RESULT, parts[RESULT]]
-        left = [path for path in (*(paths if ours else ()), *parts.values()) if path not in shows]
-        for path in (*left, *(shows if ours else ())):
+        # The result's come last, for they show whose the others are: this process may die here as well.
+        for path in (*(paths if ours else ()), *parts.values()):
             path.unlink(missing_ok=True)
         return False
 
