@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, SigningKey
 from masquerade_core.errors import (
     BadInput,
     BudgetExceeded,
