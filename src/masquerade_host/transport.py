@@ -85,10 +85,12 @@ class _Doorkeeper(threading.Thread):
 
     def run(self) -> None:
         """Answer requests until the context ends."""
-        with contextlib.suppress(zmq.ZMQError):
-            while True:
-                self._socket.send_multipart(self._judge(self._socket.recv_multipart()))
-        self._socket.close(0)
+        try:
+            with contextlib.suppress(zmq.ZMQError):
+                while True:
+                    self._socket.send_multipart(self._judge(self._socket.recv_multipart()))
+        finally:
+            self._socket.close(0)  # else the context would never end
 
     def _judge(self, request: list[bytes]) -> list[bytes]:
         sequence = request[1] if len(request) > 1 else b""

@@ -449,3 +449,17 @@ def test_a_charlie_who_selects_nobody_gets_more_noise_and_not_less(monkeypatch: 
     r = run(study, data)
     left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
     assert np.std(left) > UNIT * public.joint_noise_of(study).largest_scale
+
+
+def test_by_default_there_is_no_indicator_to_check() -> None:
+    """Nothing proves that Charlie's encrypted indicator holds one 1. By default there is none, nor a lead's scale.
+
+    For "selected" the statement says what an indicator that is none does; the three tests above carry it out.
+    """
+    study = proven_study(3, 4, section="")
+    assert public.joint_noise_of(study).scale_rule == "floor"
+    data = make_data(study, (10, 20, 30))
+    about_scales = {"Indicator", "ScaleTerm", "Scale", "PermutedShares"}
+    assert not about_scales & {message.type for message in run(study, data).table.passed}
+    selected = proven_study(3, 4, "selected")
+    assert about_scales <= {message.type for message in run(selected, data).table.passed}

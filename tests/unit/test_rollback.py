@@ -17,6 +17,7 @@ from masquerade_core.wire.frames import Endpoint
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.holding import HoldingSession
 from masquerade_host.journal import Entry
+from masquerade_host.journaling import Journaling
 from masquerade_host.lane import Lane
 from masquerade_host.ledger import Ledger
 from masquerade_host.session_states import Turn
@@ -62,7 +63,7 @@ def told(run: Group, name: str) -> int:
     return len(run.sites[name].session._told.chain) - 1
 
 
-def rolled_back(world: World, attempt: LedgerAttempt | None = None) -> Group:
+def rolled_back(world: World, attempt: LedgerAttempt | None = None, *, copied_ledger: bool = True) -> Group:
     """Return a run in which p1's state folder is a copy from before round 1, and the others are behind it.
 
     With ``attempt``, p1 has a real ledger, and its journal alone is a copy.
@@ -83,7 +84,7 @@ def rolled_back(world: World, attempt: LedgerAttempt | None = None) -> Group:
     run.run(until=lambda: min(told(run, name) for name in ("p2", "p3")) >= 3)
     p1.kill()
     p1.journal.rows = copies[0]
-    p1.put_back = ["round 0"]
+    p1.put_back = ["round 0"] if copied_ledger else None
     p1.start()
     return run
 
@@ -107,11 +108,20 @@ def lie(lane: Lane) -> None:
     lane.say = lambda: 1  # type: ignore[method-assign]
 
 
-def test_without_the_question_one_label_carries_two_vectors(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HoldingSession, "resumed", lambda _self, _nonce: None)
-    run = rolled_back(world)
+@pytest.mark.parametrize("question", [True, False])
+@pytest.mark.parametrize("ledger", [True, False])
+def test_the_question_and_the_ledger_each_stop_a_rollback_and_nothing_else_does(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, question: bool, ledger: bool
+) -> None:
+    """Without both, a Charlie who helps has two noisy answers under one label, for the price of one."""
+    if not question:
+        monkeypatch.setattr(HoldingSession, "resumed", lambda _self, _nonce: None)
+    if not ledger:
+        monkeypatch.setattr(Journaling, "check_ledger", lambda _self: None)
+    run = rolled_back(world, copied_ledger=False)
     run.run(100)
-    assert run.twice(), "this shows that the next test tests something"
+    assert bool(run.twice()) is not (question or ledger)
+    assert isinstance(run.sites["p1"].error, RunFailed) is (question or ledger)
 
 
 def test_a_journal_that_was_rolled_back_ends_the_attempt_and_sends_nothing_twice(world: World) -> None:

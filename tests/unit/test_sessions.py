@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, SigningKey
 from masquerade_core.errors import (
     BadInput,
     BudgetExceeded,
@@ -22,11 +22,13 @@ from masquerade_core.seat import Join, Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
+from masquerade_host import party_session
 from masquerade_host.debits import NoDebits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
 from masquerade_host.probe import Answer
+from masquerade_host.roster import box_keys_of
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Roster
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import Relayed
@@ -110,6 +112,63 @@ def test_no_frame_of_one_run_is_one_of_another(world: World) -> None:
     hand(second, "p1", message)
     violated(second, "p1")
     assert "of another run" in second.errors[CHARLIE].message
+
+
+@pytest.mark.parametrize("mutant", [False, True])
+@pytest.mark.parametrize("source", ["p1", CHARLIE])
+def test_a_frame_of_a_stale_attempt_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, source: str, *, mutant: bool
+) -> None:
+    """It has the right number and signature. If frames of all runs counted, attempt 2 would take it for its own."""
+    first, second = Wired(world), Wired(world)
+    for wired in (first, second):
+        wired.join()
+        for session in wired.sessions.values():
+            session._next_beat = wired.clock.now + 60
+    receiver, to = ("p1", "p1") if source == CHARLIE else (CHARLIE, None)
+    first.say(source, b"of attempt 1", to=to)
+    stale = first.link.sent[-1][1] if source == CHARLIE else first.links["p1"].sent[-1]
+    if mutant:
+        monkeypatch.setattr(Endpoint, "_is_of_this_run", lambda *_: True)
+    if source == CHARLIE:
+        second.links["p1"].inbox.append(stale)
+    else:
+        hand(second, "p1", stale)
+    second.expect(receiver, "Hi", (source,))
+    second.pump(1)
+    if mutant:
+        assert second.answers[receiver] == (b"of attempt 1",)
+        return
+    error = second.errors[receiver]
+    assert isinstance(error, ProtocolViolation)
+    assert "of another run" in error.message
+    assert second.answers[receiver] != (b"of attempt 1",)
+
+
+@pytest.mark.parametrize("mutant", [False, True])
+def test_a_hello_of_a_stale_attempt_in_the_roster_is_refused_by_the_party_that_said_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, mutant: bool
+) -> None:
+    """The signature and the study are right, so p2 alone can tell. Its process of attempt 1 had another box key."""
+    first, second = Wired(world), Wired(world)
+    first.join()
+    second.join(*world.study.names)
+    then, now = first.charlie._hops["p2"], second.charlie._hops["p2"]
+    now.hello, now.box_key = then.hello, then.box_key
+    if mutant:
+
+        def any_hello(roster: Roster, study: Study, study_id: bytes, signing: SigningKey, _own: object) -> object:
+            return box_keys_of(roster, study, study_id, signing, ("", b""))
+
+        monkeypatch.setattr(party_session, "box_keys_of", any_hello)
+    second.join(CHARLIE)
+    if mutant:
+        assert dict(second.answers["p2"][0])["p2"] == then.box_key
+        return
+    error = second.errors["p2"]
+    assert isinstance(error, ProtocolViolation)
+    assert (error.peer, "hello of p2" in error.message) == (CHARLIE, True)
+    assert "p2" not in second.answers
 
 
 def test_beats_that_cross_the_roster_are_in_order(wired: Wired) -> None:

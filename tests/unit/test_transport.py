@@ -1,10 +1,13 @@
 """Real sockets on this machine: who gets in, whose word counts, and what a party is told when it does not get in."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -159,6 +162,57 @@ def test_where_the_doorkeeper_is_missing_nobody_gets_in(monkeypatch: pytest.Monk
     finally:
         party.close(0)
         charlie.close(0)
+
+
+_KNOCKS = """
+import sys, threading, zmq
+from masquerade_host import transport
+from masquerade_host.dialer import PartySocket
+from tests.host_helpers import free_port, new_keys
+
+how, enforced = sys.argv[1], sys.argv[2] == "True"
+threading.excepthook = lambda _: None
+if how == "raising":
+    def judge(self, request):
+        raise OSError("a bug")
+    transport._Doorkeeper._judge = judge
+else:
+    transport._Doorkeeper.run = lambda self: self._socket.close(0)
+if not enforced:
+    setsockopt = zmq.Socket.setsockopt
+    zmq.Socket.setsockopt = lambda self, option, value: (
+        None if option == zmq.ZAP_ENFORCE_DOMAIN else setsockopt(self, option, value)
+    )
+keys, listed = new_keys(), new_keys()
+address = f"tcp://127.0.0.1:{free_port()}"
+charlie = transport.CharlieSocket(address, keys, {"p1": listed.public.curve})
+parties = []
+for own in (listed, new_keys(), listed, new_keys()):  # the first ones end a doorkeeper that raises
+    parties.append(PartySocket(address, own, keys.public.curve))
+    parties[-1].send(b"let me in")
+    came = charlie._router.poll(1000)
+print("admitted" if came else "nobody")
+for party in parties:
+    party.close(0)
+charlie.close(0)
+print("closed")
+"""
+
+
+@pytest.mark.parametrize("enforced", [True, False])
+@pytest.mark.parametrize("how", ["raising", "dead"])
+def test_where_the_doorkeeper_fails_nobody_is_admitted(how: str, *, enforced: bool) -> None:
+    """It runs in a process of its own: a ZeroMQ context that waits for a dead thread would wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KNOCKS, how, str(enforced)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENT,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    # Without ZAP_ENFORCE_DOMAIN everybody comes in, strangers too: so this test tests something.
+    assert done.stdout.split() == ["nobody" if enforced else "admitted", "closed"], done.stderr
 
 
 def test_a_wrong_server_key_breaks_the_handshake_and_the_other_side_has_another_key(place: Place) -> None:
