@@ -14,15 +14,7 @@ from typing import Any
 import numpy as np
 
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
-from masquerade_core.privacy.accounting.composition import (
-    DELTA_UNITS,
-    UNITS,
-    Cost,
-    Total,
-    cost_of,
-    down,
-    target,
-)
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, Total, cost_of, down, target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_host.debits import Debits
