@@ -52,7 +52,7 @@ def test_a_killed_process_goes_on_when_it_is_started_again(machines: Machines, n
 
 # --- Kills at random moments ----------------------------------------------------------
 
-RUNS, KILLS, ROUNDS = 4, 15, 150
+RUNS, KILLS, ROUNDS = 4, 15, 200
 _DESCENT = {
     'lead = "p1"\n': "",
     "key_bits = 2048\n": "",
@@ -80,10 +80,11 @@ def test_a_run_completes_whoever_is_killed_whenever(
     draw = np.random.default_rng(seed)
     machines.write_study(changes=_DESCENT)
     running = machines.start_all()
+    running["p1"].wait_for("joined")
     fired: list[str] = []
     over: set[str] = set()  # who died after everything was done
     while len(fired) < KILLS:
-        time.sleep(draw.uniform(0.0, 1.2))
+        time.sleep(draw.uniform(0.0, 0.8))
         name = str(draw.choice(list(running)))
         alive = {who for who, participant in running.items() if participant.popen.poll() is None}
         if not alive:
@@ -95,6 +96,8 @@ def test_a_run_completes_whoever_is_killed_whenever(
             fired.append(name)
             over |= {name} if _is_over(machines, name) else set()
             running[name] = machines.start(name, approved=False)
+            if name not in over and draw.integers(2):  # else the next one dies while this one starts
+                running[name].wait_for("joined")
     with capsys.disabled():
         sys.stdout.write(f"\nseed {seed}: {len(fired)} kills of {KILLS}: {dict(Counter(fired))}\n")
     ends = {who: participant.end() for who, participant in running.items()}
