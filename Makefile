@@ -23,7 +23,8 @@ test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system $(ARGS)
 
-soak: $(DEV) ## more schedules of faults than the tests have, with other seeds (SOAK_SECONDS=600)
+soak: $(DEV) ## random kills of processes, and more schedules of faults than the tests have (SOAK_SECONDS=600)
+	$(BIN)/python -m pytest tests/kills
 	$(BIN)/python -m tests.soak $(or $(SOAK_SECONDS),600)
 
 audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached
