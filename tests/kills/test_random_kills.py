@@ -81,7 +81,8 @@ def test_a_run_completes_whoever_is_killed_whenever(
         sys.stdout.write(f"\nseed {seed}: {len(fired)} kills of {KILLS}: {dict(Counter(fired))}\n")
     ends = {who: participant.end() for who, participant in running.items()}
     allowed = {who: {0, _REFUSED.get(who, 6)} if who in over else {0} for who in ends}
-    assert all(end.code in allowed[who] for who, end in ends.items()), {w: e.stderr for w, e in ends.items()}
+    wrong = {who: (end.code, end.events[-1:]) for who, end in ends.items() if end.code not in allowed[who]}
+    assert not wrong, (fired, over)
     assert len({(machines.out(who) / "model.json").read_bytes() for who in running}) == 1
     for name in machines.study.names:
         ledger = Ledger.open(StateFolder(machines.state(name)))
