@@ -75,6 +75,30 @@ def test_what_was_under_way_when_a_connection_broke_is_sent_again(lost: str) -> 
     all_close(wired)
 
 
+def test_a_beat_that_is_read_after_its_connection_was_lost_lets_nothing_out_on_the_next_one() -> None:
+    wired, beats = seated(), list[bytes]()
+
+    def watch(source: str, to: str, data: bytes) -> tuple[bytes]:
+        if (source, to) == (CHARLIE, "p1") and b"beat" in data:
+            beats.append(data)
+        return (data,)
+
+    wired.tamper = watch
+    wired.pump(8, seconds=1.0)
+    wired.say("p1", b"one")
+    wired.cut("p1")  # "one" is lost on the way
+    wired.links["p1"].inbox.append(beats[-1])
+    while not wired.links["p1"].reopened:
+        wired.pump(1, seconds=0.05)
+    wired.pump(1)  # the party says its beat of the new connection
+    wired.say("p1", b"two")
+    wired.pump(8, seconds=0.25)
+    assert not wired.errors
+    for body in (b"one", b"two"):
+        wired.expect(CHARLIE, "Hi", ("p1",))
+        assert wired.answers[CHARLIE] == (body,)
+
+
 def test_a_frame_that_arrived_is_not_sent_again() -> None:
     """The beats of the new connection say what each end holds, so nothing comes twice."""
     wired, seen = seated(), list[bytes]()
