@@ -51,7 +51,7 @@ wheel: $(DEV) ## the wheel in empty environments: lowest and newest dependencies
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
 	@set -e; \
 	resolve="$(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-header --quiet"; \
-	$$resolve pyproject.toml --group dev --output-file requirements.txt $(UPGRADE); \
+	$$resolve pyproject.toml --group dev --group docs --output-file requirements.txt $(UPGRADE); \
 	$$resolve pyproject.toml --group build --constraints requirements.txt --output-file requirements-run.txt
 
 clean: ## remove the environment, caches and everything built; runs/ stays

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade.reproduce.panels import Panel
+
 __all__ = ["Report", "Row", "mean_and_error"]
 
 
@@ -122,6 +124,8 @@ class Report:
     settings : dict
         The values on which they depend.
     rows : sequence of Row
+    panels : sequence of Panel
+        What is drawn.
     """
 
     paper: str
@@ -129,6 +133,7 @@ class Report:
     notes: Sequence[str]
     settings: dict[str, Any]
     rows: Sequence[Row]
+    panels: Sequence[Panel] = ()
 
     @property
     def failed(self) -> tuple[Row, ...]:
