@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from scipy.special import betainc, gammainc, gammaln
 
 from masquerade_core.privacy._checks import require
@@ -139,6 +138,8 @@ def _composed(epsilon: float, rounds: int, d: int, delta: float) -> float:
     total = np.fft.irfft(np.fft.rfft(ring) ** rounds, n)
     total = np.maximum(np.roll(total, -start % n), 0.0)
     losses = h * (start + np.arange(n))
+    from scipy.signal import lfilter  # noqa: PLC0415  takes half a second to import
+
     losses, total = losses[losses > 0], total[losses > 0]
     # For a loss l, delta(l) = above - below: the sums over losses l' >= l of p(l') and of p(l') exp(l - l').
     above = np.cumsum(total[::-1])[::-1]
