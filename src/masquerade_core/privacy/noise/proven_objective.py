@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.noise.objective_perturbation import SLACK_BITS
