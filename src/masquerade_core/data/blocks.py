@@ -16,34 +16,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from masquerade_core.data.columns import MISSING_WORDS
+from masquerade_core.data.columns import MISSING_WORDS, Levels, WholeColumn
 from masquerade_core.data.files import no_utf8, opened
 from masquerade_core.data.parquet import PARQUET, Batch, parquet_batches, parquet_size
 from masquerade_core.data.tables import TextTable, parse_header, parse_lines
 
-__all__ = ["Block", "Levels", "Source", "source_of"]
+__all__ = ["Block", "Source", "source_of"]
 
 _BYTES = 16 << 20  # of a block of CSV
 _WORTH_IT = 1 << 20  # a CSV file with fewer bytes is read before pyarrow would be there
 _NULLS = tuple(sorted({shape(word) for word in MISSING_WORDS for shape in (str, str.upper, str.capitalize)} | {"NaN"}))
-
-
-@dataclass(frozen=True, repr=False)
-class Levels:
-    """A column as its different texts.
-
-    Parameters
-    ----------
-    places : ndarray of int, shape (n,)
-        For each record, the place of its text in ``texts``.
-    texts : sequence of str
-        A missing cell is the empty text.
-    """
-
-    places: NDArray[np.intp]
-    texts: Sequence[str]
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,11 +41,8 @@ class Block:
         Returns the block's cells, and the place of each record in the file.
     """
 
-    columns: "Callable[[], _Columns | None]"
+    columns: Callable[[], Mapping[str, WholeColumn] | None]
     table: Callable[[], TextTable]
-
-
-_Columns = Mapping[str, NDArray[np.float64] | Levels]
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +119,7 @@ def _csv(path: Path, numbers: Sequence[str], others: Sequence[str], arrow: Any, 
                 lines = io.StringIO(_decoded(body, path.name, fills=fills), newline="")
                 return parse_lines(lines, header, wanted, path.name, first, fills=fills)
 
-            def columns(body: bytes = body, header: list[str] = header) -> _Columns | None:
+            def columns(body: bytes = body, header: list[str] = header) -> Mapping[str, WholeColumn] | None:
                 if arrow is None:
                     return None
                 if not (fills or body.isascii()):
@@ -174,7 +154,7 @@ def _decoded(body: bytes, source: str, *, fills: bool) -> str:
 
 def _csv_columns(
     arrow: Any, body: bytes, header: Sequence[str], numbers: Sequence[str], others: Sequence[str]
-) -> _Columns | None:
+) -> Mapping[str, WholeColumn] | None:
     level = arrow.dictionary(arrow.int32(), arrow.string())
     names = [name if header.count(name) == 1 else f"{name}\0{i}" for i, name in enumerate(header)]
     try:
@@ -206,7 +186,7 @@ def _parquet(path: Path, numbers: Sequence[str], others: Sequence[str]) -> Itera
             cells = {name: batch.texts(batch.records.column(name), name) for name in wanted}
             return TextTable(dict(cells), range(first, first + batch.records.num_rows), "record", path.name)
 
-        def columns(batch: Batch = batch) -> _Columns | None:
+        def columns(batch: Batch = batch) -> Mapping[str, WholeColumn] | None:
             return _columns(batch.records, numbers, others, batch.texts)
 
         yield Block(columns, table)
@@ -218,8 +198,8 @@ def _parquet(path: Path, numbers: Sequence[str], others: Sequence[str]) -> Itera
 
 def _columns(
     records: Any, numbers: Sequence[str], others: Sequence[str], texts: Callable[[Any, str], list[str]]
-) -> _Columns | None:
-    found: dict[str, NDArray[np.float64] | Levels] = {}
+) -> Mapping[str, WholeColumn] | None:
+    found: dict[str, WholeColumn] = {}
     for name in numbers:
         column = records.column(name)
         if not str(column.type).startswith(("double", "float", "halffloat", "int", "uint")):
