@@ -143,7 +143,8 @@ def _cells(name: str, cells: NDArray[Any]) -> Column:
         return cells
     if cells.dtype.kind in "Mmc":
         raise InvalidInput(
-            f"the column {name!r} holds dates, times or complex numbers, which are not read; write it as numbers or text"
+            f"the column {name!r} holds dates, times or complex numbers, which are not read; write it as numbers or "
+            "text"
         )
     found = cells.tolist()
     if any(isinstance(cell, Real) and not isinstance(cell, bool) for cell in found):

@@ -57,7 +57,7 @@ class SoftEnsemble(SimulatedClassifier):
 
     def _public(self, features: tuple[Feature, ...], seed: int | None) -> Public:
         if self.auxiliary is None:
-            columns = _drawn(features, _count(self.n_auxiliary), rng_of(seed, "auxiliary"))
+            columns: Mapping[str, Column] = _drawn(features, _count(self.n_auxiliary), rng_of(seed, "auxiliary"))
         else:
             levels = [feature.name for feature in features if feature.levels is not None]
             columns = read_records(self, self.auxiliary, fitting=False).with_levels(levels)
