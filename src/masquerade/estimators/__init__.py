@@ -12,6 +12,7 @@ from masquerade.estimators.protocols import (
     NoisyGradient,
     WeightedDP,
 )
+from masquerade.estimators.searching import CountedGridSearchCV, JointCost, joint_cost, search_cost
 from masquerade.estimators.voting import SoftEnsemble, VoteEnsemble
 from masquerade.estimators.warned import InvalidInput, PrivacyLeakWarning, SearchCostWarning
 
@@ -21,12 +22,14 @@ __all__ = [
     "Average",
     "Batch",
     "CentralDP",
+    "CountedGridSearchCV",
     "DPGradientDescent",
     "DPWhitened",
     "DecayingBudget",
     "Individual",
     "InputNoiseSGD",
     "InvalidInput",
+    "JointCost",
     "LocalAggregation",
     "NoisyGradient",
     "Pooled",
@@ -36,4 +39,6 @@ __all__ = [
     "SoftEnsemble",
     "VoteEnsemble",
     "WeightedDP",
+    "joint_cost",
+    "search_cost",
 ]

@@ -136,7 +136,8 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fewest=max(2, min(len(own) for own in rows)),
             auxiliary=None if public is None else public.named,
         )
-        study, text = self._study(shape)
+        text = self._study_text(shape)
+        study = _parsed(text)
         X = Encoder.from_study(study).encode(_columns(records, features))
         data = {name: Dataset(X[own], y[own], study.classes) for name, own in zip(names, rows, strict=True)}
         family: Family = self.__dict__.setdefault("_family", Family())
@@ -156,12 +157,27 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._shape, self._text, self._leaks = shape, text, leaks
         self._auxiliary_text = None if public is None else public.text
 
-    def _study(self, shape: Shape) -> tuple[Study, str]:
-        """Return the study of these settings for records of this shape, and its text."""
-        settings = {key: getattr(self, key) for key in self._get_param_names()}
+    def _study_text(self, shape: Shape) -> str:
+        settings = self.get_params(deep=False)
         section = {key: settings[key] for key in self._section}
-        text = draft_of(self._protocol, settings, section, shape).to_toml()
-        return Study.parse(text, "the estimator's study", in_memory=True), text
+        return draft_of(self._protocol, settings, section, shape).to_toml()
+
+    def study_for(self, shape: Shape) -> Study:
+        """Return the study that a fit with these settings would simulate, for records of this shape.
+
+        Raises
+        ------
+        BadInput
+            The settings do not fit together.
+        """
+        return _parsed(self._study_text(shape))
+
+    @property
+    def shape(self) -> Shape:
+        """The public shape of the records of ``fit``."""
+        check_is_fitted(self)
+        shape: Shape = self._shape
+        return shape
 
     def _seed(self) -> int | None:
         """Return the simulation's seed; None for the operating system's randomness."""
@@ -300,6 +316,10 @@ def _targets(y: Any, entry: Protocol) -> tuple[_Array, NDArray[np.float64]]:
             "from all others"
         )
     return classes, positions.astype(np.float64)
+
+
+def _parsed(text: str) -> Study:
+    return Study.parse(text, "the estimator's study", in_memory=True)
 
 
 def _label(name: str, classes: _Array, features: tuple[Feature, ...]) -> Label:
