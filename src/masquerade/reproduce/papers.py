@@ -10,6 +10,7 @@ from masquerade.reproduce.dp_gd import figure_1 as dp_gd_figure_1
 from masquerade.reproduce.dp_whitened import figure_1 as dp_whitened_figure_1
 from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade.reproduce.kang import figure_2 as kang_figure_2
+from masquerade.reproduce.kang_epsilon import figure_1 as kang_figure_1
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade.reproduce.summary import figure_1 as summary_figure_1
@@ -56,13 +57,14 @@ def _simulated(figure: Callable[[int, int, _Progress], Report]) -> _Run:
 
 
 PAPERS: dict[str, dict[str, Figure]] = {
-    "pathak-2010": {"2": Figure(_whole(pathak_figure_2), 4, 2010, "a9a and a9a.t")},
+    "pathak-2010": {"2": Figure(pathak_figure_2, 4, 2010, "a9a and a9a.t")},
     "rajkumar-2012": {"1": Figure(_simulated(figure_1), 20, 2012)},
     "kang": {
-        "2": Figure(_whole(kang_figure_2), 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946")
+        "1": Figure(kang_figure_1, 4, 2019, "at least one folder with a data set of the paper, such as adult"),
+        "2": Figure(kang_figure_2, 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946"),
     },
     "hamm-2016": {"2": Figure(_whole(hamm_figure_2), 10, 2016, "UCI HAR's train and test folders")},
-    "bixler": {"4": Figure(_simulated(section_4), 40, 1)},
+    "bixler": {"4": Figure(lambda draws, seed, run_tasks, _: section_4(draws, seed, run_tasks), 40, 1)},
     "dp-gd": {"1": Figure(_simulated(dp_gd_figure_1), 5, 2012)},
     "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
