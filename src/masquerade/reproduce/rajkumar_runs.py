@@ -103,7 +103,12 @@ def draw_fresh(seed: str, sigma: Fraction, rounds: int, draws: int) -> _Array:
 
 
 def draw_rho(
-    seed: str, schedule: Schedule, rounds: int, draws: int, parties: Sequence[int], drawn: Callable[[], None]
+    seed: str,
+    schedule: Schedule,
+    rounds: int,
+    draws: int,
+    parties: Sequence[int],
+    drawn: Callable[[], None] = lambda: None,
 ) -> _Array:
     """Draw rho_t^k for every party, round and draw, and add up those of the first K; shape (rounds, K's, draws, d).
 
@@ -111,7 +116,7 @@ def draw_rho(
     ----------
     parties : sequence of int
         The values of K, rising.
-    drawn : callable
+    drawn : callable, optional
         Called after each draw.
     """
     sums = np.empty((rounds, len(parties), draws, D))
