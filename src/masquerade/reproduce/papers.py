@@ -57,11 +57,11 @@ def _simulated(figure: Callable[[int, int, _Progress], Report]) -> _Run:
 
 PAPERS: dict[str, dict[str, Figure]] = {
     "pathak-2010": {"2": Figure(_whole(pathak_figure_2), 4, 2010, "a9a and a9a.t")},
-    "rajkumar-2012": {"1": Figure(_simulated(figure_1), 20, 2012)},
+    "rajkumar-2012": {"1": Figure(figure_1, 20, 2012)},
     "kang": {
         "2": Figure(_whole(kang_figure_2), 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946")
     },
-    "hamm-2016": {"2": Figure(_whole(hamm_figure_2), 10, 2016, "UCI HAR's train and test folders")},
+    "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(_simulated(section_4), 40, 1)},
     "dp-gd": {"1": Figure(_simulated(dp_gd_figure_1), 5, 2012)},
     "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},

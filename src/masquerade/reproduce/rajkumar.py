@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.rajkumar_runs import DELTA, D, printed_root
-from masquerade.reproduce.rajkumar_tasks import LAMBDA, N, aggregated, central, gradient
+from masquerade.reproduce.rajkumar_tasks import aggregated, central, gradient
 from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
@@ -24,6 +24,8 @@ from masquerade_core.privacy.noise.objective_perturbation import compute_slack, 
 __all__ = ["figure_1"]
 
 _SETS = 5
+_N = 1000
+_LAMBDA = 0.1
 _OTHER_LAMBDAS = (0.01, 0.001)
 _EPS = 0.2
 _LOW = 0.1  # the epsilon of the figure's left panels
@@ -47,6 +49,7 @@ _AGGREGATION_BANDS = {
 }
 """In rising order."""
 
+_PRINTED = {"gop, printed root": (_EPS, _LAMBDA)}
 _GOP_BANDS = {0.1: (0.376, 0.035), 0.2: (0.274, 0.03)}
 _CLOSE = 0.012
 _MARGIN = 0.15
@@ -100,14 +103,16 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
     run_tasks : callable
     """
     many = draws * _AGGREGATION_DRAWS
+    gop = {f"gop {eps}": (eps, _LAMBDA) for eps in _GOP_BANDS}
+    gop |= {f"gop lambda = {Lambda}": (_EPS, Lambda) for Lambda in _OTHER_LAMBDAS}
     tasks = []
     for number in range(_SETS):
         for eps, rounds, broken in ((_EPS, _ROUNDS, True), (_LOW, _ROUNDS[-1:], False)):
-            arguments = (seed, number, draws, eps, _PARTIES, rounds, broken)
+            arguments = ("simulated", seed, number, draws, _LAMBDA, eps, _PARTIES, rounds, broken)
             tasks.append(Task(f"set {number}, PSGD, eps = {eps}", gradient, arguments, 10.0 + broken))
-        arguments = (seed, number, draws, many, _EPSILONS, _SPLITS, _PARTIES)
-        tasks.append(Task(f"set {number}, local aggregation", aggregated, arguments, 4.0))
-        tasks.append(Task(f"set {number}, GOP", central, (seed, number, draws, _EPSILONS, _OTHER_LAMBDAS)))
+        aggregation = ("simulated", seed, number, draws, many, _LAMBDA, (*_EPSILONS, 1.0), _SPLITS, _PARTIES)
+        tasks.append(Task(f"set {number}, local aggregation", aggregated, aggregation, 2.0))
+        tasks.append(Task(f"set {number}, GOP", central, ("simulated", seed, number, draws, gop, _PRINTED)))
     collected: dict[str, list[_Array]] = {}
     for found in run_tasks(tasks):
         for name, values in found.items():
@@ -119,11 +124,11 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
         (_CLEAR, _SEEDED, _MEANING),
         {
             "data_sets": _SETS,
-            "records": N,
+            "records": _N,
             "d": D,
             "draws": draws,
             "local_aggregation_draws": many,
-            "lambda": LAMBDA,
+            "lambda": _LAMBDA,
             "delta": DELTA,
             "rounds": _ROUNDS[-1],
             "seed": seed,
@@ -147,7 +152,7 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
 def _sigma_rows() -> list[Row]:
     rows = []
     for eps, without, with_slack in ((0.1, 85.81, 90.30), (0.2, 43.02, 44.11)):
-        slack = compute_slack(eps, LAMBDA, N, LOGISTIC.c)
+        slack = compute_slack(eps, _LAMBDA, _N, LOGISTIC.c)
         for epsilon, sought, note in (
             (Fraction(str(eps)), without, "without computeSlack"),
             (slack.epsilon, with_slack, f"eps~ = {float(slack.epsilon):.4f}"),
@@ -187,9 +192,9 @@ def _beside(table: str, K: int, values: _Array, gop: _Array, *, broken: bool = F
 
 
 def _aggregation_rows(errors: _Errors) -> list[Row]:
-    rows = [_about(_LA, name, errors[f"la {name}"], *band) for name, band in _AGGREGATION_BANDS.items()]
+    rows = [_about(_LA, name, errors[f"la 1.0 {name}"], *band) for name, band in _AGGREGATION_BANDS.items()]
     steps = [
-        (*mean_and_error(errors[f"la {above}"] - errors[f"la {below}"]), f"{above} minus {below}")
+        (*mean_and_error(errors[f"la 1.0 {above}"] - errors[f"la 1.0 {below}"]), f"{above} minus {below}")
         for below, above in pairwise(_AGGREGATION_BANDS)
     ]
     value, error, which = min(steps)
@@ -201,7 +206,7 @@ def _aggregation_rows(errors: _Errors) -> list[Row]:
 
 
 def _broken_rows(errors: _Errors) -> list[Row]:
-    slack = compute_slack(_EPS, LAMBDA, N, LOGISTIC.c)
+    slack = compute_slack(_EPS, _LAMBDA, _N, LOGISTIC.c)
     root = printed_root(D, slack.epsilon, DELTA)
     laplace = "Laplace noise per coordinate"
     rows = [
@@ -217,7 +222,7 @@ def _broken_rows(errors: _Errors) -> list[Row]:
 
 
 def _open_rows(errors: _Errors) -> list[Row]:
-    rows = [Row(_OPEN, "no privacy", *mean_and_error(errors["no privacy"]))]
+    rows = [Row(_OPEN, "no privacy", *mean_and_error(errors[f"no privacy, {_LAMBDA}"]))]
     rows += [
         Row(_OPEN, f"GOP, lambda = {Lambda}", *mean_and_error(errors[f"gop lambda = {Lambda}"]))
         for Lambda in _OTHER_LAMBDAS
