@@ -70,8 +70,8 @@ _CURVES = {
 }
 _TITLES = {
     "published": "Published sensitivities",
-    "tight": "At most the diameter (soft is as published)",
-    "exp": "The norm drawn from Exp(Delta/eps): not private",
+    "tight": "Sensitivity at most the diameter",
+    "exp": "Norm from Exp(Delta/eps): not private",
 }
 _PAPERS_END = 1.0
 _UNTIL = "1/eps up to which soft and avg are better than indiv; the paper says 1"
@@ -206,16 +206,11 @@ def _curve_rows(found: _Found) -> list[Row]:
 def _panels(found: _Found) -> tuple[Panel, ...]:
     """Return the paper's panel for each kind of noise. What the text states for 1/eps = 0 is drawn at the left end."""
     least = _INVERSES[0]
-    claims = [
-        Series(f"{name}, the paper at 1/eps = 0", (least,), (_WITHOUT_BANDS[name][2],), claimed=True)
-        for name in ("vote", "soft", "avg")
-    ]
-    claims += [
-        Series(f"{name}, the paper", (least, _INVERSES[-1]), (_WITHOUT_BANDS[name][2],) * 2, claimed=True)
-        for name in ("batch", "indiv")
-    ]
-    indiv = _WITHOUT_BANDS["indiv"][2]
-    claims.append(Series("soft and avg fall to indiv, the paper", (_PAPERS_END,), (indiv,), claimed=True))
+    ends = least, _INVERSES[-1]
+    paper = {name: accuracy for name, (_, _, accuracy) in _WITHOUT_BANDS.items()}
+    claims = [Series(name, (least,), (paper[name],), claimed=True) for name in ("vote", "soft", "avg")]
+    claims += [Series(name, ends, (paper[name],) * 2, claimed=True) for name in ("batch", "indiv")]
+    claims.append(Series("soft and avg fall to indiv", (_PAPERS_END,), (paper["indiv"],), claimed=True))
     reference = tuple((name, float(found[name].mean())) for name in ("batch", "indiv"))
     return tuple(
         Panel(

@@ -42,6 +42,11 @@ _NAMES = {
     "tight": "at most the diameter",
     "exp": "norm from Exp(Delta/eps)",
 }
+_TITLES = {
+    "published": "published noise",
+    "tight": "at most the diameter",
+    "exp": "norm from Exp, not private",
+}
 _CURVES = "Accuracy by 1/eps, M = {}: {}"
 _UNTIL = "1/eps up to which a method is better than indiv"
 _KEEPS = f"1/eps up to which soft keeps its accuracy without noise, but for {_NEAR}"
@@ -83,8 +88,8 @@ class Setting:
     Parameters
     ----------
     figure : str
-    title : str
-        What the records are.
+    title, short : str
+        What the records are, in a few words and in one.
     each, auxiliary : int
         How many records a party has, and how many auxiliary points there are.
     dimension : int
@@ -96,6 +101,7 @@ class Setting:
 
     figure: str
     title: str
+    short: str
     each: int
     auxiliary: int
     dimension: int
@@ -123,7 +129,7 @@ def figure_3(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
     """
     if data is None:
         raise BadInput("this figure needs KDD Cup 1999, which does not come with this program", "give --data DIRECTORY")
-    setting = Setting("3", "KDD Cup 1999", 22, 43_000, 123, _KDD, {"batch": 0.918, "indiv": 0.90})
+    setting = Setting("3", "KDD Cup 1999", "KDD", 22, 43_000, 123, _KDD, {"batch": 0.918, "indiv": 0.90})
     return _figure(setting, connection_trial, (_folder(data, "kddcup99"),), draws, seed, run_tasks)
 
 
@@ -142,10 +148,10 @@ def figure_4(draws: int, seed: int, run_tasks: RunTasks, data: Path | None = Non
     BadInput
         A file is missing or is not what its name says.
     """
-    setting = Setting("4", "a stand-in for malicious URLs", 9, 16_000, 50, _INVENTED, {})
+    setting = Setting("4", "a stand-in for malicious URLs, invented", "Stand-in", 9, 16_000, 50, _INVENTED, {})
     if data is None:
         return _figure(setting, stand_in_trial, (_STAND_IN,), draws, seed, run_tasks)
-    setting = Setting("4", "malicious URLs", 9, 16_000, 50, _URLS, {})
+    setting = Setting("4", "malicious URLs", "URLs", 9, 16_000, 50, _URLS, {})
     return _figure(setting, url_trial, (_folder(data, "url_svmlight"), _DAYS), draws, seed, run_tasks)
 
 
@@ -268,7 +274,7 @@ def _panels(setting: Setting, found: _Found) -> tuple[Panel, ...]:
             levels = {"batch": found[f"{M} batch"], "indiv": found["indiv"]}
             panels.append(
                 Panel(
-                    f"{setting.title}, M = {M}, noise: {_NAMES[kind]}",
+                    f"{setting.short}, M = {M}: {_TITLES[kind]}",
                     "1/eps",
                     "test accuracy",
                     tuple(_curve(found, M, method, own) for method, own in curves() if own == kind),
