@@ -211,7 +211,7 @@ def test_unknown_papers_and_figures_are_refused(shell: Shell) -> None:
     answer = shell("reproduce", "einstein-1905")
     assert answer.code == 4
     assert "rajkumar-2012" in answer.err
-    answer = shell("reproduce", "rajkumar-2012", "2")
+    answer = shell("reproduce", "rajkumar-2012", "3")
     assert answer.code == 4
     assert "docs/reproduction.md" in answer.err
     assert shell("reproduce", "rajkumar-2012", "--draws", 0).code == 4
