@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade.reproduce import Report, Row, hamm_binary, hamm_binary_runs, reproduce
+from masquerade.reproduce import Report, Row, hamm_binary, hamm_binary_runs, hamm_runs, reproduce
 from masquerade.reproduce.hamm_binary_runs import (
     BinaryRecords,
     accuracies,
@@ -264,7 +264,7 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
 def test_noise_that_forgets_the_dimension_or_is_five_percent_short_is_noticed(
     monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    right = hamm_binary_runs.draw_noise
+    right = hamm_runs.draw_noise
 
     def wrong(seed: str, scale: float, dimension: int, count: int) -> _Array:
         eta = right(seed, scale, dimension, count)
