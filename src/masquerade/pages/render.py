@@ -1,0 +1,79 @@
+"""Fills the templates. Every value is escaped, and the page's security policy lets only its own style sheet through."""
+
+import base64
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from masquerade.report import human_bytes, human_seconds
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy.statement_words import digits
+from masquerade_core.words import counted
+
+__all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]
+
+SECURITY = (
+    "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+"""The page's Content-Security-Policy: nothing is loaded, nothing runs, and one style sheet counts, known by its hash."""
+
+_MANY = 10_000
+
+
+def require_jinja() -> None:
+    """Check that jinja2 is installed, which fills the pages' templates.
+
+    Raises
+    ------
+    BadInput
+        It is not.
+    """
+    if importlib.util.find_spec("jinja2") is None:
+        raise BadInput(
+            "a page needs jinja2, which is not installed", "install it with 'pip install \"masquerade[report]\"'"
+        )
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """Return a page as one HTML text.
+
+    Parameters
+    ----------
+    template : str
+        The name of a file among the package's templates.
+    context : mapping
+        What the template shows. Each text in it is escaped.
+    """
+    require_jinja()
+    import jinja2  # noqa: PLC0415 - an extra: all other commands work without it
+
+    environment = jinja2.Environment(
+        autoescape=True, loader=jinja2.FunctionLoader(_source), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"number": number, "bytes": human_bytes, "seconds": human_seconds, "exact": exact, "bound": digits}
+    environment.globals["counted"] = counted
+    style = _source("page.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    # The hash is that of the whole content of <style>, so the template must put nothing around it.
+    own = {"style": style, "security": SECURITY.format(style=digest)}
+    return environment.get_template(template).render({**context, **own})
+
+
+def _source(name: str) -> str:
+    return (files("masquerade.pages") / "templates" / name).read_text(encoding="utf-8")
+
+
+def exact(value: object) -> str:
+    """Return a value of a JSON file as it stands there, so that a program reads the same back."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with some significant digits; a large one in full, with commas."""
+    if value is None:
+        return "none"
+    return f"{value:,.0f}" if abs(value) >= _MANY else f"{value:.{digits}g}"
