@@ -7,7 +7,7 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 
-__all__ = ["AuditOption", "PictureOption", "audit_of", "report"]
+__all__ = ["AuditOption", "PictureOption", "audit_of", "report", "written"]
 
 AuditOption = Annotated[
     Path | None,

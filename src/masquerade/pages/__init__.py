@@ -6,5 +6,6 @@ else. All texts that come from files of others are escaped.
 
 from masquerade.pages.render import require_jinja
 from masquerade.pages.report import report_page
+from masquerade.pages.signature import signature_page
 
-__all__ = ["report_page", "require_jinja"]
+__all__ = ["report_page", "require_jinja", "signature_page"]

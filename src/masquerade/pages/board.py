@@ -13,8 +13,9 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted, listed
 from masquerade_protocols import Protocol
 
-__all__ = ["Answer", "Board", "board_of_run", "day", "minute", "subject", "unlimited"]
+__all__ = ["Answer", "Board", "board_of_run", "board_of_study", "day", "minute", "subject", "unlimited"]
 
+_NOISE = "And random noise was added, which hides what any one record holds."
 _FEW = 8  # parties that a page names one by one
 
 
@@ -122,10 +123,50 @@ def board_of_run(run: Run, entry: Protocol | None) -> Board:
     )
 
 
+def board_of_study(study: Study, entry: Protocol, rows: Sequence[Mapping[str, Any]]) -> Board:
+    """Return page one of a study for signature, before anything has run."""
+    per_person = study.study.records_per_person
+    learned = tuple(observers(rows, per_person))
+    what = f"one model, which predicts {subject(study)}" if entry.makes_model else _other(entry)
+    columns = counted(len(study.features), "column", "columns")
+    expected = entry.expectation(study) if entry.expectation else None
+    return Board(
+        done=(
+            f"{named(study.names)} will compute {what}. A coordinator, called Charlie, passes their messages on and is "
+            "not trusted with any record.",
+            "No record leaves its owner’s machine. What is computed from records does. It is encrypted or masked, so "
+            "that nobody alone can read one party’s part. " + (_WILL_NOISE if study.proven else ""),
+            f"Each party uses at least {study.study.min_records:,} records of its own, with {columns}. Their limits are "
+            "fixed in this study, before anybody looks at the data.",
+        ),
+        good=_HOPES.get(str(expected.verdict), "") if expected else "",
+        learned=learned,
+        about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
+        chance=chance(rows),
+        limits=limits(rows, learned),
+        agreed=(),
+        answer=Answer("unknown", "For signature", ""),
+    )
+
+
+_WILL_NOISE = "And random noise is added, which hides what any one record holds."
+_HOPES = {
+    "useful threshold": "Expect a model whose answers can be used.",
+    "uncertain": "Whether the model will be of use is uncertain.",
+    "ranks only": "Expect a model that puts records in an order, and whose answers yes and no may be of no use.",
+    "nothing": "Expect nothing useful: the noise drowns what so few records tell.",
+    "useful counts": "Expect counts that can be used.",
+    "coarse counts": "Expect coarse counts: a good part of most of them is noise.",
+}
+
+
+def _other(entry: Protocol) -> str:
+    return "how good a model is that they have already" if entry.measures else "statistics of their records"
+
+
 def _done(run: Run, entry: Protocol | None) -> list[str]:
     result, study = run.result, run.study
-    makes_model = entry is None or entry.makes_model
-    what = f"one model, which predicts {subject(study)}" if makes_model else "statistics of their records"
+    what = f"one model, which predicts {subject(study)}" if entry is None or entry.makes_model else _other(entry)
     if run.watermark:
         return [
             f"This is a simulation. One computer held the records of {counted(int(result['parties']), 'party', 'parties')} "
@@ -138,8 +179,11 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
         f"On {began}, {named(names)} computed {what}. A coordinator, called Charlie, passed their messages on and is "
         "not trusted with any record."
     )
-    said = [first, "No record left the machine of its owner. What left was added up under encryption or masks, with "
-            "random noise, so that nobody could read the part of any one party."]  # fmt: skip
+    said = [
+        first,
+        "No record left its owner’s machine. What was computed from records did. It was encrypted or masked, so that "
+        "nobody alone could read one party’s part. " + (_NOISE if study is not None and study.proven else ""),
+    ]
     if study is not None:
         columns = counted(len(study.features), "column", "columns")
         said.append(
@@ -186,7 +230,7 @@ def limits(rows: Sequence[Mapping[str, Any]], learned: Sequence[Observer]) -> tu
     if any(row["unit"] == PARTY and "all records of one" in str(row["view"]) and not held(row) for row in rows):
         said.append(
             "A party as a whole is not hidden: what its records have in common may show, such as how they differ from "
-            "everybody else's."
+            "everybody else’s."
         )
     said += [
         "What is true of many people is meant to be learned. It may let somebody guess about a person who never took "
@@ -211,9 +255,10 @@ def _agreed(run: Run) -> list[str]:
             f"{minute(approval.get('when', ''))}."
         )
     elif run.participant == CHARLIE:
-        said.append("Each party's own report names the person who approved of the study there.")
+        said.append("Each party’s own report names the person who approved of the study there.")
     if run.took_part:
-        everybody = "All" if run.study and len(run.took_part) == run.study.K else f"{len(run.took_part)} of {run.study.K if run.study else '?'}"
+        K = int(run.result["parties"])
+        everybody = f"All {K}" if len(run.took_part) == K else f"{len(run.took_part)} of {K}"
         said.append(
             f"{everybody} parties signed with their keys that they ran this very study, and that this is its result."
         )
@@ -229,9 +274,10 @@ def _answer(run: Run) -> Answer:
         return Answer("unknown", "Not verified", "This folder has no signed transcript.")
     if run.problems:
         return Answer("no", "Does not hold", f"This folder was changed, or is not whole: {run.problems[0]}.")
+    who = "Charlie" if run.participant == CHARLIE else run.participant
     return Answer(
         "yes",
         "Verified",
-        f"When this page was written, every signature held, and every file was as {run.participant} had signed it. "
+        f"When this page was written, every signature held, and every file was as {who} had signed it. "
         "That the records themselves are true, nobody can verify.",
     )

@@ -10,7 +10,7 @@ from masquerade_core.privacy.several_records import PARTY, PERSON
 from masquerade_core.privacy.statement import NOT_PROMISED
 from masquerade_core.privacy.statement_words import odds
 
-__all__ = ["Axis", "Observer", "View", "held", "observers", "views"]
+__all__ = ["Axis", "Observer", "View", "common", "guess", "held", "observers", "views"]
 
 Row = Mapping[str, Any]
 
@@ -79,6 +79,8 @@ class View:
         Whether the study counts on this row.
     after : str
         What a guess that was 50 % likely to be right may become at most, in percent; empty where nothing is proved.
+    own : tuple of str
+        What this row alone rests on.
     """
 
     row: Row
@@ -88,21 +90,22 @@ class View:
     audited: float | None
     promised: bool
     after: str
-
-    @property
-    def meaning(self) -> str:
-        """What is proved, as a sentence without a formula."""
-        if self.proved is None:
-            return "Nothing is proved: a guess may become certain."
-        return f"A guess that was 50 % likely to be right is at most {self.after} likely afterwards."
+    own: tuple[str, ...] = ()
 
 
 def views(rows: Sequence[Row], audit: Mapping[str, Any] | None = None) -> list[View]:
     """Return the statement's rows as the picture shows them."""
-    return [_view(row, audit) for row in rows]
+    shared = common(rows)
+    return [_view(row, audit, shared) for row in rows]
 
 
-def _view(row: Row, audit: Mapping[str, Any] | None) -> View:
+def common(rows: Sequence[Row]) -> list[str]:
+    """Return the assumptions that all proved rows share."""
+    lists = [row["assumptions"] for row in rows if held(row)]
+    return [text for text in lists[0] if all(text in other for other in lists)] if lists else []
+
+
+def _view(row: Row, audit: Mapping[str, Any] | None, shared: Sequence[str]) -> View:
     proved = float(row["epsilon"]) if held(row) else None
     promised = not str(row["claimed"]).startswith(NOT_PROMISED)
     found = _CLAIMED.search(str(row["claimed"])) if promised else None
@@ -120,6 +123,7 @@ def _view(row: Row, audit: Mapping[str, Any] | None) -> View:
         audited=audited,
         promised=promised,
         after="" if proved is None else guess(proved),
+        own=tuple(text for text in row["assumptions"] if text not in shared),
     )
 
 

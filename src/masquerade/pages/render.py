@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.util
 import json
+import math
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from masquerade.report import human_bytes, human_seconds
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement_words import digits
+from masquerade_core.study import CHARLIE
 from masquerade_core.words import counted
 
 __all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]
@@ -20,7 +22,7 @@ SECURITY = (
 )
 """The page's Content-Security-Policy: nothing is loaded, nothing runs, and one style sheet counts, known by its hash."""
 
-_MANY = 10_000
+_SMALL, _LARGE = 1e-4, 1e7  # between these a number is written in full
 
 
 def require_jinja() -> None:
@@ -51,10 +53,18 @@ def render(template: str, context: Mapping[str, Any]) -> str:
     import jinja2  # noqa: PLC0415 - an extra: all other commands work without it
 
     environment = jinja2.Environment(
-        autoescape=True, loader=jinja2.FunctionLoader(_source), undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"number": number, "bytes": human_bytes, "seconds": human_seconds, "exact": exact, "bound": digits}
+        autoescape=True, loader=jinja2.FunctionLoader(_source), undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {
+        "bound": digits,
+        "bytes": human_bytes,
+        "exact": exact,
+        "number": number,
+        "percent": _percent,
+        "seconds": human_seconds,
+        "sentence": _sentence,
+        "who": _who,
+    }
     environment.globals["counted"] = counted
     style = _source("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -72,8 +82,35 @@ def exact(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with some significant digits; a large one in full, with commas."""
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+
+
+def _percent(place: float) -> str:
+    return f"{place:.2f}%"
+
+
+def _who(name: str) -> str:
+    return "Charlie" if name == CHARLIE else name
+
+
+def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
+    """Return a number with some significant digits, without an exponent where a person can read it so.
+
+    Parameters
+    ----------
+    value : float or None
+        None is shown as a dash.
+    digits : int
+    sign : bool
+        Whether a positive number gets its sign as well.
+    """
     if value is None:
-        return "none"
-    return f"{value:,.0f}" if abs(value) >= _MANY else f"{value:.{digits}g}"
+        return "–"
+    rounded = float(f"{value:.{digits}g}")
+    if rounded != 0 and not _SMALL <= abs(rounded) < _LARGE:
+        shown = f"{rounded:+.{digits}g}"
+    else:
+        places = max(0, digits - 1 - math.floor(math.log10(abs(rounded)))) if rounded else 0
+        shown = f"{rounded:+,.{places}f}"
+    return ("" if shown[0] == "+" and not sign else shown[0].replace("-", "−")) + shown[1:]

@@ -1,11 +1,14 @@
 """The report of a finished run as one HTML page: page one for the board, the rest for reference."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from masquerade.evaluation_view import evaluation_warnings
 from masquerade.pages.board import board_of_run, minute
+from masquerade.pages.debits import debits
 from masquerade.pages.picture import Picture
-from masquerade.pages.privacy import Axis, views
+from masquerade.pages.privacy import Axis, common, views
 from masquerade.pages.reading import Run
 from masquerade.pages.render import render
 from masquerade.pages.talk import talk_of
@@ -14,7 +17,24 @@ from masquerade.statement_view import documentation, flags
 from masquerade_core.errors import MasqueradeError
 from masquerade_protocols import Protocol, entry_named
 
-__all__ = ["report_page"]
+__all__ = ["NOT_PROVED", "report_page"]
+
+NOT_PROVED = (
+    "which records the parties used, and that they are true",
+    "that a signature was made by a person and not by somebody who took the key file",
+    "the times, the approval and the ledger's entry: they are the words of the folder's owner alone",
+)
+"""What no check of a folder proves, as ``masquerade verify`` says it."""
+
+_FIGURES = (
+    ("error", "error", ("error",)),
+    ("AUC: how well scores rank", "auc", ("auc",)),
+    ("Brier score", "brier", ("brier",)),
+    ("sensitivity", "threshold.sensitivity", ("threshold", "sensitivity")),
+    ("specificity", "threshold.specificity", ("threshold", "specificity")),
+    ("precision", "threshold.precision", ("threshold", "precision")),
+    ("class balance: share of positive records", "positive_share", ("positive_share",)),
+)
 
 
 def report_page(run: Run, *, audit: Mapping[str, Any] | None = None, pictures: Sequence[Picture] = ()) -> str:
@@ -53,9 +73,29 @@ def report_page(run: Run, *, audit: Mapping[str, Any] | None = None, pictures: S
         "documentation": documentation(),
         "watermark": run.watermark or ("baseline: not a private release" if baseline else ""),
         "minute": minute,
-        "command": f"masquerade verify {run.path}",
+        "command": f"masquerade verify {shlex.quote(str(run.path))}",
+        "common": common(run.result["statement"]),
+        "board_classes": run.model is not None and run.model.label.classes is not None,
+        "entries": debits(run.ledger),
+        "unproved": NOT_PROVED,
+        "expectation": entry.expectation(run.study) if entry and run.study and entry.expectation else None,
+        "quality": _quality(run.result.get("evaluation")),
+        "warnings": evaluation_warnings(run.result["evaluation"]) if run.result.get("evaluation") else [],
     }
     return render("report.html", context)
+
+
+def _quality(found: Mapping[str, Any] | None) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the figures of an evaluation: the name, the field of the result, and the value with its interval."""
+    for name, field, path in _FIGURES if found else ():
+        value: Any = found
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping) and "value" in value:
+            yield name, field, value
+    for one in (found or {}).get("classes", ()):
+        for key in ("share", "sensitivity", "precision"):
+            yield f"{one['name']}: {key}", f"classes.{one['name']}.{key}", one[key]
 
 
 def _entry(name: str) -> Protocol | None:

@@ -63,9 +63,9 @@ class Lane:
 
 @dataclass(frozen=True)
 class Sent:
-    """A kind of message that left a machine: its type, to whom, and how often."""
+    """A kind of message that left a machine: its type, to whom, and how often; of several machines alike."""
 
-    source: str
+    sources: tuple[str, ...]
     type: str
     to: str
     count: int
@@ -197,7 +197,10 @@ def _kinds(entries: Sequence[Entry], me: str) -> Iterator[Sent]:
             to = "all parties" if entry.to == PARTIES and entry.source == CHARLIE else entry.to
             to = "the other parties, sealed" if entry.kind == "sealed" and to == PARTIES else to
             counts[entry.source, entry.type or _PLAIN.get(entry.kind, entry.kind), to] += 1
-    yield from (Sent(*key, count) for key, count in counts.items())
+    alike: dict[tuple[str, str, int], list[str]] = {}
+    for (source, kind, to), count in counts.items():
+        alike.setdefault((kind, to, count), []).append(source)
+    yield from (Sent(tuple(sorted(sources)), kind, to, count) for (kind, to, count), sources in alike.items())
 
 
 _PLAIN = {"roster": "the roster of this run", "closed": "the signed end"}

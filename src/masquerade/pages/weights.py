@@ -75,6 +75,10 @@ class Learned:
         """Return where a pull stands in the picture, in percent of its width."""
         return f"{50 + 48 * min(1.0, max(-1.0, value / self.reach)):.2f}%"
 
+    def width(self, value: float) -> str:
+        """Return how wide a pull's bar is in the picture, in percent of its width."""
+        return f"{48 * min(1.0, abs(value) / self.reach):.2f}%"
+
 
 def learned(model: SavedModel, noise: WeightNoise | None) -> list[Learned]:
     """Return the model's weights, for each class or for the positive label.
