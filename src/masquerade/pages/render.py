@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib.util
 import json
 import math
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from masquerade.report import human_bytes, human_seconds
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement_words import digits
 from masquerade_core.study import CHARLIE
-from masquerade_core.words import counted
 
 __all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]
 
@@ -33,10 +31,12 @@ def require_jinja() -> None:
     BadInput
         It is not.
     """
-    if importlib.util.find_spec("jinja2") is None:
+    try:
+        import jinja2  # noqa: F401, PLC0415 - an extra: all other commands work without it
+    except ImportError as error:
         raise BadInput(
             "a page needs jinja2, which is not installed", "install it with 'pip install \"masquerade[report]\"'"
-        )
+        ) from error
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
@@ -65,12 +65,14 @@ def render(template: str, context: Mapping[str, Any]) -> str:
         "sentence": _sentence,
         "who": _who,
     }
-    environment.globals["counted"] = counted
     style = _source("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     # The hash is that of the whole content of <style>, so the template must put nothing around it.
     own = {"style": style, "security": SECURITY.format(style=digest)}
-    return environment.get_template(template).render({**context, **own})
+    try:
+        return environment.get_template(template).render({**context, **own})
+    except jinja2.UndefinedError as error:
+        raise ValueError("a field is missing of what a page shows") from error
 
 
 def _source(name: str) -> str:

@@ -14,7 +14,7 @@ from masquerade.pages.render import render
 from masquerade.pages.talk import talk_of
 from masquerade.pages.weights import learned
 from masquerade.statement_view import documentation, flags
-from masquerade_core.errors import MasqueradeError
+from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_protocols import Protocol, entry_named
 
 __all__ = ["NOT_PROVED", "report_page"]
@@ -48,7 +48,22 @@ def report_page(run: Run, *, audit: Mapping[str, Any] | None = None, pictures: S
         What ``masquerade audit STUDY --format json`` said of the study.
     pictures : sequence of Picture
         Such as the one that ``masquerade audit --plot`` draws.
+
+    Raises
+    ------
+    BadInput
+        The result, or a file beside it, is not of the form that a run writes.
     """
+    try:
+        return _page(run, audit, pictures)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:  # somebody changed the file
+        raise BadInput(
+            f"a file in {run.path} is not of the form that a run writes",
+            f"see what was changed with 'masquerade verify {run.path}'",
+        ) from error
+
+
+def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]) -> str:
     entry = _entry(str(run.result["protocol"]))
     rows = views(run.result["statement"], audit)
     found = [v for view in rows for v in (view.claimed, view.proved, view.audited) if v is not None]
