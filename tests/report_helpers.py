@@ -12,7 +12,6 @@ import numpy as np
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
-from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.approvals import Approval
 from masquerade_host.results import RunDirectory, summarize
@@ -61,10 +60,11 @@ address = "tcp://127.0.0.1:{port}"
 key = "{curator}"
 """
 _POINTS = Auxiliary.from_unit_ball(np.random.default_rng(7).uniform(-0.4, 0.4, size=(30, 7)))
+_FILE = f'file = "points.csv"\nsha256 = "{_POINTS.digest.hex()}"\nrecords = 30'
 _SECTIONS = {
     "dp-gd": "rounds = 6",
     "local-aggregation": 'scale = "floor"',
-    "vote": f'ties = "first"\n[protocol.auxiliary]\nfile = "points.csv"\nsha256 = "{_POINTS.digest.hex()}"\nrecords = 30',
+    "vote": f'ties = "first"\n[protocol.auxiliary]\n{_FILE}',
 }
 
 

@@ -26,7 +26,8 @@ PictureOption = Annotated[
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The HTML file. RUN/report.html if not given.", show_default=False)
+        Path | None,
+        typer.Option("--out", "-o", help="The HTML file. RUN/report.html if not given.", show_default=False),
     ] = None,
     audit: AuditOption = None,
     picture: PictureOption = None,
@@ -46,7 +47,12 @@ def report(
     state = "verified" if read.verified else "not verified"
     return Outcome(
         f"{path}: the report of {read.result['study']}, {read.watermark or state}",
-        {"path": str(path), "run_id": read.result["run_id"], "verified": read.verified, "problems": list(read.problems)},
+        {
+            "path": str(path),
+            "run_id": read.result["run_id"],
+            "verified": read.verified,
+            "problems": list(read.problems),
+        },
         hint=f"open {path} in a browser, and print it from there",
     )
 

@@ -130,15 +130,16 @@ def board_of_study(study: Study, entry: Protocol, rows: Sequence[Mapping[str, An
     what = f"one model, which predicts {subject(study)}" if entry.makes_model else _other(entry)
     columns = counted(len(study.features), "column", "columns")
     expected = entry.expectation(study) if entry.expectation else None
+    who = (
+        f"{named(study.names)} will compute {what}. A coordinator, called Charlie, passes their messages on and is "
+        "not trusted with any record."
+    )
+    records = (
+        f"Each party uses at least {study.study.min_records:,} records of its own, with {columns}. Their limits "
+        "are fixed in this study, before anybody looks at the data."
+    )
     return Board(
-        done=(
-            f"{named(study.names)} will compute {what}. A coordinator, called Charlie, passes their messages on and is "
-            "not trusted with any record.",
-            "No record leaves its owner’s machine. What is computed from records does. It is encrypted or masked, so "
-            "that nobody alone can read one party’s part. " + (_WILL_NOISE if study.proven else ""),
-            f"Each party uses at least {study.study.min_records:,} records of its own, with {columns}. Their limits are "
-            "fixed in this study, before anybody looks at the data.",
-        ),
+        done=(who, _LEAVES + (_WILL_NOISE if study.proven else ""), records),
         good=_HOPES.get(str(expected.verdict), "") if expected else "",
         learned=learned,
         about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
@@ -149,6 +150,10 @@ def board_of_study(study: Study, entry: Protocol, rows: Sequence[Mapping[str, An
     )
 
 
+_LEAVES = (
+    "No record leaves its owner’s machine. What is computed from records does. It is encrypted or masked, so that "
+    "nobody alone can read one party’s part. "
+)
 _WILL_NOISE = "And random noise is added, which hides what any one record holds."
 _HOPES = {
     "useful threshold": "Expect a model whose answers can be used.",
@@ -168,9 +173,12 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     result, study = run.result, run.study
     what = f"one model, which predicts {subject(study)}" if entry is None or entry.makes_model else _other(entry)
     if run.watermark:
+        held_all = (
+            "This is a simulation. One computer held the records of "
+            f"{counted(int(result['parties']), 'party', 'parties')} and computed {what}. Whoever ran it saw all records."
+        )
         return [
-            f"This is a simulation. One computer held the records of {counted(int(result['parties']), 'party', 'parties')} "
-            f"and computed {what}. Whoever ran it saw all records.",
+            held_all,
             "So nothing here was kept secret, and nothing on this page may be taken for a private release.",
         ]
     names = run.took_part or (study.names if study else ())
@@ -187,8 +195,8 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     if study is not None:
         columns = counted(len(study.features), "column", "columns")
         said.append(
-            f"Each party used at least {study.study.min_records:,} records of its own, with {columns}. Their limits were "
-            "fixed in public, before anybody looked at the data."
+            f"Each party used at least {study.study.min_records:,} records of its own, with {columns}. Their limits "
+            "were fixed in public, before anybody looked at the data."
         )
     return said
 
@@ -204,7 +212,9 @@ def _good(result: Mapping[str, Any]) -> str:
             if found["better_than_majority"]
             else " It is not shown that this is better than one answer for everybody."
         )
-        return f"Measured privately on {found['records']:,} records, the model errs in {shown}{between} of them.{better}"
+        return (
+            f"Measured privately on {found['records']:,} records, the model errs in {shown}{between} of them.{better}"
+        )
     error = result.get("metrics", {}).get("test_error")
     if error is not None:
         return f"On a public test set, the model errs in {error:.1%} of the records."
@@ -226,17 +236,19 @@ def limits(rows: Sequence[Mapping[str, Any]], learned: Sequence[Observer]) -> tu
     if bare := [observer.name for observer in learned if observer.percent is None]:
         said.append(f"Nothing is proved against these observers: {'; '.join(bare)}.")
     if any("all parties but one" in str(row["view"]) for row in rows):
-        said.append("If all other parties sided with the coordinator against one party, less would hold for that party.")
+        said.append(
+            "If all other parties sided with the coordinator against one party, less would hold for that party."
+        )
     if any(row["unit"] == PARTY and "all records of one" in str(row["view"]) and not held(row) for row in rows):
         said.append(
             "A party as a whole is not hidden: what its records have in common may show, such as how they differ from "
             "everybody else’s."
         )
-    said += [
+    said.append(
         "What is true of many people is meant to be learned. It may let somebody guess about a person who never took "
-        "part.",
-        "Each further run over the same records adds to what may be learned.",
-    ]
+        "part."
+    )
+    said.append("Each further run over the same records adds to what may be learned.")
     return tuple(said)
 
 

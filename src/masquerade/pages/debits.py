@@ -55,13 +55,15 @@ def _joined(group: list[Mapping[str, Any]]) -> Debit:
     if len(group) == 1:
         return first
     return replace(
-        first, numbers=f"{first.numbers} to {last.numbers}", what=f"{first.what} to {last.what}, {len(group)} in all; each"
+        first,
+        numbers=f"{first.numbers} to {last.numbers}",
+        what=f"{first.what} to {last.what}, {len(group)} in all; each",
     )
 
 
 def _row(entry: Mapping[str, Any]) -> Debit:
     kind = str(entry["kind"])
-    cost = entry.get("cost") or entry.get("whole") or ()
+    cost: list[int] = entry.get("cost") or entry.get("whole") or []
     epsilon, delta = (f"{cost[0] / UNITS:.4g}", f"{cost[1] / DELTA_UNITS:.3g}") if len(cost) > 1 else ("", "")
     what = str(entry.get("label") or _KINDS.get(kind, kind))
     return Debit(str(entry.get("n", "")), str(entry.get("at", "")), what, epsilon, delta)

@@ -15,10 +15,8 @@ from masquerade_core.study import CHARLIE
 
 __all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]
 
-SECURITY = (
-    "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
-)
-"""The page's Content-Security-Policy: nothing is loaded, nothing runs, and one style sheet counts, known by its hash."""
+SECURITY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+"""The page's Content-Security-Policy: nothing is loaded, nothing runs, and one style sheet counts, by its hash."""
 
 _SMALL, _LARGE = 1e-4, 1e7  # between these a number is written in full
 

@@ -59,11 +59,14 @@ class Learned:
         All of them, in the order of the columns.
     reach : float
         The largest pull, with two standard deviations of noise: half the width of the picture.
+    offset : float or None
+        What is added to each score; None where nothing is.
     """
 
     label: str
     weights: tuple[Weight, ...]
     reach: float
+    offset: float | None = None
 
     @property
     def largest(self) -> tuple[Weight, ...]:
@@ -95,7 +98,7 @@ def learned(model: SavedModel, noise: WeightNoise | None) -> list[Learned]:
     for i, label in enumerate(labels):
         weights = tuple(_weights(model.encoder.features, model.weights[i * d : (i + 1) * d], sd, model.encoder.names))
         reach = max((abs(w.pull) + 2 * (w.noise or 0.0) for w in weights if w.coordinate != INTERCEPT), default=1.0)
-        found.append(Learned(label, weights, reach or 1.0))
+        found.append(Learned(label, weights, reach or 1.0, model.offset[i] if model.offset else None))
     return found
 
 
@@ -107,7 +110,11 @@ def _weights(
         ranged = feature.levels is None and feature.edges is None
         # From its least to its largest value a number goes from -1 to 1; a level or a bin goes from 0 to 1.
         width = 2.0 if ranged else 1.0
-        unit = width / (feature.max - feature.min) if ranged and feature.max is not None and feature.min is not None else None
+        unit = (
+            width / (feature.max - feature.min)
+            if ranged and feature.max is not None and feature.min is not None
+            else None
+        )
         yield Weight(
             coordinate=name,
             released=released,
