@@ -17,6 +17,7 @@ from masquerade.cli.doctor import doctor
 from masquerade.cli.evaluate import evaluate
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
+from masquerade.cli.report import report
 from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
@@ -40,7 +41,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(budget.app, name="budget")
 app.command()(study.statement)
-for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify):
+for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify, report):
     app.command()(_command)
 
 
