@@ -1,7 +1,7 @@
 """The order in which an exported model computes the coordinates of a record.
 
-The encoder's coordinates stand in the order of the study's columns. An exported model works on blocks instead: all columns
-of bounded numbers come first, then the columns with bins, then those with levels, then the constant.
+The encoder's coordinates stand in the order of the study's columns. An exported model works on blocks instead: the
+columns of bounded numbers come first, then the columns with bins, then those with levels, then the constant.
 """
 
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import SavedModel
 from masquerade_core.study import Feature
 
-__all__ = ["pipeline_of", "to_skops"]
+__all__ = ["coordinates_of", "pipeline_of", "to_skops"]
 
 _Array = NDArray[Any]
 
@@ -95,6 +95,15 @@ def _selection(layout: Layout) -> Any:
     made.fit(np.array([[f.filler for f in layout.encoder.features]], dtype=object))
     made.feature_names_in_ = np.array(names, dtype=object)
     return made
+
+
+def coordinates_of(layout: Layout) -> list[int]:
+    """Return the column of the classifier's weights at which each coordinate, in the layout's order, stands first."""
+    columns = _columns_of(layout)
+    width = len(layout.order) - layout.encoder.intercept
+    shift = 1 if layout.encoder.intercept or not _always_long(layout) else 0
+    found = [shift + columns.index(i) for i in range(width)]
+    return [*found, 0] if layout.encoder.intercept else found
 
 
 def _encoding(layout: Layout) -> Any:
