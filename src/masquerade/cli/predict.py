@@ -48,12 +48,13 @@ def predict(
 ) -> Outcome:
     """Label new records with a published model. The probability, or the margin w.x, is that of the positive label."""
     from masquerade.faulty_records import BadRecords, reasons_of
-    from masquerade.prediction import predict as labelled
+    from masquerade.prediction import load_model
     from masquerade_core.errors import BadInput
 
     del output_format
+    loaded = load_model(model)
     try:
-        prediction = labelled(model, records, on_error=on_error.value, ids=ids)
+        prediction = loaded.predict(records, on_error=on_error.value, ids=ids)
     except BadRecords as error:
         return _refused(error)
     label, words = prediction.model.label, prediction.words()
@@ -71,6 +72,9 @@ def predict(
     message = f"{len(words):,} records: " + ", ".join(f"{count:,} {name!r}" for name, count in counts.items())
     message += f"; {len(prediction.bad):,} skipped" if prediction.bad else ""
     message += f", in {output}" if output else ""
+    if loaded.provenance.watermark:
+        found["watermark"] = loaded.provenance.watermark
+        message += f". The model is of a {loaded.provenance.watermark}"
     return Outcome(
         message,
         {**found, **_numbers(prediction, each_class=each_class)} if output is None else {**found, "file": str(output)},

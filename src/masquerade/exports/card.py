@@ -82,18 +82,15 @@ def _front_matter(p: Provenance) -> Iterator[str]:
 def _metrics(p: Provenance) -> Iterator[tuple[str, float, str]]:
     """Return what an evaluation measured, as a hub's table of results names it."""
     found = p.facts.get("evaluation") or {}
-    if "error" in found:
-        yield "accuracy", round(1 - _value(found["error"]), 6), f"1 - error, {_interval(found['error'])}"
-    if "auc" in found:
-        yield "roc_auc", _value(found["auc"]), f"AUC, {_interval(found['auc'])}"
-
-
-def _value(estimate: Mapping[str, Any]) -> float:
-    return float(estimate["value"])
+    error, auc = (found.get(name) or {} for name in ("error", "auc"))
+    if error.get("value") is not None:  # else the noise drowns it
+        yield "accuracy", round(1 - error["value"], 6), f"1 - error, {_interval(error)}"
+    if auc.get("value") is not None:
+        yield "roc_auc", auc["value"], f"AUC, {_interval(auc)}"
 
 
 def _interval(estimate: Mapping[str, Any]) -> str:
-    return f"95 % interval of the estimate: {estimate['low']:.4g} to {estimate['high']:.4g}"
+    return f"95 % interval: {estimate['low']:.4g} to {estimate['high']:.4g}"
 
 
 def _head(p: Provenance) -> Iterator[str]:
@@ -171,9 +168,9 @@ def _quality(p: Provenance) -> Iterator[str]:
     found = list(_metrics(p))
     for _, value, words in found:
         yield f"- {value:.4g} ({words})"
-    if found:
-        yield ""
-        yield f"Measured privately on {p.facts['evaluation']['records']:,} records that the parties held back."
+    if evaluation := p.facts.get("evaluation"):
+        yield "" if found else "The noise of the measurement is so large that no number is known."
+        yield f"Measured privately on {evaluation['records']:,} records that the parties held back."
     else:
         yield "Nothing was measured on records that the model has not seen, so nothing is said of its quality."
     yield ""

@@ -1,33 +1,42 @@
-"""Packages that only some users need: they are imported where they are used, and a sentence says how to get them."""
+"""The packages that write and read the exported forms: only who asks for a form needs its package."""
 
-import importlib
+from importlib import import_module
 from typing import Any
 
 from masquerade_core.errors import BadInput
 
-__all__ = ["needed"]
+__all__ = ["onnx_package", "skops_package"]
 
 
-def needed(module: str, extra: str, what: str) -> Any:
-    """Import a module of an optional package.
-
-    Parameters
-    ----------
-    module : str
-    extra : str
-        The extra of this distribution that installs it.
-    what : str
-        What needs it: the subject of a sentence.
+def onnx_package() -> Any:
+    """Import onnx.
 
     Raises
     ------
     BadInput
-        The package is not installed.
+        It is not installed.
     """
     try:
-        return importlib.import_module(module)
+        return import_module("onnx")
     except ImportError:
-        package = module.partition(".")[0]
-        raise BadInput(
-            f"{what} needs {package}, which is not installed", f"install it with \"pip install 'masquerade[{extra}]'\""
-        ) from None
+        raise _missing("an ONNX file", "onnx") from None
+
+
+def skops_package() -> Any:
+    """Import skops.io.
+
+    Raises
+    ------
+    BadInput
+        It is not installed.
+    """
+    try:
+        return import_module("skops.io")
+    except ImportError:
+        raise _missing("a skops file", "skops") from None
+
+
+def _missing(what: str, package: str) -> BadInput:
+    return BadInput(
+        f"{what} needs {package}, which is not installed", f"install it with \"pip install 'masquerade[{package}]'\""
+    )

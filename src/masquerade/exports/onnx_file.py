@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from masquerade.exports.extras import needed
+from masquerade.exports.extras import onnx_package
 from masquerade.exports.layout import Layout, aliases, answer_names, weight_rows
 from masquerade.exports.provenance import ATTRIBUTE, Provenance
 from masquerade_core import __version__
@@ -49,7 +49,7 @@ class _Graph:
     outputs: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.onnx = needed("onnx", "onnx", "an ONNX file")
+        self.onnx = onnx_package()
         self.kinds = {
             np.dtype(np.float64): self.onnx.TensorProto.DOUBLE,
             np.dtype(np.int64): self.onnx.TensorProto.INT64,

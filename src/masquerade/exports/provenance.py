@@ -130,7 +130,7 @@ class Provenance:
             texts = (found.study, found.protocol, found.run_id, found.watermark, found.version)
             numbers = (found.epsilon, found.delta, found.threshold)
             fit = all(isinstance(t, str) for t in texts) and all(isinstance(x, int | float) for x in numbers)
-        except (KeyError, TypeError, ValueError, ValidationError):
+        except (BadInput, KeyError, TypeError, ValueError, ValidationError):
             fit = False
             found = None
         if not fit or found is None:

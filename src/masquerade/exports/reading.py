@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.exports.extras import needed
+from masquerade.exports.extras import onnx_package, skops_package
 from masquerade.exports.layout import Layout, answer_names
 from masquerade.exports.onnx_file import OFFSET, WEIGHTS, to_onnx
 from masquerade.exports.provenance import ATTRIBUTE, Provenance
@@ -39,7 +39,7 @@ def read_onnx(path: Path) -> tuple[SavedModel, Provenance]:
     BadInput
         onnx is not installed, or the file is something else.
     """
-    onnx = needed("onnx", "onnx", "reading an ONNX file")
+    onnx = onnx_package()
     data, found = path.read_bytes(), None
     try:
         found = onnx.load_model_from_string(data)
@@ -56,7 +56,9 @@ def read_onnx(path: Path) -> tuple[SavedModel, Provenance]:
     if not all(name in constants for name in named):
         raise BadInput(f"{path} has no weights under the names that this program gives them", _HINT)
     weights, offset = (np.array(constants[name].double_data, dtype=np.float64) for name in named)
-    model = _model(provenance, weights.reshape(len(Layout(encoder).order) or 1, -1).T, offset, path)
+    width = len(Layout(encoder).order)
+    rows = weights.reshape(width, -1).T if len(weights) % width == 0 else weights[None]
+    model = _model(provenance, rows, offset, path)
     if not _same_graph(onnx, found, to_onnx(model, provenance)):
         raise BadInput(f"{path} computes something else than a model that this program exports", _HINT)
     return model, provenance
@@ -82,13 +84,12 @@ def read_skops(path: Path) -> tuple[SavedModel, Provenance]:
     BadInput
         skops is not installed, or the file is something else.
     """
-    skops = needed("skops.io", "skops", "reading a skops file")
+    skops = skops_package()
     _check_archive(path)
-    exceptions = needed("skops.io.exceptions", "skops", "reading a skops file")
     pipeline, strange = None, False
     try:
         pipeline = skops.load(path, trusted=[])
-    except exceptions.UntrustedTypesFoundException:
+    except skops.exceptions.UntrustedTypesFoundException:
         strange = True
     except (KeyError, TypeError, ValueError, AttributeError, ImportError, zipfile.BadZipFile, OSError):
         pass

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.exports.extras import needed
+from masquerade.exports.extras import skops_package
 from masquerade.exports.layout import Layout, aliases, answer_names, weight_rows
 from masquerade.exports.provenance import ATTRIBUTE, Provenance
 from masquerade_core.learning.losses import LOGISTIC
@@ -40,8 +40,7 @@ def to_skops(model: SavedModel, provenance: Provenance) -> bytes:
     BadInput
         skops is not installed.
     """
-    skops = needed("skops.io", "skops", "a skops file")
-    found: bytes = skops.dumps(pipeline_of(model, provenance), compression=zipfile.ZIP_DEFLATED)
+    found: bytes = skops_package().dumps(pipeline_of(model, provenance), compression=zipfile.ZIP_DEFLATED)
     return found
 
 
