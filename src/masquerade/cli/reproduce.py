@@ -44,15 +44,8 @@ def reproduce(
     from masquerade.reproduce import reproduce as reproduced
 
     with progress_bar(disable=output_format is Format.JSON) as bar:
-        task = bar.add_task(paper)
-        report = reproduced(
-            paper,
-            figure,
-            data=data,
-            draws=draws,
-            seed=seed,
-            progress=lambda done, of: bar.update(task, completed=done, total=of),
-        )
+        bar.add_task(paper, total=None)
+        report = reproduced(paper, figure, data=data, draws=draws, seed=seed)
     asked = sum(row.banded for row in report.rows)
     failed = len(report.failed)
     return Outcome(

@@ -13,12 +13,13 @@ from masquerade.reproduce.kang import figure_2 as kang_figure_2
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade.reproduce.summary import figure_1 as summary_figure_1
+from masquerade.reproduce.tasks import RunTasks, one_after_another
 from masquerade_core.errors import BadInput
 
-__all__ = ["PAPERS", "Figure", "Progress", "reproduce"]
+__all__ = ["PAPERS", "Figure", "reproduce"]
 
-Progress = Callable[[int, int], None]
-"""A function that takes the number of steps done and the number of all steps."""
+_Progress = Callable[[int, int], None]
+_Run = Callable[[int, int, RunTasks, Path | None], Report]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Figure:
     Parameters
     ----------
     run : callable
-        (draws, seed, progress, data) -> report; ``data`` is a directory, or None where ``needs`` is empty.
+        (draws, seed, run_tasks, data) -> report; ``data`` is a directory, or None where ``needs`` is empty. It makes
+        tasks, hands them to ``run_tasks``, and computes the tables from the results that come back.
     draws : int
         How many draws of the noise for each data set; the bands are for this number.
     seed : int
@@ -37,22 +39,34 @@ class Figure:
         The files that the directory must hold, in a few words; empty where the paper simulates its data.
     """
 
-    run: Callable[[int, int, Progress, Path | None], Report]
+    run: _Run
     draws: int
     seed: int
     needs: str = ""
 
 
+def _whole(figure: Callable[[int, int, _Progress, Path | None], Report]) -> _Run:
+    """Return a figure that is not split into tasks yet: it is computed in this process."""
+    return lambda draws, seed, _, data: figure(draws, seed, lambda _done, _of: None, data)
+
+
+def _simulated(figure: Callable[[int, int, _Progress], Report]) -> _Run:
+    """Return such a figure on simulated data."""
+    return _whole(lambda draws, seed, progress, _: figure(draws, seed, progress))
+
+
 PAPERS: dict[str, dict[str, Figure]] = {
-    "pathak-2010": {"2": Figure(pathak_figure_2, 4, 2010, "a9a and a9a.t")},
-    "rajkumar-2012": {"1": Figure(lambda draws, seed, progress, _: figure_1(draws, seed, progress), 20, 2012)},
-    "kang": {"2": Figure(kang_figure_2, 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946")},
-    "hamm-2016": {"2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders")},
-    "bixler": {"4": Figure(lambda draws, seed, progress, _: section_4(draws, seed, progress), 40, 1)},
-    "dp-gd": {"1": Figure(lambda draws, seed, progress, _: dp_gd_figure_1(draws, seed, progress), 5, 2012)},
-    "summary": {"1": Figure(summary_figure_1, 5, 2026, "UCI Adult's adult.data and adult.test")},
+    "pathak-2010": {"2": Figure(_whole(pathak_figure_2), 4, 2010, "a9a and a9a.t")},
+    "rajkumar-2012": {"1": Figure(_simulated(figure_1), 20, 2012)},
+    "kang": {
+        "2": Figure(_whole(kang_figure_2), 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946")
+    },
+    "hamm-2016": {"2": Figure(_whole(hamm_figure_2), 10, 2016, "UCI HAR's train and test folders")},
+    "bixler": {"4": Figure(_simulated(section_4), 40, 1)},
+    "dp-gd": {"1": Figure(_simulated(dp_gd_figure_1), 5, 2012)},
+    "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
-        "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
+        "1": Figure(_whole(dp_whitened_figure_1), 20, 2026, "at least one folder with a public data set, such as adult")
     },
 }
 """By paper and figure."""
@@ -65,7 +79,7 @@ def reproduce(
     data: Path | str | None = None,
     draws: int | None = None,
     seed: int | None = None,
-    progress: Progress = lambda _done, _of: None,
+    run_tasks: RunTasks = one_after_another,
 ) -> Report:
     """Make a paper's figure again.
 
@@ -80,6 +94,8 @@ def reproduce(
         How many draws of the noise for each data set, at least 1. The bands are for the default.
     seed : int, optional
         It gives the simulated data and all noise; not negative.
+    run_tasks : callable, optional
+        What runs the figure's tasks; by default they run one after another in this process. The numbers are the same.
 
     Raises
     ------
@@ -112,4 +128,4 @@ def reproduce(
             f"figure {name} of {paper} has simulated data, but --data names a directory with real data",
             "leave --data out",
         )
-    return chosen.run(draws, seed, progress, None if data is None else Path(data))
+    return chosen.run(draws, seed, run_tasks, None if data is None else Path(data))

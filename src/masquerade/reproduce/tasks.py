@@ -16,8 +16,11 @@ class Task:
     key : str
         Its name, unique in its figure. Its result is kept under this name, so that a figure that was cut goes on.
     function : callable
-        A function of a module, whose arguments and result can be pickled. All its randomness comes from its arguments.
+        A function of a module. All its randomness comes from its arguments. It returns numbers, text, None, arrays of
+        numbers, or tuples, lists and dictionaries of these: so its result can be kept in a file.
     arguments : tuple
+        What can be pickled. A path stands for what is in that file or folder: a result that was kept is used again
+        only for the same content.
     weight : float
         About how long it takes, compared with the figure's other tasks. It gives the time that is left.
     """
