@@ -9,7 +9,7 @@ nearly a wanted one, since the first line of a file without headings is a record
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
@@ -43,19 +43,22 @@ class TextTable:
         The thing that ``numbers`` count.
     source : str
         The file's name.
+    broken : dict of int to str
+        Rows that stand for lines with too many or too few cells, and what is wrong with each; their cells are empty.
     """
 
     columns: dict[str, Sequence[str]]
     numbers: Sequence[int]
     unit: Literal["line", "record"]
     source: str
+    broken: dict[int, str] = field(default_factory=dict)
 
     def at(self, row: int) -> str:
         """Name the place of the record that stands at ``row``, counted from 0."""
         return f"{self.source}, {self.unit} {self.numbers[row]}"
 
 
-def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) -> TextTable:
+def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, keeps: bool = False) -> TextTable:
     """Read the wanted columns of a file.
 
     Parameters
@@ -66,6 +69,8 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) 
         Whether a faulty line of a CSV file makes faulty cells and no error: a line with too many or too few cells
         becomes a record of empty cells, bytes that are no UTF-8 become a character that no number and no level has, and
         quotes are read as well as can be.
+    keeps : bool
+        Whether a line with too many or too few cells is no error, but noted in the table's ``broken``.
 
     Raises
     ------
@@ -84,7 +89,7 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) 
     with opened(path) as raw:
         text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="", errors="replace" if fills else "strict")
         try:
-            return _parse(text, wanted, path.name, fills=fills)
+            return _parse(text, wanted, path.name, fills=fills, keeps=keeps)
         except UnicodeDecodeError:
             pass
     raise no_utf8(path.name)
@@ -116,9 +121,9 @@ def cell_text(value: Any) -> str | None:
             return "" if type(value).__name__ == "NAType" else None
 
 
-def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> TextTable:
+def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool, keeps: bool) -> TextTable:
     header, first = parse_header(file, wanted, source, fills=fills)
-    table = parse_lines(file, header, wanted, source, first, fills=fills)
+    table = parse_lines(file, header, wanted, source, first, fills=fills, keeps=keeps)
     if not table.numbers:
         raise BadInput(f"{source} has column names and no records", "put a record on each further line")
     return table
@@ -144,7 +149,14 @@ def parse_header(file: TextIO, wanted: Sequence[str], source: str, *, fills: boo
 
 
 def parse_lines(
-    file: TextIO, header: Sequence[str], wanted: Sequence[str], source: str, first: int, *, fills: bool
+    file: TextIO,
+    header: Sequence[str],
+    wanted: Sequence[str],
+    source: str,
+    first: int,
+    *,
+    fills: bool,
+    keeps: bool = False,
 ) -> TextTable:
     """Return the wanted cells of a CSV file's lines.
 
@@ -157,27 +169,31 @@ def parse_lines(
         The file's name.
     first : int
         How many lines of the file come before.
-    fills : bool
+    fills, keeps : bool
+        As in :func:`read_table`.
 
     Raises
     ------
     BadInput
-        A line is not CSV; or, but for ``fills``, has another number of cells than the columns' names.
+        A line is not CSV; or, without ``fills`` and ``keeps``, has another number of cells than the columns' names.
     """
     reader = csv.reader(file, strict=not fills)
     picks = {name: header.index(name) for name in wanted}
     rows: list[list[str]] = []
     lines: list[int] = []
+    broken: dict[int, str] = {}
     try:
         for row in reader:
             if row:  # a blank line is no record
                 fits = len(row) == len(header)
-                if not (fits or fills):
-                    raise BadInput(
-                        f"{source}, line {first + reader.line_num} has {counted(len(row), 'column')}, "
-                        f"but the first line has {len(header)}",
-                        "each record has one cell for each column; quote cells that hold a comma",
-                    )
+                if not fits:
+                    wrong = f"has {counted(len(row), 'column')}, but the first line has {len(header)}"
+                    if not (fills or keeps):
+                        raise BadInput(
+                            f"{source}, line {first + reader.line_num} {wrong}",
+                            "each record has one cell for each column; quote cells that hold a comma",
+                        )
+                    broken |= {len(rows): wrong} if keeps else {}
                 rows.append(row if fits else [""] * len(header))
                 lines.append(first + reader.line_num)
     except csv.Error:
@@ -185,4 +201,4 @@ def parse_lines(
             f"{source}, line {first + reader.line_num} is not CSV", "see whether a quote is left open"
         ) from None
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
-    return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source)
+    return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source, broken)
