@@ -15,6 +15,7 @@ PARQUET = frozenset({".parquet", ".pq"})
 """The endings of Parquet files."""
 
 _BATCH = 1 << 16
+_BUFFER = 1 << 20  # of a column that is read; without one, pyarrow holds a whole group of rows
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ def _parquet_file(raw: BinaryIO, source: str) -> Any:
             f"{source} is a Parquet file, and pyarrow, which reads such files, is not installed",
             f"install it with 'pip install pyarrow', or {SAVE_AS_CSV}",
         ) from None
-    return _sound(lambda: parquet.ParquetFile(raw), source)
+    return _sound(lambda: parquet.ParquetFile(raw, buffer_size=_BUFFER, pre_buffer=False), source)
 
 
 def _sound(read: Callable[[], T], source: str) -> T:
