@@ -9,22 +9,24 @@ caller does that where pyarrow is not there, or where a cell does not fit.
 import codecs
 import importlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from masquerade_core.data.columns import MISSING_WORDS, Levels, WholeColumn
 from masquerade_core.data.files import no_utf8, opened
-from masquerade_core.data.parquet import PARQUET, Batch, parquet_batches, parquet_size
+from masquerade_core.data.parquet import PARQUET, ParquetFile, one_array
 from masquerade_core.data.tables import TextTable, parse_header, parse_lines
 
 __all__ = ["Block", "Source", "source_of"]
 
-_BYTES = 16 << 20  # of a block of CSV
+_BYTES = 1 << 21  # of a block of CSV
 _WORTH_IT = 1 << 20  # a CSV file with fewer bytes is read before pyarrow would be there
 _NULLS = tuple(sorted({shape(word) for word in MISSING_WORDS for shape in (str, str.upper, str.capitalize)} | {"NaN"}))
 
@@ -37,12 +39,12 @@ class Block:
     ----------
     columns : callable
         Returns the columns as pyarrow reads them, or None where it cannot. A missing number is NaN.
-    table : callable
-        Returns the block's cells, and the place of each record in the file.
+    tables : callable
+        Returns the block's cells, and the place of each record in the file; a large block's in several tables.
     """
 
     columns: Callable[[], Mapping[str, WholeColumn] | None]
-    table: Callable[[], TextTable]
+    tables: Callable[[], Iterable[TextTable]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +87,8 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
     """
     path = Path(path)
     if path.suffix.lower() in PARQUET:
-        return Source(path.name, parquet_size(path), _parquet(path, numbers, others))
+        parquet = ParquetFile(path)
+        return Source(path.name, sum(parquet.groups), _parquet(parquet, numbers, others))
     with opened(path) as file:
         size, lines = 0, 0
         while data := file.read(_BYTES):
@@ -115,9 +118,9 @@ def _csv(path: Path, numbers: Sequence[str], others: Sequence[str], arrow: Any, 
                 header, first = parse_header(text, wanted, path.name, fills=fills)
                 body = text.read().encode("utf-8", "surrogatepass")
 
-            def table(body: bytes = body, first: int = first, header: list[str] = header) -> TextTable:
+            def tables(body: bytes = body, first: int = first, header: list[str] = header) -> Iterable[TextTable]:
                 lines = io.StringIO(_decoded(body, path.name, fills=fills), newline="")
-                return parse_lines(lines, header, wanted, path.name, first, fills=fills)
+                return (parse_lines(lines, header, wanted, path.name, first, fills=fills),)
 
             def columns(body: bytes = body, header: list[str] = header) -> Mapping[str, WholeColumn] | None:
                 if arrow is None:
@@ -126,7 +129,7 @@ def _csv(path: Path, numbers: Sequence[str], others: Sequence[str], arrow: Any, 
                     _decoded(body, path.name, fills=False)
                 return _csv_columns(arrow, body, header, numbers, others)
 
-            yield Block(columns, table)
+            yield Block(columns, tables)
     if not header:
         parse_header(io.StringIO(), wanted, path.name, fills=fills)
 
@@ -171,46 +174,69 @@ def _csv_columns(
         )
     except arrow.ArrowException:
         return None
-    records = table.combine_chunks().to_batches()
-    return _columns(records[0], numbers, others, lambda texts, _: texts.to_pylist()) if records else None
+    found: dict[str, WholeColumn] = {name: _numbers(one_array(table.column(name))) for name in numbers}
+    return found | {name: _levels(one_array(table.column(name)), lambda texts: texts.to_pylist()) for name in others}
 
 
 # --- Parquet ---------------------------------------------------------------------------
 
 
-def _parquet(path: Path, numbers: Sequence[str], others: Sequence[str]) -> Iterator[Block]:
+def _parquet(file: ParquetFile, numbers: Sequence[str], others: Sequence[str]) -> Iterator[Block]:
     wanted, first = (*numbers, *others), 1
-    for batch in parquet_batches(path, wanted):
+    file.find(wanted)
+    for group, n in enumerate(file.groups):
 
-        def table(batch: Batch = batch, first: int = first) -> TextTable:
-            cells = {name: batch.texts(batch.records.column(name), name) for name in wanted}
-            return TextTable(dict(cells), range(first, first + batch.records.num_rows), "record", path.name)
+        def tables(group: int = group, first: int = first) -> Iterator[TextTable]:
+            for records in file.batches(wanted, group):
+                cells = {name: file.texts(records.column(name), name) for name in wanted}
+                yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
+                first += records.num_rows
 
-        def columns(batch: Batch = batch) -> Mapping[str, WholeColumn] | None:
-            return _columns(batch.records, numbers, others, batch.texts)
+        def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
+            if not all(_is_number(file.type_of(name)) for name in numbers):
+                return None
+            return _Columns({name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted})
 
-        yield Block(columns, table)
-        first += batch.records.num_rows
+        yield Block(columns, tables)
+        first += n
+
+
+def _parquet_column(file: ParquetFile, group: int, name: str, is_number: bool) -> WholeColumn:
+    column = file.column(name, group)
+    return _numbers(column) if is_number else _levels(column, partial(file.texts, name=name))
+
+
+class _Columns(Mapping[str, WholeColumn]):
+    """Columns that are read when they are asked for, one at a time."""
+
+    def __init__(self, reads: Mapping[str, Callable[[], WholeColumn]]) -> None:
+        self._reads = reads
+
+    def __getitem__(self, name: str) -> WholeColumn:
+        return self._reads[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reads)
+
+    def __len__(self) -> int:
+        return len(self._reads)
 
 
 # --- Arrow -----------------------------------------------------------------------------
 
 
-def _columns(
-    records: Any, numbers: Sequence[str], others: Sequence[str], texts: Callable[[Any, str], list[str]]
-) -> Mapping[str, WholeColumn] | None:
-    found: dict[str, WholeColumn] = {}
-    for name in numbers:
-        column = records.column(name)
-        if not str(column.type).startswith(("double", "float", "halffloat", "int", "uint")):
-            return None
-        values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-        found[name] = np.asarray(values, dtype=np.float64)
-    for name in others:
-        column = records.column(name)
-        if not str(column.type).startswith("dictionary"):
-            column = column.dictionary_encode()
-        different = texts(column.dictionary, name)
-        places = column.indices.fill_null(len(different)).to_numpy(zero_copy_only=False)
-        found[name] = Levels(places.astype(np.intp, copy=False), (*different, ""))
-    return found
+def _is_number(kind: Any) -> bool:
+    return str(kind).startswith(("double", "float", "halffloat", "int", "uint"))
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float64)
+
+
+def _levels(column: Any, texts: Callable[[Any], list[str]]) -> Levels:
+    if not str(column.type).startswith("dictionary"):
+        column = column.dictionary_encode()
+    different = texts(column.dictionary)
+    places = column.indices.fill_null(len(different)).to_numpy(zero_copy_only=False)
+    return Levels(places.astype(np.intp, copy=False), (*different, ""))

@@ -55,6 +55,14 @@ class Levels:
     places: NDArray[np.intp]
     texts: Sequence[str]
 
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.places)
+
+    def __getitem__(self, records: slice) -> "Levels":
+        """Return some of the records."""
+        return Levels(self.places[records], self.texts)
+
 
 WholeColumn = NDArray[np.float64] | Levels
 """A column that was read at once: numbers, NaN where a cell is missing; or texts."""

@@ -120,17 +120,17 @@ def _read(path: Path | str, encoder: Encoder, labels: "_Labels | None") -> tuple
     X = np.empty((source.most, encoder.d))  # the system gives memory only to the rows that are written
     n, repaired = 0, Repaired()
     for block in source.blocks:
-        own, end = None, n
         if (found := block.columns()) is not None:
-            end = n + min(len(column.places if isinstance(column, Levels) else column) for column in found.values())
-            own = encoder.encode_whole(X[n:end], found)
-        if found is None or own is None or not (labels is None or labels.take_whole(found)):
-            table = block.table()
+            whole = encoder.encode_whole(X[n:], found)
+            if whole is not None and (labels is None or labels.take_whole(found)):
+                n, repaired = n + whole[0], repaired + whole[1]
+                continue
+        for table in block.tables():
             end = n + len(table.numbers)
-            own = encoder.encode_into(X[n:end], table.columns, table.at)
+            repaired += encoder.encode_into(X[n:end], table.columns, table.at)
             if labels is not None:
                 labels.take(table)
-        n, repaired = end, repaired + own
+            n = end
     if not n:
         raise BadInput(f"{source.name} has column names and no records", "write the records into it")
     return X[:n], repaired

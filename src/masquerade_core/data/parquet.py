@@ -2,93 +2,91 @@
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from masquerade_core.data.files import SAVE_AS_CSV, find_columns, opened
 from masquerade_core.errors import BadInput
 
-__all__ = ["PARQUET", "Batch", "parquet_batches", "parquet_size"]
+__all__ = ["PARQUET", "ParquetFile", "one_array"]
 
 PARQUET = frozenset({".parquet", ".pq"})
 """The endings of Parquet files."""
 
 _BATCH = 1 << 16
-_BUFFER = 1 << 20  # of a column that is read; without one, pyarrow holds a whole group of rows
+_BUFFER = 1 << 18
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, repr=False)
-class Batch:
-    """Some records of a Parquet file.
+class ParquetFile:
+    """A Parquet file: groups of records, each of them column by column.
 
     Parameters
     ----------
-    records : pyarrow.RecordBatch
-    source : str
-        The file's name.
-    to_text : dict of str to callable
-        For each column, what writes a value as the text that stands for exactly it.
+    path : path
+
+    Raises
+    ------
+    BadInput
+        The file cannot be used as it is; pyarrow is not there. The same holds for every method that reads.
     """
 
-    records: Any
-    source: str
-    to_text: dict[str, Callable[[Any], str]]
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        """The file's name."""
+        try:
+            importlib.import_module("pyarrow")
+            parquet = importlib.import_module("pyarrow.parquet")
+        except ImportError:
+            raise BadInput(
+                f"{path.name} is a Parquet file, and pyarrow, which reads such files, is not installed",
+                f"install it with 'pip install pyarrow', or {SAVE_AS_CSV}",
+            ) from None
+        with opened(path):  # says what is wrong with the path
+            pass
+        # Some bytes at a time: without a buffer, pyarrow holds a whole group of records beside what comes of it.
+        self._file = _sound(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False), path.name)
+        self._to_text: dict[str, Callable[[Any], str]] = {}
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The number of records in each group."""
+        metadata = self._file.metadata
+        return tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+
+    def find(self, wanted: Sequence[str]) -> None:
+        """Check that the wanted columns are there, and hold what can be read."""
+        types, schema = importlib.import_module("pyarrow").types, self._file.schema_arrow
+        picks = find_columns(schema.names, wanted, self.name, "the file's own schema names the columns")
+        self._to_text = {name: _to_text(types, schema.field(i).type, name, self.name) for name, i in picks.items()}
+
+    def type_of(self, name: str) -> Any:
+        """Return the Arrow type of a column."""
+        return self._file.schema_arrow.field(name).type
+
+    def column(self, name: str, group: int) -> Any:
+        """Return a column of a group of records, as one Arrow array."""
+        read = partial(self._file.read_row_group, group, columns=[name], use_threads=False)
+        return _sound(lambda: one_array(read().column(0)), self.name)
+
+    def batches(self, wanted: Sequence[str], group: int) -> Iterator[Any]:
+        """Return the wanted columns of a group of records, as Arrow's batches of records."""
+        batches = self._file.iter_batches(batch_size=_BATCH, columns=list(wanted), row_groups=[group])
+        while (records := _sound(lambda: next(batches, None), self.name)) is not None:
+            yield records
 
     def texts(self, array: Any, name: str) -> list[str]:
-        """Return an Arrow array's values as the texts of a column.
-
-        Raises
-        ------
-        BadInput
-            The file is damaged.
-        """
-        to_text = self.to_text[name]
-        return _sound(lambda: ["" if v is None else to_text(v) for v in array.to_pylist()], self.source)
+        """Return an Arrow array's values as the texts of a column."""
+        to_text = self._to_text[name]
+        return _sound(lambda: ["" if v is None else to_text(v) for v in array.to_pylist()], self.name)
 
 
-def parquet_size(path: Path) -> int:
-    """Return how many records a Parquet file has.
-
-    Raises
-    ------
-    BadInput
-        It is not one.
-    """
-    with opened(path) as raw:
-        return int(_parquet_file(raw, path.name).metadata.num_rows)
-
-
-def parquet_batches(path: Path, wanted: Sequence[str]) -> Iterator[Batch]:
-    """Return the wanted columns of a Parquet file, some records at a time.
-
-    Raises
-    ------
-    BadInput
-        The file cannot be used as it is.
-    """
-    with opened(path) as raw:
-        file = _parquet_file(raw, path.name)
-        types, schema = importlib.import_module("pyarrow").types, file.schema_arrow
-        picks = find_columns(schema.names, wanted, path.name, "the file's own schema names the columns")
-        to_text = {name: _to_text(types, schema.field(i).type, name, path.name) for name, i in picks.items()}
-        batches = file.iter_batches(batch_size=_BATCH, columns=list(picks))
-        while (records := _sound(lambda: next(batches, None), path.name)) is not None:
-            yield Batch(records, path.name, to_text)
-
-
-def _parquet_file(raw: BinaryIO, source: str) -> Any:
-    try:
-        importlib.import_module("pyarrow")
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadInput(
-            f"{source} is a Parquet file, and pyarrow, which reads such files, is not installed",
-            f"install it with 'pip install pyarrow', or {SAVE_AS_CSV}",
-        ) from None
-    return _sound(lambda: parquet.ParquetFile(raw, buffer_size=_BUFFER, pre_buffer=False), source)
+def one_array(column: Any) -> Any:
+    """Return an Arrow column of several arrays as one."""
+    whole = column.unify_dictionaries() if str(column.type).startswith("dictionary") else column
+    return whole.combine_chunks()
 
 
 def _sound(read: Callable[[], T], source: str) -> T:

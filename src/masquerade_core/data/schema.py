@@ -7,7 +7,7 @@ constant counted. Nothing is centred, scaled or binned by the data themselves. T
 which no theorem accounts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
@@ -19,8 +19,8 @@ from masquerade_core.data.columns import (
     MISSING_LEVEL,
     MISSING_WORDS,
     Column,
-    Levels,
     Repaired,
+    WholeColumn,
     encode_column,
     encode_whole,
     length_of,
@@ -204,33 +204,45 @@ class Encoder:
         self, X: NDArray[np.float64], columns: Mapping[str, Column], at: Callable[[int], str] = _in_memory
     ) -> Repaired:
         """Encode and clip records as :meth:`encode` does, into the rows of X; returns how many cells were repaired."""
-        clamps = self.out_of_bounds == "clamp"
-        return self._fill(X, (encode_column(f, columns[f.name], at, clamps=clamps) for f in self.features))
+        clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
+        for f in self.features:
+            block, own = encode_column(f, columns[f.name], at, clamps=clamps)
+            X[:, place : place + block.shape[1]] = block
+            place, repaired = place + block.shape[1], repaired + own
+        self._finish(X)
+        return repaired
 
-    def encode_whole(
-        self, X: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64] | Levels]
-    ) -> Repaired | None:
-        """Encode and clip records into the rows of X, as :meth:`encode` does; returns None where it would raise.
+    def encode_whole(self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn]) -> tuple[int, Repaired] | None:
+        """Encode and clip records into the first rows of X, as :meth:`encode` does, but None where it would raise.
 
         Parameters
         ----------
-        X : ndarray of float64, shape (n, d)
+        X : ndarray of float64, shape (n or more, d)
         columns : mapping of str to WholeColumn
-            The columns as pyarrow has read them.
-        """
-        clamps, blocks = self.out_of_bounds == "clamp", []
-        for f in self.features:
-            if (block := encode_whole(f, columns[f.name], clamps=clamps)) is None:
-                return None
-            blocks.append(block)
-        return self._fill(X, blocks)
+            The columns of n records as pyarrow has read them.
 
-    def _fill(self, X: NDArray[np.float64], blocks: Iterable[tuple[NDArray[np.float64], Repaired]]) -> Repaired:
-        place, repaired = 0, Repaired()
-        for block, own in blocks:
-            X[:, place : place + block.shape[1]] = block
-            place, repaired = place + block.shape[1], repaired + own
+        Returns
+        -------
+        n : int
+        repaired : Repaired
+        """
+        clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
+        for f in self.features:
+            column, width = columns[f.name], len(f.coordinates)
+            n = len(column)
+            for start in range(0, n, _ROWS):
+                found = encode_whole(f, column[start : start + _ROWS], clamps=clamps)
+                if found is None:
+                    return None
+                X[start : min(start + _ROWS, n), place : place + width] = found[0]
+                repaired += found[1]
+            place += width
+        self._finish(X[:n])
+        return n, repaired
+
+    def _finish(self, X: NDArray[np.float64]) -> None:
         if self.intercept:
-            X[:, place] = 1.0
-        X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-        return repaired
+            X[:, -1] = 1.0
+        for start in range(0, len(X), _ROWS):
+            rows = X[start : start + _ROWS]
+            rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]

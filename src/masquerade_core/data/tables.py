@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from masquerade_core.data.files import find_columns, no_utf8, opened
-from masquerade_core.data.parquet import PARQUET, parquet_batches
+from masquerade_core.data.parquet import PARQUET, ParquetFile
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted
 
@@ -79,10 +79,13 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, 
     """
     path = Path(path)
     if path.suffix.lower() in PARQUET:
+        file = ParquetFile(path)
+        file.find(wanted)
         columns: dict[str, list[str]] = {name: [] for name in wanted}
-        for batch in parquet_batches(path, wanted):
-            for name in columns:
-                columns[name] += batch.texts(batch.records.column(name), name)
+        for group in range(len(file.groups)):
+            for records in file.batches(wanted, group):
+                for name in columns:
+                    columns[name] += file.texts(records.column(name), name)
         if not (n := len(columns[wanted[0]])):
             raise BadInput(f"{path.name} has column names and no records", "write the records into it")
         return TextTable(dict(columns), range(1, n + 1), "record", path.name)
