@@ -12,6 +12,7 @@ from masquerade.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade.reproduce.hamm_binary import figure_3 as hamm_figure_3
 from masquerade.reproduce.hamm_binary import figure_4 as hamm_figure_4
 from masquerade.reproduce.kang import figure_2 as kang_figure_2
+from masquerade.reproduce.kang_epsilon import figure_1 as kang_figure_1
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade.reproduce.rajkumar_breast_cancer import figure_2 as rajkumar_figure_2
@@ -62,17 +63,18 @@ def _simulated(figure: Callable[[int, int, _Progress], Report]) -> _Run:
 
 
 PAPERS: dict[str, dict[str, Figure]] = {
-    "pathak-2010": {"2": Figure(_whole(pathak_figure_2), 4, 2010, "a9a and a9a.t")},
+    "pathak-2010": {"2": Figure(pathak_figure_2, 4, 2010, "a9a and a9a.t")},
     "rajkumar-2012": {"1": Figure(figure_1, 20, 2012), "2": Figure(rajkumar_figure_2, 20, 2012)},
     "kang": {
-        "2": Figure(_whole(kang_figure_2), 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946")
+        "1": Figure(kang_figure_1, 4, 2019, "at least one folder with a data set of the paper, such as adult"),
+        "2": Figure(kang_figure_2, 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946"),
     },
     "hamm-2016": {
         "2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders"),
         "3": Figure(hamm_figure_3, 10, 2016, "KDD Cup 1999's kddcup.data_10_percent and corrected"),
         "4": Figure(hamm_figure_4, 10, 2016, optional="the malicious URLs' Day0.svm to Day19.svm"),
     },
-    "bixler": {"4": Figure(_simulated(section_4), 40, 1)},
+    "bixler": {"4": Figure(lambda draws, seed, run_tasks, _: section_4(draws, seed, run_tasks), 40, 1)},
     "dp-gd": {"1": Figure(_simulated(dp_gd_figure_1), 5, 2012)},
     "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
