@@ -140,6 +140,8 @@ def _check_panels(report: Report) -> None:
             assert (y, error) == (shown[f"alpha = {alpha:g}"].value, shown[f"alpha = {alpha:g}"].error)
         assert (panel.x_label, panel.x_scale) == ("alpha", "log")
     ind = {row.name: row.value for row in tables[bixler._IND]}
+    notes = {row.name: row.note for row in tables[bixler._IND]}
+    assert not notes["alpha = inf"].startswith("loss 0.0%")  # the order is another one
     assert extra.series[1].y == [ind[f"alpha = {alpha:g}"] for alpha in extra.series[1].x]
     assert over.series[0].x == [100, 300]
 

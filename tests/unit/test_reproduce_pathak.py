@@ -244,6 +244,16 @@ def test_figure_2_reads_the_directory_that_is_named(
         return [done[task.key] for task in tasks]
 
     assert reproduce("pathak-2010", data=tmp_path, draws=1, run_tasks=elsewhere) == report
+    monkeypatch.setattr(pathak, "_CHUNK", 3)
+    assert reproduce("pathak-2010", data=tmp_path, draws=1) == report
+
+
+def test_raw_rows_are_taken_as_they_are(records: Records) -> None:
+    for unit in (False, True):
+        (*_, (name, epsilon, errors)) = pathak_runs.run(records, Setting(LAM, unit, ()), {}, (3,), 1, 8)
+        scaled = records.scaled(unit=unit)
+        w = pathak_runs.averages(scaled, 2 * LAM, "pathak-2010 8 3")[name]
+        assert (epsilon, errors.tolist()) == (math.inf, [[scaled.error(w)]])
 
 
 def test_a_panel_has_the_paper_s_axes_and_its_curves_are_the_rows(report: Report) -> None:
