@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from masquerade.reproduce.kang_runs import (
     random_sizes,
     sigma,
 )
+from masquerade.reproduce.results import decode, encode
 from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -194,9 +196,10 @@ def _elsewhere(tasks: Sequence[Task]) -> list[Any]:
     done = {}
     for task in reversed(tasks):
         kang_cells.stored.cache_clear()
-        done[task.key] = pickle.loads(pickle.dumps(task)).run()  # noqa: S301 - made here
+        sent = pickle.loads(pickle.dumps(task))  # noqa: S301 - made here
+        done[task.key] = sent.function(*sent.arguments)
     assert len(done) == len(tasks)
-    return [pickle.loads(pickle.dumps(done[task.key])) for task in tasks]  # noqa: S301
+    return [decode(json.loads(json.dumps(encode(done[task.key])))) for task in tasks]
 
 
 def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
