@@ -150,6 +150,7 @@ def test_page_one_takes_the_worst_row_of_each_observer(runs: dict[str, Path]) ->
     assert (public.epsilon, charlie.epsilon) == (rows[0]["epsilon"], rows[1]["epsilon"])
     assert party.epsilon == max(row["epsilon"] for row in rows if row["view"].startswith(("one party", "the lead")))
     assert "1 party" in together.name
+    assert public.epsilon is not None
     assert public.percent == pytest.approx(100 / (1 + 2.718281828**-public.epsilon), abs=1e-6)
     bare = [{**row, "epsilon": None, "delta": None} if row["view"] == "Charlie" else row for row in rows]
     assert observers(bare)[1].percent is None

@@ -175,7 +175,8 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     if run.watermark:
         held_all = (
             "This is a simulation. One computer held the records of "
-            f"{counted(int(result['parties']), 'party', 'parties')} and computed {what}. Whoever ran it saw all records."
+            f"{counted(int(result['parties']), 'party', 'parties')} and computed {what}. "
+            "Whoever ran it saw all records."
         )
         return [
             held_all,
