@@ -77,7 +77,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "hamm-2016": {"2": Figure(_whole(hamm_figure_2), 10, 2016, "UCI HAR's train and test folders")},
     "bixler": {"4": Figure(_simulated(section_4), 40, 1)},
     "dp-gd": {"1": Figure(dp_gd_figure_1, 5, 2012)},
-    "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},
+    "summary": {"1": Figure(summary_figure_1, 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
         "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
     },
