@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system soak audit compose check bench wheel lock clean
+.PHONY: help demo test test-system soak audit compose check bench wheel docs lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
@@ -47,6 +47,9 @@ bench: $(DEV) ## naive phe and ours, measured in the same run
 
 wheel: $(DEV) ## the wheel in empty environments: lowest and newest dependencies, each Python that is there
 	@.ci/wheel
+
+docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
+	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
 	@set -e; \
