@@ -21,10 +21,10 @@ test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
-	$(BIN)/python -m pytest tests/system $(ARGS)
+	$(BIN)/python -m pytest tests/system tests/kills $(ARGS)
 
 soak: $(DEV) ## random kills of processes, and more schedules of faults than the tests have (SOAK_SECONDS=600)
-	$(BIN)/python -m pytest tests/kills
+	KILL_SEED=$$(date +%s) KILL_RUNS=12 $(BIN)/python -m pytest tests/kills
 	$(BIN)/python -m tests.soak $(or $(SOAK_SECONDS),600)
 
 audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached

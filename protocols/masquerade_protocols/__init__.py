@@ -1,6 +1,6 @@
 """The conversations: one folder for each protocol, with all its roles side by side."""
 
-from masquerade_protocols.entry import Cost, Explanation, Noiseless, Protocol, Released
+from masquerade_protocols.entry import Cost, Explanation, Noiseless, Protocol, Released, WeightNoise
 from masquerade_protocols.registry import (
     BASELINES,
     DEFAULT_PROTOCOL,
@@ -23,6 +23,7 @@ __all__ = [
     "Noiseless",
     "Protocol",
     "Released",
+    "WeightNoise",
     "entry_named",
     "entry_of",
     "protocol_of",

@@ -26,7 +26,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
 from masquerade_core.study import Study
 
-__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "Weights", "paragraphs"]
+__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "WeightNoise", "Weights", "paragraphs"]
 
 Role = Coroutine[Effect, Any, Release]
 
@@ -109,6 +109,22 @@ class Noiseless:
     noise_ratio: float
     enough_epsilon: float | None
     advice: str = ""
+
+
+@dataclass(frozen=True)
+class WeightNoise:
+    """What is known of the noise on each weight of a released model, from public numbers alone.
+
+    Parameters
+    ----------
+    sd : float
+        Its standard deviation, in units of ``model.json``.
+    at_most : bool
+        Whether the noise may be smaller than that.
+    """
+
+    sd: float
+    at_most: bool = False
 
 
 def _has_none(*_arguments: object, **_named: object) -> Never:
@@ -196,6 +212,8 @@ class Protocol:
         Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
     dearest : callable or None
         (study) -> the part of mu^2 that the dearest of its sums takes; None where no sum is made again.
+    weight_noise : callable or None
+        (study) -> the noise on each weight of the released model; None where it is not known.
     spends : callable
         (study) -> what a whole run takes of a data owner's privacy budget. By default it is the study's target.
     """
@@ -231,6 +249,7 @@ class Protocol:
     learns_from_hundreds: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
     dearest: Callable[[Study], Fraction] | None = None
+    weight_noise: Callable[[Study], WeightNoise | None] | None = None
     spends: Callable[[Study], Spending] = _its_target
 
     @property

@@ -19,6 +19,7 @@ from masquerade_core.learning.trace import objective_trace
 from masquerade_core.model import Model, Release, error_on, model_to_json
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Stage
+from masquerade_core.seat import Release as Debit
 from masquerade_core.statistics import Statistics
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
@@ -46,12 +47,15 @@ class Simulation:
     classifiers : mapping of str to Model
         For the baseline ``individual``, each party's model. ``release`` is the one with the smallest error on the test
         set; without a test set, that of the party with the most records.
+    debits : mapping of str to tuple of masquerade_core.seat.Release
+        What each party's process would have debited of its privacy budget, in order. A baseline has none.
     """
 
     release: Release
     result: dict[str, Any]
     study: Study
     classifiers: Mapping[str, Model] = field(default_factory=dict)
+    debits: Mapping[str, tuple[Debit, ...]] = field(default_factory=dict)
 
     @property
     def model(self) -> Model:
@@ -169,7 +173,8 @@ def simulate(
     told = [(progress.done, progress.iterate) for who, progress in table.progress if who == CHARLIE]
     if rounds := objective_trace(told, test, study):
         result["rounds"] = rounds
-    return Simulation(release, result, study)
+    debits = {name: tuple(debit for who, debit in table.releases if who == name) for name in study.names}
+    return Simulation(release, result, study, debits=debits)
 
 
 def _baseline(

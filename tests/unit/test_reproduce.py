@@ -31,7 +31,8 @@ BROKEN_PSGD = "Broken PSGD minus GOP"
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shell:
+    monkeypatch.chdir(tmp_path)  # figures are written where one is
     return Shell(capsys)
 
 
@@ -50,6 +51,32 @@ def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(reduced: Report
     rows = [row for row in reduced.rows if row.banded and not row.broken]
     assert len(rows) == 4 + 2 + 6 + 5 + 3
     assert [row for row in rows if not row.inside(WIDENED)] == []
+
+
+def test_the_panels_are_the_papers_four(reduced: Report) -> None:
+    titles = [panel.title for panel in reduced.panels]
+    assert [(title.partition(",")[0], title[-3:]) for title in titles] == [
+        ("Number of parties", "0.1"),
+        ("Number of parties", "0.2"),
+        ("Relative sizes", "0.1"),
+        ("Relative sizes", "0.2"),
+    ]
+    rows = {(row.table, row.name): row for row in reduced.rows}
+    left, right = reduced.panels[2:]
+    for panel, eps in ((left, 0.1), (right, 0.2)):
+        (curve,) = (series for series in panel.series if series.name == "local aggregation, noise / K")
+        assert tuple(curve.x) == (1, 2, 3)
+        shown = [rows[rajkumar._NOISE["la / K"].format(eps), name] for name in ("even, K = 5", "skew 2", "skew 3")]
+        assert tuple(curve.y) == tuple(row.value for row in shown)
+        assert curve.error == tuple(row.error for row in shown)
+    psgd = {series.name: series for series in reduced.panels[0].series}["PSGD"]
+    assert tuple(psgd.x) == (5, 10, 15)
+    assert tuple(psgd.y) == tuple(rows[rajkumar._LEFT, f"PSGD, K = {K}"].value for K in (5, 10, 15))
+    # With half the epsilon, everything that is not chance yet gets worse.
+    for low, high in ((reduced.panels[0], reduced.panels[1]), (left, right)):
+        for name in ("GOP", "PSGD"):
+            values = [next(series.y for series in panel.series if series.name == name) for panel in (low, high)]
+            assert all(worse > better + 0.03 for worse, better in zip(*values, strict=True))
 
 
 def test_broken_psgd_lies_outside_even_of_the_widened_bands(reduced: Report) -> None:
@@ -211,7 +238,7 @@ def test_unknown_papers_and_figures_are_refused(shell: Shell) -> None:
     answer = shell("reproduce", "einstein-1905")
     assert answer.code == 4
     assert "rajkumar-2012" in answer.err
-    answer = shell("reproduce", "rajkumar-2012", "2")
+    answer = shell("reproduce", "rajkumar-2012", "3")
     assert answer.code == 4
     assert "docs/reproduction.md" in answer.err
     assert shell("reproduce", "rajkumar-2012", "--draws", 0).code == 4

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import pickle
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from masquerade.reproduce import bixler, bixler_runs
+from masquerade.reproduce import Report, bixler, bixler_runs
 from masquerade.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
+from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.learning.input_noise import sgd
 from masquerade_core.rng import SimulationRng
 
@@ -99,16 +102,50 @@ def test_a_small_report_has_every_table_and_catches_the_broken_samplers(monkeypa
     _short(monkeypatch)
     monkeypatch.setattr(bixler, "CHECKPOINTS", (100, 300))
     monkeypatch.setattr(bixler, "_E4_EPOCHS", 4)
-    steps: list[tuple[int, int]] = []
-    report = bixler.section_4(2, 5, lambda done, of: steps.append((done, of)))
-    assert steps == [(i, 10) for i in range(1, 11)]
+    report = bixler.section_4(2, 5, one_after_another)
     tables = report.tables()
-    assert len(tables) == 8
+    assert len(tables) == 9
     assert len([row for row in report.rows if row.broken]) == 3
     assert all(row.holds for row in tables[bixler._BROKEN])
     assert all(row.value == 0 and row.holds for row in tables[bixler._E3])
     assert not tables[bixler._E1][0].holds  # three hundred updates are too few
     assert [row.holds for row in tables[bixler._E4] if "once" in row.name] == [True]
     assert all(abs(row.value) < 0.1 for row in tables[bixler._E4] if "correlation" in row.name)
-    again = bixler.section_4(2, 5, lambda _done, _of: None)
-    assert again.to_json() == report.to_json()
+
+    def elsewhere(tasks: Sequence[Task]) -> list[Any]:
+        done = {task.key: pickle.loads(pickle.dumps(task)).run() for task in reversed(tasks)}  # noqa: S301 - made here
+        assert len(done) == len(tasks) > 8
+        return [done[task.key] for task in tasks]
+
+    assert bixler.section_4(2, 5, elsewhere) == report
+    monkeypatch.setattr(bixler, "_COLUMNS", 15)  # columns share their normals, however they are split
+    whole = bixler.section_4(2, 5, one_after_another)
+    assert [row.value for row in whole.rows] == pytest.approx([row.value for row in report.rows], rel=1e-9, abs=1e-12)
+    _check_panels(report)
+
+
+def _check_panels(report: Report) -> None:
+    iterations, extra, loss, over = report.panels
+    claims = {series.name: series.y[0] for panel in report.panels for series in panel.series if series.claimed}
+    assert claims == {
+        "the paper: plain descent, about 3000": 3000,
+        "the paper: 5 %": 0.05,
+        "the paper: 2.4 %": 0.024,
+    }
+    tables = report.tables()
+    assert iterations.reference == (("plain descent", tables[bixler._E1][0].value),)
+    for panel, table in ((extra, bixler._EXTRA), (loss, bixler._LOSS)):
+        shown = {row.name: row for row in tables[table]}
+        for alpha, y, error in zip(panel.series[0].x, panel.series[0].y, panel.series[0].error or (), strict=True):
+            assert (y, error) == (shown[f"alpha = {alpha:g}"].value, shown[f"alpha = {alpha:g}"].error)
+        assert (panel.x_label, panel.x_scale) == ("alpha", "log")
+    ind = {row.name: row.value for row in tables[bixler._IND]}
+    assert extra.series[1].y == [ind[f"alpha = {alpha:g}"] for alpha in extra.series[1].x]
+    assert over.series[0].x == [100, 300]
+
+
+def test_a_claim_holds_from_the_least_alpha_on_above_which_none_misses_it() -> None:
+    values = [("1", 0.9), ("2", 0.01), ("3.3", 0.06), ("5", 0.05), ("10", 0.0)]
+    assert bixler._from(values, 0.05) == 5
+    assert bixler._from(values, 0.001) == 10
+    assert bixler._from([("10", 0.2)], 0.05) == float("inf")

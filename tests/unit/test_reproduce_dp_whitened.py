@@ -18,6 +18,7 @@ from masquerade.reproduce import PAPERS, Report, central_baselines, dp_whitened,
 from masquerade.reproduce import dp_whitened_data as sets
 from masquerade.reproduce.central_baselines import Logistic, adassp, amp, objective_perturbation, objective_sigma
 from masquerade.reproduce.dp_whitened_runs import Found, draw_shares, learn_in_clear, measure, study_of
+from masquerade.reproduce.tasks import one_after_another
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit, gradient_norm
@@ -275,7 +276,7 @@ def test_a_directory_without_any_of_the_folders_is_refused_in_a_sentence(tmp_pat
 
 
 @pytest.fixture(scope="module")
-def reduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, list[tuple[int, int]]]:
+def reduced(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Two small sets: the diagnostic records of breast cancer, and made-up grades."""
     root = tmp_path_factory.mktemp("data")
     folder = _folder(root, "breast-cancer-wisconsin")
@@ -285,28 +286,25 @@ def reduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, list[tupl
     lines = [f"{i},{','.join(map(str, row))},{4 if ill[i] else 2}" for i, row in enumerate(grades)]
     lines[5] = "5,1,1,1,1,2,?,3,1,1,2"
     (folder / "breast-cancer-wisconsin.data").write_text("\n".join(lines) + "\n")
-    steps: list[tuple[int, int]] = []
-    return PAPERS["dp-whitened"]["1"].run(3, 2026, lambda done, of: steps.append((done, of)), root), steps
+    return PAPERS["dp-whitened"]["1"].run(3, 2026, one_after_another, root)
 
 
 def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(
-    reduced: tuple[Report, list[tuple[int, int]]],
+    reduced: Report,
 ) -> None:
-    report, steps = reduced
-    assert steps == [(i, 6) for i in range(1, 7)]
-    banded = [row for row in report.rows if row.banded and not row.table.startswith("The noise itself")]
+    banded = [row for row in reduced.rows if row.banded and not row.table.startswith("The noise itself")]
     assert len(banded) >= 4 + 5 + 2
     assert [row for row in banded if not row.inside(WIDENED)] == []
-    tables = report.tables()
+    tables = reduced.tables()
     assert "WDBC, N = 456, d = 31, delta = 1e-05: error" in tables
     assert [row.value for row in tables[dp_whitened._ROLES]] == [pytest.approx(0, abs=1e-9)] * 2
-    (left_out,) = (note for note in report.notes if note.startswith("Left out"))
+    (left_out,) = (note for note in reduced.notes if note.startswith("Left out"))
     assert "HAR (no folder uci-har-time265)" in left_out
     assert "WDBC" not in left_out
 
 
-def test_what_stands_beside_it_is_shown_with_its_auc(reduced: tuple[Report, list[tuple[int, int]]]) -> None:
-    found = {row.name: row for row in reduced[0].tables()["WDBC, beside it"]}
+def test_what_stands_beside_it_is_shown_with_its_auc(reduced: Report) -> None:
+    found = {row.name: row for row in reduced.tables()["WDBC, beside it"]}
     assert 0.3 < found["majority"].value < 0.45
     assert found["majority"].note == "AUC 0.500"
     assert found["no privacy"].value < 0.05

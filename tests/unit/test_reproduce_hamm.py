@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from masquerade.reproduce import Report, Row, hamm, hamm_runs, reproduce
 from masquerade.reproduce.hamm_runs import (
     accuracies,
     aggregate,
+    crossing,
     draw_noise,
     draw_norms,
     principal_components,
@@ -23,6 +26,8 @@ from masquerade.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
+from masquerade.reproduce.panels import Series
+from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from masquerade_protocols.baselines.average import average_rate
@@ -206,11 +211,13 @@ def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_notice
     right = hamm_runs.draw_noise
 
     def wrong(seed: str, scale: float, dimension: int, count: int) -> _Array:
+        if dimension == 1:  # the broken variant's own norm
+            return right(seed, scale, dimension, count)
         eta = factor * right(seed, scale, dimension, count)
         norms = draw_norms(seed, scale, count) / np.linalg.norm(eta, axis=1) if factor == 1 else np.ones(count)
         return eta * norms[:, None]
 
-    monkeypatch.setattr(hamm, "draw_noise", wrong)
+    monkeypatch.setattr(hamm_runs, "draw_noise", wrong)
     report = reproduce("hamm-2016", "2", data=small, draws=1)
     (norm,) = _named(report, hamm._NORMS)
     assert norm in report.failed
@@ -218,12 +225,42 @@ def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_notice
 
 
 def test_where_a_curve_falls_to_a_level_is_between_its_points() -> None:
-    curve = {
-        ("soft", "exp", inverse): [np.array([value])] for inverse, value in zip(hamm._INVERSES, _FALLING, strict=True)
-    }
-    found = hamm._Found({}, curve, [], [])
-    assert hamm._crossing(found, "soft", "exp", 0.6) == pytest.approx(0.01)
-    assert hamm._crossing(found, "soft", "exp", 0.55) == pytest.approx(np.sqrt(0.01 * 0.03))
+    curve = Series("soft", hamm._INVERSES, _FALLING)
+    assert crossing(curve, 0.6) == pytest.approx(0.01)
+    assert crossing(curve, 0.55) == pytest.approx(np.sqrt(0.01 * 0.03))
+    assert crossing(curve, 0.9) == hamm._INVERSES[0]
+    assert crossing(curve, 0.1) == hamm._INVERSES[-1]
+    back = Series("soft", (1.0, 10.0, 100.0), (0.8, 0.4, 0.7))  # noise may lift a curve again
+    assert crossing(back, 0.6) == pytest.approx(np.sqrt(10))
+
+
+def test_the_panels_have_the_papers_axes_and_its_numbers(small: Path) -> None:
+    report = reproduce("hamm-2016", "2", data=small, draws=2)
+    assert [panel.title for panel in report.panels] == list(hamm._TITLES.values())
+    for panel in report.panels:
+        assert (panel.x_label, panel.y_label, panel.x_scale) == ("1/eps", "test accuracy", "log")
+        claims = {series.name: tuple(series.y) for series in panel.series if series.claimed}
+        assert claims["vote"] == (0.79,)
+        assert (claims["batch"], claims["indiv"]) == ((0.90, 0.90), (0.47, 0.47))
+        assert [name for name, _ in panel.reference] == ["batch", "indiv"]
+    drawn = {series.name: series for series in report.panels[0].series if not series.claimed}
+    assert list(drawn) == ["vote", "soft", "avg"]
+    (row,) = _named(report, hamm._CURVES["published"], "soft, 1/eps = 0.001")
+    assert drawn["soft"].y[0] == row.value
+    assert drawn["soft"].error is not None
+    assert drawn["soft"].error[0] == row.error
+
+
+def test_the_numbers_do_not_depend_on_the_order_of_the_tasks(small: Path) -> None:
+    report = reproduce("hamm-2016", "2", data=small, draws=2)
+
+    def backwards(tasks: Sequence[Task]) -> list[Any]:
+        assert len({task.key for task in tasks}) == len(tasks) == 3
+        return one_after_another(tasks[::-1])[::-1]
+
+    again = reproduce("hamm-2016", "2", data=small, draws=2, run_tasks=backwards)
+    assert again.to_json() == report.to_json()
+    assert again.panels == report.panels
 
 
 def test_too_few_records_or_none_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

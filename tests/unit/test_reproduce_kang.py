@@ -1,10 +1,13 @@
-"""Kang's figure 2: the descents are the protocol's, groups and noises are the paper's, and misses are reported."""
+"""Kang's figures: the descents are the protocol's, groups and noises are the paper's, and misses are reported."""
 
 from __future__ import annotations
 
 import math
+import pickle
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +15,22 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade.originals import Table
-from masquerade.reproduce import kang, kang_runs
+from masquerade.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_runs
+from masquerade.reproduce.kang_cells import BEST, SHARE, over_u
 from masquerade.reproduce.kang_data import _coordinates, one_hot
-from masquerade.reproduce.kang_runs import ETAS, Setting, accuracies, local_descents, party_sizes, sigma
+from masquerade.reproduce.kang_found import Found
+from masquerade.reproduce.kang_runs import (
+    ETAS,
+    Setting,
+    Split,
+    accuracies,
+    local_descents,
+    losses,
+    party_sizes,
+    random_sizes,
+    sigma,
+)
+from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
@@ -73,31 +89,81 @@ def test_sigma_is_the_protocol_s() -> None:
     assert sigma(setting, 559) == pytest.approx(float(exact), rel=1e-12)
 
 
+def test_single_precision_finds_the_same_weights_however_records_are_stacked_and_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records that occur more than once are taken once, with their count; long parties are cut into blocks of rows."""
+    records = _records(240, 3)
+    Z = np.repeat(records.X * records.y[:, None], 2, axis=0)[:470]
+    parts = np.split(Z, np.cumsum([20, 22, 60, 64]))
+    sds = np.array([[0.3] * 5, [0.1, 0.2, 0.3, 0.4, 0.5]])
+    exact = local_descents(parts, sds, 60, 2, SimulationRng(4))
+    for chunk in (2048, 17):
+        monkeypatch.setattr(kang_runs, "_CHUNK", chunk)
+        blocks = kang_runs._counted(parts)
+        assert sum(block.Z.shape[0] * block.Z.shape[1] for block in blocks) < 0.7 * len(Z)
+        found = local_descents(parts, sds, 60, 2, SimulationRng(4), single=True)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4)
+    cut = kang_runs._counted(parts)
+    assert len({block.at.start for block in cut}) < len(cut)
+
+
+@pytest.mark.parametrize(("n", "m"), [(559, 32), (36178, 2), (40, 8)])
+def test_random_sizes_add_up_and_no_party_has_less_than_a_quarter_of_an_even_share(n: int, m: int) -> None:
+    seen = {tuple(random_sizes(n, m, SimulationRng(seed))) for seed in range(20)}
+    assert len(seen) > 15
+    for sizes in seen:
+        assert (sum(sizes), len(sizes)) == (n, m)
+        assert sizes == tuple(sorted(sizes))
+        assert sizes[0] >= n // (4 * m)
+    assert min(sizes[0] for sizes in seen) < 0.6 * n / m
+
+
 @pytest.fixture(scope="module")
-def found() -> kang.Found:
-    return kang.descend_all(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), 6, 3, "test")
+def found() -> Found:
+    return Found(over_u(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), tuple(range(6)), 3, "test"), "u")
 
 
-def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_weights(found: kang.Found) -> None:
+def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_weights(found: Found) -> None:
     """sqrt(m sum p^2) is sqrt(2 (u^2 + 1))/(1 + u) for two groups, whatever m is."""
-    ratio = math.sqrt(np.mean(found.squares["W"]) / np.mean(found.squares["U"]))
+    ratio = math.sqrt(found.cells["squares W, u = 5"].mean() / found.cells["squares U, u = 5"].mean())
     assert ratio == pytest.approx(math.sqrt(52) / 6, rel=0.08)
 
 
-def test_the_comparison_s_noise_grows_with_unevenness_and_equal_noise_shows_nothing(found: kang.Found) -> None:
+def test_the_comparison_s_noise_grows_with_unevenness_and_equal_noise_shows_nothing(found: Found) -> None:
     rows = {row.name: row for row in kang._compared("BC", found)}
     W, UJ = found.best("W", 5), found.best("UJ", 5)
     assert rows["W(5) - U(5)"].broken
     assert rows["UJ(1) - UJ(5)"].value == pytest.approx((found.best("UJ", 1) - UJ).mean())
     assert W.mean() > UJ.mean()
-    for key, at in found.by.items():
-        assert all(part.shape == (5, 1 if "none" in key[0] else 3) for part in at)
+    for method in ("W", "U", "UJ", "W own"):
+        assert found.at(method, 5).shape == (6, 5, 3)
+    assert found.at("W none", 5).shape == found.at("C none", 1).shape == (6, 5, 1)
     assert np.allclose(found.best("U", 1), found.best("UJ", 1), atol=0.02)  # at u = 1, m n_(1) = n
 
 
+def test_a_gap_is_the_loss_above_the_least_possible_one(found: Found) -> None:
+    split = Split.of(_records(1600, 4), SimulationRng("test", "partition 2"))
+    steps = np.zeros(4)
+    for _ in range(4000):
+        steps -= 4 * (split.Z * -1 / (1 + np.exp(split.Z @ steps))[:, None]).mean(axis=0)
+    least = np.log1p(np.exp(-(split.Z @ steps))).mean()
+    assert found.cells[BEST][2] == pytest.approx(least, abs=1e-5)
+    assert losses(steps[None, None], split.Z)[0, 0] == pytest.approx(least)
+    for method in ("W", "U", "UJ", "W own"):
+        assert (found.gap(method, 5) > 0).all()
+    assert found.gap("C none", 1).mean() < found.gap("C", 1).mean() < 2
+
+
 def test_the_best_learning_rate_is_taken_for_each_method_and_cell() -> None:
-    found = kang.Found({("W", 1): [np.array([[0.1, 0.2], [0.9, 0.5]]), np.array([[0.1, 0.3], [0.6, 0.4]])]})
-    np.testing.assert_array_equal(found.best("W", 1), [[0.9, 0.5], [0.6, 0.4]])
+    cells = {
+        "W, u = 1": np.array([[[0.1, 0.2], [0.9, 0.5]], [[0.1, 0.3], [0.6, 0.4]]]),
+        "loss W, u = 1": np.array([[[0.1, 0.2], [0.9, 0.5]], [[0.1, 0.3], [0.6, 0.4]]]),
+        BEST: np.array([0.1, 0.0]),
+    }
+    np.testing.assert_array_equal(Found(cells, "u").best("W", 1), [[0.9, 0.5], [0.6, 0.4]])
+    np.testing.assert_allclose(Found(cells, "u").gap("W", 1), [[0.0, 0.1], [0.1, 0.3]], atol=1e-15)
 
 
 def test_accuracy_counts_what_is_labelled_rightly() -> None:
@@ -106,11 +172,9 @@ def test_accuracy_counts_what_is_labelled_rightly() -> None:
     np.testing.assert_allclose(accuracies(theta, test), [[1.0, 2 / 3, 1 / 3]])
 
 
-def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(BadInput, match="neither a folder breast-cancer-wisconsin nor"):
-        kang.figure_2(1, 1, lambda _done, _of: None, tmp_path)
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory with one data set: as many records as BC's, invented."""
     folder = tmp_path / "breast-cancer-wisconsin"
     folder.mkdir()
     rng = np.random.default_rng(2)
@@ -122,15 +186,146 @@ def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
     ]
     lines[5] = "5,1,1,1,1,2,?,3,1,1,2"
     (folder / "breast-cancer-wisconsin.data").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def _elsewhere(tasks: Sequence[Task]) -> list[Any]:
+    """Run the tasks in another order, each as it would travel to another process."""
+    done = {}
+    for task in reversed(tasks):
+        kang_cells.stored.cache_clear()
+        done[task.key] = pickle.loads(pickle.dumps(task)).run()  # noqa: S301 - made here
+    assert len(done) == len(tasks)
+    return [pickle.loads(pickle.dumps(done[task.key])) for task in tasks]  # noqa: S301
+
+
+def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for figure, message in ((kang.figure_2, "breast-cancer-wisconsin nor"), (kang_epsilon.figure_1, "nor a folder ad")):
+        with pytest.raises(BadInput, match=message):
+            figure(1, 1, one_after_another, tmp_path / "empty")
     monkeypatch.setattr(kang, "_SMALL_PARTITIONS", 2)
-    steps: list[tuple[int, int]] = []
-    report = kang.figure_2(2, 1, lambda done, of: steps.append((done, of)), tmp_path, Setting(rounds=5))
+    report = kang.figure_2(2, 1, one_after_another, directory, Setting(rounds=5))
     assert any("Left out" in note and "Credit (no folder creditcard-balanced946)" in note for note in report.notes)
     assert not any("Credit" in row.name or "Credit" in row.table for row in report.rows)
     assert any(row.table == "C3: BC" for row in report.rows)
-    assert steps == [(i, 6) for i in range(1, 7)]
     proved = {row.name: row.value for row in report.rows if row.table == kang._PROVED}
     assert proved["even split"] == pytest.approx(1.713, abs=1e-3)
+    assert kang.figure_2(2, 1, _elsewhere, directory, Setting(rounds=5)) == report
+    assert kang.figure_2(2, 2, one_after_another, directory, Setting(rounds=5)).rows != report.rows
+
+
+def test_figure_2_draws_accuracies_and_gaps_over_u_for_all_settings_of_the_paper(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kang, "_SMALL_PARTITIONS", 4)
+    report = kang.figure_2(1, 1, one_after_another, directory, Setting(rounds=5))
+    titles = [panel.title for panel in report.panels]
+    assert titles[::2] == ["BC, m = 16, eps = 0.05", "BC, m = 32, eps = 0.1", "BC, m = 8, eps = 0.01"]
+    shown = {row.name: row for row in report.rows if row.table == "Figure 2: accuracy, BC"}
+    by_name = {series.name: series for series in report.panels[0].series}
+    assert by_name["UJ, compared"].y == [shown[f"UJ, u = {u}"].value for u in (1, 3, 5)]
+    assert by_name["UJ, compared"].error == [shown[f"UJ, u = {u}"].error for u in (1, 3, 5)]
+    assert by_name["C, central"].y == [shown["C"].value] * 3
+    assert report.panels[0].reference[0] == ("the more frequent label", shown["the more frequent label"].value)
+    for panel in report.panels[1::2]:
+        assert panel.y_scale == "log"
+        assert min(y for series in panel.series for y in series.y) > 0
+
+
+def test_the_large_sets_have_noise_and_rows_without_bands(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, read = kang_data.SMALL["BC"]
+    monkeypatch.setitem(kang_data.LARGE, "Adult", (folder, read))
+    monkeypatch.setattr(kang, "folders", lambda *_, **__: ({"Adult": directory / folder}, []))
+    monkeypatch.setattr(kang, "_LARGE_PARTITIONS", 2)
+    report = kang.figure_2(2, 1, _elsewhere, directory, Setting(rounds=10))
+    differences = {row.name: row for row in report.rows if row.table == "The same differences: Adult"}
+    assert differences["W(9) - UJ(9)"].note == "expected 0.0079"
+    assert {row.banded for row in differences.values()} == {False}
+    assert all(row.error is not None and row.error > 0 for row in differences.values())
+    accuracies = {row.name: row for row in report.rows if row.table == "Figure 2: accuracy, Adult"}
+    assert (accuracies["UJ, u = 9"].note, accuracies["UJ, u = 5"].note) == ("expected 0.8288", "")
+    assert differences["W(9) - UJ(9)"].value == pytest.approx(
+        accuracies["W, u = 9"].value - accuracies["UJ, u = 9"].value
+    )
+
+
+# --- Figure 1 -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    monkeypatch.setattr(kang_epsilon, "_SMALL_PARTITIONS", 4)
+    monkeypatch.setattr(kang_epsilon, "_OTHER_M", (2, 4))
+    return kang_epsilon.figure_1(2, 1, _elsewhere, directory, Setting(m=16, rounds=100, c=0.1))
+
+
+def test_figure_1_orders_the_methods_and_catches_noise_that_is_too_wide(
+    report: Report, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert report.failed == ()
+    ordered = [row for row in report.rows if row.table == kang_epsilon._K1]
+    assert [row.broken for row in ordered if row.banded] == [False, False, False, True, True]
+    assert {row.table for row in report.rows} >= {kang_epsilon._APPENDIX.format(m=m) for m in (2, 4)}
+    assert [panel.title for panel in report.panels[::2]] == ["BC, m = 16", "BC, m = 2", "BC, m = 4"]
+    for panel in report.panels:
+        assert all(tuple(series.x) == kang_epsilon.EPSILONS and not series.claimed for series in panel.series)
+    again = kang_epsilon.figure_1(2, 1, one_after_another, directory, Setting(m=16, rounds=100, c=0.1))
+    assert again == report
+
+
+def test_figure_1_s_curves_are_the_rows_and_c_is_the_same_for_every_m(report: Report) -> None:
+    shown = {row.name: row.value for row in report.rows if row.table == "Figure 1: accuracy, BC"}
+    main = {series.name: series.y for series in report.panels[0].series}
+    assert main["W, the paper's"] == [shown[f"W, eps = {eps:g}"] for eps in kang_epsilon.EPSILONS]
+    for panel in report.panels[::2]:
+        assert {series.name: series.y for series in panel.series}["C, central"] == main["C, central"]
+    others = [{series.name: series.y for series in panel.series} for panel in report.panels[2::2]]
+    assert all(set(one) == {"W, the paper's", "U, plain average", "UJ, compared", "C, central"} for one in others)
+    assert others[0]["UJ, compared"] != others[1]["UJ, compared"]
+
+
+def test_figure_1_s_noises_are_those_of_their_records(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[_Array] = []
+
+    def noted(parts: Sequence[_Array], sds: _Array, *rest: Any, **more: Any) -> Any:
+        asked.append(sds / np.array([len(part) for part in parts])[None, :] ** -1.0)
+        sizes.append([len(part) for part in parts])
+        return local_descents(parts, sds, *rest, **more)
+
+    sizes: list[list[int]] = []
+    monkeypatch.setattr(kang_cells, "local_descents", noted)
+    folder, setting = directory / "breast-cancer-wisconsin", Setting(m=4, rounds=2)
+    kang_cells.over_epsilon("BC", folder, setting, (0.1, 0.2), (0,), 1, "seed", own=True)
+    (sds,), (counts,) = asked, sizes
+    n = sum(counts)
+    unit = math.sqrt(2 * math.log(1000))
+    for i, eps in enumerate((0.1, 0.2)):
+        noises: list[list[float]] = [[n] * 4, [4 * min(counts)] * 4, [*counts], [n / 2] * 4]
+        for row, records in enumerate(noises):
+            expected = [unit / (k * eps) * own for k, own in zip(records, counts, strict=True)]
+            np.testing.assert_allclose(sds[4 * i + row], expected)
+
+
+def test_an_order_that_is_not_the_expected_one_is_seen() -> None:
+    rng = np.random.default_rng(1)
+    levels = {"W": 0.7, "UJ": 0.8, "C": 0.6, "U": 0.7, "W own": 0.5, "W wide": 0.6, "W none": 0.9, "C none": 0.9}
+    cells: kang_cells.Cells = {SHARE: np.full(4, 0.6), BEST: np.zeros(4)}
+    for method, level in levels.items():
+        for i, eps in enumerate(kang_epsilon.EPSILONS):
+            cells[f"{method}, eps = {eps:g}"] = level - 0.02 * i + 1e-3 * rng.random((4, 5, 2))
+    rows = {row.name: row.holds for row in kang_epsilon._ordered("BC", Found(cells, "eps"))}
+    assert rows == {
+        "BC, W(eps = 0.25) - W(eps = 0.01)": False,
+        "BC, W - UJ": False,
+        "BC, W - C": True,
+        "BC, W own - UJ": True,
+        "BC, W own - C": True,
+        "BC, W wide - C": True,
+        "BC, W - U": True,
+    }
 
 
 def test_tables_become_records_in_the_unit_ball() -> None:

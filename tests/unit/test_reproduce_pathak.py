@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from masquerade.reproduce import Report, Row, pathak, pathak_runs, reproduce
 from masquerade.reproduce.pathak_runs import BROKEN, CURVES, Curve, Records, Setting
+from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
 
@@ -114,7 +117,7 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
     here, setting = records.scaled(unit=True), Setting(LAM, True, (1.0, 2.0))
 
     def errors(draws: int) -> dict[tuple[str, float], _Array]:
-        return pathak_runs.run(here, setting, CURVES, 6, draws, 1, lambda: None)
+        return pathak_runs.joined([pathak_runs.run(records, setting, CURVES, range(6), draws, 1)])
 
     noisy = errors(4)
     assert {values.shape for (_, eps), values in noisy.items() if eps < math.inf} == {(6, 4)}
@@ -154,7 +157,6 @@ def _expected(records: Records) -> dict[str, tuple[float, float]]:
 
 @pytest.fixture(scope="module")
 def report(records: Records) -> Report:
-    steps: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pathak, "_PARTITIONS", 8)
         patch.setattr(pathak, "_USEFUL", Setting(LAM, True, (0.1, EPS, 5.0)))
@@ -162,9 +164,7 @@ def report(records: Records) -> Report:
         central = {lam: _central(records, lam, unit) for lam, unit in ((LAM, True), (0.02, False))}
         patch.setattr(pathak, "_CENTRAL", {lam: (error, 1e-9) for lam, error in central.items()})
         patch.setattr(pathak, "_BANDS", _expected(records))
-        made = pathak.tables(records, 25, 5, lambda done, of: steps.append((done, of)))
-    assert steps == [(i + 1, 24) for i in range(24)]
-    return made
+        return pathak.tables(records, 25, 5, one_after_another)
 
 
 def _central(records: Records, lam: float, unit: bool) -> float:
@@ -224,8 +224,9 @@ def test_figure_2_reads_the_directory_that_is_named(
         asked.append(directory)
         return records.X, records.y, records.X_test, records.y_test
 
-    monkeypatch.setattr(pathak, "a9a", a9a)
-    monkeypatch.setattr(pathak, "_PARTITIONS", 2)
+    monkeypatch.setattr(pathak_runs, "a9a", a9a)
+    monkeypatch.setattr(pathak, "_PARTITIONS", 3)
+    monkeypatch.setattr(pathak, "_CHUNK", 2)
     report = reproduce("pathak-2010", "2", data=tmp_path, draws=1)
     assert asked == [tmp_path]
     assert (report.paper, report.figure, report.settings["draws"]) == ("pathak-2010", "2", 1)
@@ -233,6 +234,34 @@ def test_figure_2_reads_the_directory_that_is_named(
     again = reproduce("pathak-2010", data=tmp_path, draws=1)
     assert again.rows == report.rows
     assert reproduce("pathak-2010", data=tmp_path, draws=1, seed=1).rows != report.rows
+
+    def elsewhere(tasks: Sequence[Task]) -> list[Any]:
+        assert [task.key for task in tasks if "w*" not in task.key][:2] == [
+            "lambda = 0.001, unit rows: partitions 0 to 1",
+            "lambda = 0.001, unit rows: partitions 2 to 2",
+        ]
+        done = {task.key: pickle.loads(pickle.dumps(task)).run() for task in reversed(tasks)}  # noqa: S301 - made here
+        return [done[task.key] for task in tasks]
+
+    assert reproduce("pathak-2010", data=tmp_path, draws=1, run_tasks=elsewhere) == report
+
+
+def test_a_panel_has_the_paper_s_axes_and_its_curves_are_the_rows(report: Report) -> None:
+    assert [panel.title for panel in report.panels] == [
+        "lambda = 0.01, unit rows",
+        "lambda = 0.02, raw rows",
+        "lambda = 40, unit rows",
+    ]
+    for panel in report.panels:
+        assert (panel.x_label, panel.x_scale, panel.y_scale) == ("epsilon", "log", "linear")
+        shown = {row.name: row for row in report.rows if row.table == panel.title}
+        assert [series.name for series in panel.series] == list(CURVES)
+        for series in panel.series:
+            rows = [shown[f"{series.name}, eps = {eps:g}"] for eps in series.x]
+            assert (series.y, series.error) == ([row.value for row in rows], [row.error for row in rows])
+            assert not series.claimed
+        ((_, quiet),) = panel.reference
+        assert quiet == next(row.value for row in report.rows if row.name == f"{panel.title}: error")
 
 
 def test_figure_2_needs_the_data() -> None:

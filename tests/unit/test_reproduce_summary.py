@@ -11,6 +11,7 @@ import pytest
 
 from masquerade.originals import ADULT_COLUMNS, Table
 from masquerade.reproduce import PAPERS, Report, summary
+from masquerade.reproduce.tasks import one_after_another
 from masquerade_core.errors import BadInput
 
 
@@ -73,4 +74,4 @@ def test_it_stands_among_the_figures_and_needs_the_original_files(tmp_path: Path
     figure = PAPERS["summary"]["1"]
     assert "adult.data" in figure.needs
     with pytest.raises(BadInput, match="adult"):
-        figure.run(1, 1, lambda *_: None, tmp_path)
+        figure.run(1, 1, one_after_another, tmp_path)

@@ -14,7 +14,7 @@ from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless
 from masquerade_protocols.dp_gd.statement import statement
-from masquerade_protocols.entry import Cost, Explanation, Protocol
+from masquerade_protocols.entry import Cost, Explanation, Protocol, WeightNoise
 
 __all__ = ["DP_GD"]
 
@@ -72,6 +72,7 @@ _ENTRY = Protocol(
     cost=_cost,
     spends=spends_gaussian,
     expectation=_expectation,
+    weight_noise=lambda study: WeightNoise(schedule.weight_noise(study), at_most=True),
     calibrations=("proven",),
     sum="masks",
     regularization=1e-4,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from masquerade_core.data.holdout import fewest_to_learn_from
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.expectation import counted_records
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise, rounds_sigma
@@ -31,6 +32,7 @@ __all__ = [
     "parameters_of",
     "rounds_of",
     "step_of",
+    "weight_noise",
 ]
 
 FRACTION_BITS = 28
@@ -139,12 +141,32 @@ def step_of(study: Study, noise: SharedNoise, N: int) -> float:
     chosen = parameters_of(study).learning_rate
     if chosen is not None:
         return chosen
-    T = noise.rounds
-    reach = ((t + 3) / 2 * (1 - (t + 1) * (t + 2) / ((T + 1) * (T + 2))) for t in range(T))
-    moved = sqrt(fsum(r * r for r in reach))
-    sigma = float(noise.share) * sqrt(study.K) / (1 << FRACTION_BITS) / N
     longest = 1 / (float(loss_of(study.model.loss).c) + study.model.regularization)
-    return min(longest, _NOISE_IN_SCORES / (sigma * moved))
+    return min(longest, _NOISE_IN_SCORES / (_sigma(study, noise, N) * _moved(study, noise.rounds)))
+
+
+def _sigma(study: Study, noise: SharedNoise, N: int) -> float:
+    """Return the standard deviation of the K shares of noise in a coordinate of the mean gradient."""
+    return float(noise.share) * sqrt(study.K) / (1 << FRACTION_BITS) / N
+
+
+def _moved(study: Study, T: int) -> float:
+    """Return sqrt(sum r_t^2) of :func:`step_of`; without momentum each gradient counts once, so that it is sqrt(T)."""
+    if not accelerates(study):
+        return sqrt(T)
+    reach = ((t + 3) / 2 * (1 - (t + 1) * (t + 2) / ((T + 1) * (T + 2))) for t in range(T))
+    return sqrt(fsum(r * r for r in reach))
+
+
+def weight_noise(study: Study) -> float:
+    """Return what the noise of all rounds moves a weight by at most, one standard deviation.
+
+    It is worked out for the fewest records that the study allows. With more of them, and where the loss is curved, the
+    noise moves a weight by less.
+    """
+    noise = noise_of(study)
+    fewest = fewest_to_learn_from(study) * study.survivors // study.K
+    return step_of(study, noise, fewest) * _sigma(study, noise, fewest) * _moved(study, noise.rounds)
 
 
 def noise_of(study: Study) -> SharedNoise:

@@ -1,13 +1,23 @@
 """Local aggregation for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
+from math import sqrt
+
 from masquerade_core.privacy.noise.joint_gaussian import JointNoise
+from masquerade_core.privacy.noise.output_perturbation import paper_scale
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, of_a_person
-from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
+from masquerade_protocols.entry import Cost, Explanation, Protocol, WeightNoise, paragraphs
 from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
-from masquerade_protocols.local_aggregation.public import Parameters, check, joint_noise_of, packing, selects
+from masquerade_protocols.local_aggregation.public import (
+    Parameters,
+    check,
+    joint_noise_of,
+    packing,
+    parameters_of,
+    selects,
+)
 from masquerade_protocols.local_aggregation.roles import charlie, party
 from masquerade_protocols.local_aggregation.statement import statement
 
@@ -202,6 +212,23 @@ def _cost(study: Study) -> Cost:
     )
 
 
+def _weight_noise(study: Study) -> WeightNoise | None:
+    """Return the noise on a weight of the model, which is the sum of what the parties send, divided by K, or by N.
+
+    Where it follows from the smallest party's size, or is divided by N, nobody knows it. The bound is that of
+    ``min_records`` everywhere.
+    """
+    if not study.proven:
+        if parameters_of(study).noise != "laplace":
+            return None
+        scale = paper_scale(study.study.min_records, study.privacy.epsilon, study.model.regularization)
+        return WeightNoise(sqrt(2) * float(scale), at_most=True)
+    noise = joint_noise_of(study)
+    parts = study.K * study.study.min_records if noise.scale_rule == "sizes" else study.K
+    sd = sqrt(study.K) * float(noise.share()) / (1 << noise.fraction_bits) / parts
+    return WeightNoise(sd, at_most=noise.scale_rule != "floor")
+
+
 LOCAL_AGGREGATION = Protocol(
     name="local-aggregation",
     paper="Pathak, Rane and Raj 2010",
@@ -216,6 +243,7 @@ LOCAL_AGGREGATION = Protocol(
     noiseless=noiseless,
     cost=_cost,
     expectation=expectation,
+    weight_noise=_weight_noise,
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,
     regularization_note="the larger, the less noise, and the simpler the model",

@@ -15,8 +15,10 @@ from masquerade.cli.blame import blame
 from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.evaluate import evaluate
+from masquerade.cli.export import export
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
+from masquerade.cli.report import report
 from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
@@ -40,7 +42,12 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(budget.app, name="budget")
 app.command()(study.statement)
-for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify):
+_COMMANDS = (
+    *(approve, curator, party, simulate),
+    *(predict, export, evaluate, report, verify, blame),
+    *(doctor, reproduce, audit),
+)
+for _command in _COMMANDS:
     app.command()(_command)
 
 

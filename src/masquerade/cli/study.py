@@ -1,11 +1,13 @@
 """``masquerade study``: write, check and explain the file that all participants agree on."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade.cli.report import AuditOption, PictureOption, audit_of, written
 from masquerade.cli.study_new import new
 from masquerade_core.words import counted
 
@@ -19,6 +21,14 @@ app = typer.Typer(help="Write, check, explain and compare studies: the files tha
 app.command()(new)
 
 StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)]
+
+
+class ShownAs(StrEnum):
+    """The forms in which a study is explained."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
 
 
 @app.command()
@@ -55,7 +65,15 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
 def show(
     study: StudyArgument,
     state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
-    output_format: FormatOption = Format.TEXT,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="With --format html: the file. Stdout if not given.", show_default=False),
+    ] = None,
+    audit: AuditOption = None,
+    picture: PictureOption = None,
+    output_format: Annotated[
+        ShownAs, typer.Option("--format", help="Words on stderr, JSON on stdout, or a page for signature.")
+    ] = ShownAs.TEXT,
 ) -> Outcome:
     """Explain a study in plain words: what leaves a party, who must not collude, what it costs, who takes part."""
     from rich.text import Text
@@ -66,7 +84,8 @@ def show(
     from masquerade_host.state import state_folder
     from masquerade_protocols import entry_of
 
-    del output_format
+    if output_format is not ShownAs.HTML and (out or audit or picture):
+        raise BadInput("--out, --audit and --picture are for a page", "give --format html as well")
     loaded = _parsed(study)
     entry = entry_of(loaded)
     if entry.baseline:
@@ -78,6 +97,17 @@ def show(
     explanation = entry.explain(loaded)
     expected = entry.expectation(loaded) if entry.expectation else None
     line = budget_line(state_folder(state), loaded, entry)
+    if output_format is ShownAs.HTML:
+        from masquerade.pages import signature_page
+        from masquerade.pages.picture import read_picture
+
+        page = signature_page(
+            loaded,
+            budget="" if line is None else _sentence(line.text),
+            audit=audit_of(audit),
+            pictures=[read_picture(path) for path in picture or ()],
+        )
+        return _page(page, out, loaded)
     budget = () if line is None else (heading("What is left of this machine's budget"), Text(_sentence(line.text)))
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
@@ -92,6 +122,14 @@ def show(
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
         shown=(*explained(loaded, explanation, entry.cost(loaded), expected), *budget),
     )
+
+
+def _page(page: str, out: Path | None, study: "Study") -> Outcome:
+    """Write the page for signature, or let it go to stdout."""
+    if out is None:
+        return Outcome(f"study {study.study.name!r} for signature", stdout=page)
+    written(out, page)
+    return Outcome(f"{out}: study {study.study.name!r}, for signature", hint=f"open {out} in a browser, and print it")
 
 
 def _sentence(text: str) -> str:

@@ -5,16 +5,28 @@ settings here plain descent needs about 3000 iterations, as the paper reports. T
 implementation with these settings. ``docs/reproduction/bixler.md`` compares both with the paper.
 """
 
-from collections.abc import Callable
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.reproduce.bands import Report, Row
-from masquerade.reproduce.bixler_runs import CAP, CHECKPOINTS, STEP, Column, D, Descents, Kind, N, descend, draw_sample
-from masquerade_core.learning.input_noise import epochs_of, fresh_accesses, kept_accesses
-from masquerade_core.rng import SimulationRng
+from masquerade.reproduce.bixler_accesses import fresh_noise, kept_noise
+from masquerade.reproduce.bixler_runs import (
+    CAP,
+    CHECKPOINTS,
+    STEP,
+    Column,
+    D,
+    Descents,
+    Kind,
+    N,
+    beside,
+    descend,
+    draw_sample,
+)
+from masquerade.reproduce.panels import Panel, Series
+from masquerade.reproduce.tasks import RunTasks, Task
 
 __all__ = ["section_4"]
 
@@ -23,21 +35,21 @@ _SDS = {"inf": 0.0, "100": 0.01, "20": 0.05, "10": 0.1, "6.7": 0.15, "5": 0.2, "
 _KINDS: tuple[Kind, ...] = ("kept", "scalar", "half-line")
 _KIND_ALPHAS = ("10", "5")
 _CLOSE = 0.05  # "within a tolerable amount of extra iterations (5%)"
+_NEAR = 0.024  # "within an average of 2.4% of one another"
+_COLUMNS = 3  # noises in one task
 
 _ITERATIONS_BAND = (0.85 * 2637, 1.15 * 2637)
 _EXTRA_BANDS: dict[str, tuple[float | None, float | None]] = {"10": (-0.05, 0.05), "2": (1.0, None)}
 _LOSS_BANDS = {"10": (0.011, 0.02), "5": (0.05, 0.072)}
 
-_E4_ALPHA = 10
-_E4_RECORDS = 1000
 _E4_EPOCHS = 100
-_E4_BATCH = 100
 _DIAGONAL = (0.97, 1.03)
 _UNCORRELATED = (-0.02, 0.02)
 
 _E1 = "E1: iterations of plain descent"
 _EXTRA = "E2: extra iterations, same order"
 _LOSS = "E2: loss against plain descent's, same order"
+_CLAIMS = "The paper's two numbers, same order"
 _KIND = "E2 does not tell samplers apart: loss, same order"
 _IND = "What the paper compared, a run in another order: extra iterations"
 _E3 = "E3: alpha = inf against plain descent, largest difference"
@@ -62,7 +74,7 @@ _MEANING = (
 _Array = NDArray[np.float64]
 
 
-def section_4(draws: int, seed: int, progress: Callable[[int, int], None]) -> Report:
+def section_4(draws: int, seed: int, run_tasks: RunTasks) -> Report:
     """Return section 4's tables.
 
     Parameters
@@ -70,24 +82,23 @@ def section_4(draws: int, seed: int, progress: Callable[[int, int], None]) -> Re
     draws : int
         Runs.
     seed : int
-    progress : callable
-        (done, of).
+    run_tasks : callable
+        What runs the tasks.
     """
-    steps, done = 3 * len(CHECKPOINTS) + _E4_EPOCHS, 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        progress(done, steps)
-
-    sample = draw_sample(seed, draws)
     names = [*_SDS, *(f"{kind} {alpha}" for kind in _KINDS for alpha in _KIND_ALPHAS)]
     fresh = [Column(sd) for sd in _SDS.values()]
     others = [Column(_SDS[alpha], kind) for kind in _KINDS for alpha in _KIND_ALPHAS]
-    same = descend(sample, [*fresh, *others], f"bixler {seed}", advance)
-    plain = descend(sample, None, f"bixler {seed}", advance)
-    another = descend(sample, fresh, f"bixler {seed}, another order", advance)
-    noise = {once: _accessed(seed, advance, once=once) for once in (False, True)}
+    order, another = f"bixler {seed}", f"bixler {seed}, another order"
+    tasks = [
+        Task("plain descent", _descents, (draws, seed, None, order, False)),
+        Task("noise of the accesses", fresh_noise, (seed, _E4_EPOCHS), 2.0),
+        Task("noise that records keep", kept_noise, (seed,), 0.2),
+        *_split("the same order", [*fresh, *others], (draws, seed), order, kept=True),
+        *_split("another order", fresh, (draws, seed), another, kept=False),
+    ]
+    first, accesses, kept, *rest = run_tasks(tasks)
+    half = -(-len(names) // _COLUMNS)
+    same, plain, ind = beside(rest[:half]), beside([first]), beside(rest[half:])
     return Report(
         "bixler",
         "4",
@@ -97,13 +108,30 @@ def section_4(draws: int, seed: int, progress: Callable[[int, int], None]) -> Re
             Row(_E1, "mean", *_mean(plain.iterations[0]), *_ITERATIONS_BAND, note="the paper: about 3000"),
             *_extra_rows(names, same, plain),
             *_loss_rows(names, same, plain),
+            *_claim_rows(names, same, plain),
             *_kind_rows(names, same, plain),
-            *_independent_rows(another, plain),
+            *_independent_rows(ind, plain),
             *_plain_rows(same, plain),
-            *_noise_rows(noise[False], noise[True]),
-            *_broken_rows(noise[False], noise[True]),
+            *_noise_rows(accesses, kept),
+            *_broken_rows(accesses, kept),
         ),
+        _panels(names, same, ind, plain),
     )
+
+
+def _split(title: str, columns: Sequence[Column], drawn: tuple[int, int], order: str, *, kept: bool) -> list[Task]:
+    return [
+        Task(f"{title}, columns from {i}", _descents, (*drawn, columns[i : i + _COLUMNS], order, kept))
+        for i in range(0, len(columns), _COLUMNS)
+    ]
+
+
+def _descents(
+    draws: int, seed: int, columns: Sequence[Column] | None, order: str, *flags: bool
+) -> tuple[_Array, _Array, _Array]:
+    (kept,) = flags
+    found = descend(draw_sample(seed, draws), columns, order, kept=kept)
+    return found.iterations, found.weights, found.losses
 
 
 # --- E1 to E3 -----------------------------------------------------------------------
@@ -152,6 +180,86 @@ def _loss_rows(names: list[str], found: Descents, plain: Descents) -> list[Row]:
     return rows
 
 
+def _claim_rows(names: list[str], found: Descents, plain: Descents) -> list[Row]:
+    """Return from which alpha on the paper's two numbers hold, of those that are run."""
+    extra, loss = [], []
+    for alpha in reversed(list(_SDS)[1:]):
+        column = names.index(alpha)
+        extra.append((alpha, _extra(found.iterations[column], plain.iterations[0])[0]))
+        loss.append((alpha, float(_relative(found, column, plain).mean())))
+    note = "the paper does not give its alpha"
+    return [
+        Row(_CLAIMS, f"within {_CLOSE:.0%} more iterations: from alpha =", _from(extra, _CLOSE), note=note),
+        Row(_CLAIMS, f"losses within {_NEAR:.1%}: from alpha =", _from(loss, _NEAR), note=note),
+    ]
+
+
+def _from(values: list[tuple[str, float]], most: float) -> float:
+    """Return the least alpha from which on no value is above the most that is claimed; infinity if there is none."""
+    least = float("inf")
+    for alpha, value in reversed(values):
+        if value > most:
+            break
+        least = float(alpha)
+    return least
+
+
+def _panels(names: list[str], same: Descents, ind: Descents, plain: Descents) -> list[Panel]:
+    """Return what the section describes: iterations and losses over alpha, and losses as the descent goes on."""
+    shown = list(_SDS)[1:][::-1]
+    alphas = [float(alpha) for alpha in shown]
+    quiet = plain.iterations[0]
+
+    def curve(name: str, pairs: Sequence[tuple[float, float | None]]) -> Series:
+        return Series(name, alphas, [value for value, _ in pairs], [error or 0.0 for _, error in pairs])
+
+    def both(of: Callable[[Descents, int], tuple[float, float | None]]) -> list[Series]:
+        order = list(_SDS)
+        return [
+            curve("same order", [of(same, names.index(alpha)) for alpha in shown]),
+            curve("another order", [of(ind, order.index(alpha)) for alpha in shown]),
+        ]
+
+    def said(name: str, y: float, x: Sequence[float] = alphas) -> Series:
+        return Series(f"the paper: {name}", x, [y] * len(x), claimed=True)
+
+    label, counts = "alpha", [float(t) for t in CHECKPOINTS]
+    losses = [Series("no noise", counts, *_means(plain.losses[:, 0]))]
+    losses += [Series(f"alpha = {a}", counts, *_means(same.losses[:, names.index(a)])) for a in ("10", "5", "2")]
+    return [
+        Panel(
+            "Iterations until the first short gradient",
+            label,
+            "iterations",
+            [*both(lambda found, column: _mean(found.iterations[column])), said("plain descent, about 3000", 3000.0)],
+            x_scale="log",
+            reference=(("plain descent", float(quiet.mean())),),
+        ),
+        Panel(
+            "Extra iterations",
+            label,
+            "extra iterations, as a fraction of plain descent's",
+            [*both(lambda found, column: _extra(found.iterations[column], quiet)), said("5 %", _CLOSE)],
+            x_scale="log",
+        ),
+        Panel(
+            "Loss against plain descent's",
+            label,
+            "relative difference of losses",
+            [*both(lambda found, column: _mean(_relative(found, column, plain))), said("2.4 %", _NEAR)],
+            x_scale="log",
+            y_scale="log",
+        ),
+        Panel("Loss, same order", "updates", "mean logistic loss", losses, y_scale="log"),
+    ]
+
+
+def _means(values: _Array) -> tuple[list[float], list[float]]:
+    """Return the means over runs and their standard errors, checkpoint by checkpoint."""
+    pairs = [_mean(row) for row in values]
+    return [mean for mean, _ in pairs], [error or 0.0 for _, error in pairs]
+
+
 def _kind_rows(names: list[str], found: Descents, plain: Descents) -> list[Row]:
     shown = {"kept": "kept", "scalar": "scalar n", "half-line": "n >= 0, one sign"}
     rows = []
@@ -189,59 +297,20 @@ def _plain_rows(found: Descents, plain: Descents) -> list[Row]:
 # --- E4 -----------------------------------------------------------------------------
 
 
-def _accessed(seed: int, advance: Callable[[], None], *, once: bool) -> _Array:
-    """Return the noise of every access, shape (epochs, records, d): labels carry the records' numbers."""
-    rng = SimulationRng(seed, f"bixler accesses, once = {once}")
-    epochs = 2 if once else _E4_EPOCHS
-    X = np.full((_E4_RECORDS, D), 1 / 8)  # on the grid, and in the unit ball
-    numbers = np.arange(_E4_RECORDS, dtype=np.float64)
-    door = kept_accesses if once else fresh_accesses
-    batches = epochs_of(rng, _E4_RECORDS, epochs, _E4_BATCH)
-    noise, met = np.empty((epochs, _E4_RECORDS, D)), np.zeros(_E4_RECORDS, dtype=np.intp)
-    for count, (x, number) in enumerate(door(rng, X, numbers, batches, Fraction(_E4_ALPHA), "gaussian"), 1):
-        i = number.astype(np.intp)
-        noise[met[i], i] = x - X[i]
-        met[i] += 1
-        if not once and count * _E4_BATCH % _E4_RECORDS == 0:
-            advance()
-    return noise
-
-
-def _diagonal(noise: _Array) -> tuple[float, float]:
-    """Return the smallest and the largest variance of a coordinate, times alpha^2."""
-    variances = noise.reshape(-1, D).var(axis=0) * _E4_ALPHA**2
-    return float(variances.min()), float(variances.max())
-
-
-def _off_diagonal(noise: _Array) -> float:
-    """Return the largest correlation of two coordinates, with its sign."""
-    correlations = np.asarray(np.corrcoef(noise.reshape(-1, D).T))[~np.eye(D, dtype=bool)]
-    return float(correlations[np.abs(correlations).argmax()])
-
-
-def _pairs(noise: _Array) -> float:
-    """Return the correlation of two successive accesses of one record, over all coordinates."""
-    return float(np.corrcoef(noise[::2].ravel(), noise[1::2].ravel())[0, 1])
-
-
-def _noise_rows(fresh: _Array, kept: _Array) -> list[Row]:
-    low, high = _diagonal(fresh)
-    difference = float(np.abs(kept[0] - kept[1]).max())
+def _noise_rows(fresh: dict[str, float], kept: dict[str, float]) -> list[Row]:
     return [
-        Row(_E4, "smallest variance, alpha^2", low, None, *_DIAGONAL),
-        Row(_E4, "largest variance, alpha^2", high, None, *_DIAGONAL),
-        Row(_E4, "correlation of coordinates", _off_diagonal(fresh), None, *_UNCORRELATED),
-        Row(_E4, "correlation of accesses", _pairs(fresh), None, *_UNCORRELATED),
-        Row(_E4, "once = true: difference", difference, None, 0.0, 0.0),
+        Row(_E4, "smallest variance, alpha^2", fresh["low"], None, *_DIAGONAL),
+        Row(_E4, "largest variance, alpha^2", fresh["high"], None, *_DIAGONAL),
+        Row(_E4, "correlation of coordinates", fresh["coordinates"], None, *_UNCORRELATED),
+        Row(_E4, "correlation of accesses", fresh["accesses"], None, *_UNCORRELATED),
+        Row(_E4, "once = true: difference", kept["difference"], None, 0.0, 0.0),
     ]
 
 
-def _broken_rows(fresh: _Array, kept: _Array) -> list[Row]:
-    scalar = np.repeat(fresh[..., :1], D, axis=-1)
-    one_sign = np.abs(fresh) * np.sign(fresh[..., :1])
+def _broken_rows(fresh: dict[str, float], kept: dict[str, float]) -> list[Row]:
     rows = [
-        (_pairs(kept), "kept: accesses"),
-        (_off_diagonal(scalar), "scalar n: coordinates"),
-        (_off_diagonal(one_sign), "n >= 0, one sign: coordinates"),
+        (kept["accesses"], "kept: accesses"),
+        (fresh["scalar"], "scalar n: coordinates"),
+        (fresh["one sign"], "n >= 0, one sign: coordinates"),
     ]
     return [Row(_BROKEN, name, value, None, *_UNCORRELATED, broken=True) for value, name in rows]

@@ -14,7 +14,20 @@ from scipy.special import expit, ndtri
 
 from masquerade_core.rng import SimulationRng
 
-__all__ = ["CAP", "CHECKPOINTS", "STEP", "Column", "D", "Descents", "Kind", "N", "Sample", "descend", "draw_sample"]
+__all__ = [
+    "CAP",
+    "CHECKPOINTS",
+    "STEP",
+    "Column",
+    "D",
+    "Descents",
+    "Kind",
+    "N",
+    "Sample",
+    "beside",
+    "descend",
+    "draw_sample",
+]
 
 D = 10
 N = 5000
@@ -98,9 +111,7 @@ class Descents:
     losses: _Array
 
 
-def descend(
-    sample: Sample, columns: Sequence[Column] | None, seed: str, progress: Callable[[], None] = lambda: None
-) -> Descents:
+def descend(sample: Sample, columns: Sequence[Column] | None, seed: str, *, kept: bool = False) -> Descents:
     """Run equation (8) with examples drawn uniformly, in the same order for all columns of a run.
 
     Parameters
@@ -109,12 +120,13 @@ def descend(
         None: one column, of plain descent.
     seed : str
         Of order and noise.
-    progress : callable
-        Called at every checkpoint.
+    kept : bool
+        Whether noise that records keep is drawn, even if no column needs it. The noise after it is then the same as
+        that beside such columns.
     """
     R, C = len(sample.start), 1 if columns is None else len(columns)
     runs, rng, order = np.arange(R), SimulationRng(seed, "noise"), SimulationRng(seed, "order")
-    noise = None if columns is None else _noise(columns, rng, R)
+    noise = None if columns is None else _noise(columns, rng, R, kept=kept)
     w = np.repeat(sample.start[None], C, axis=0)
     iterations, weights, losses = np.full((C, R), float(CAP)), [], []
     for t in range(1, CAP + 1):
@@ -128,23 +140,29 @@ def descend(
         if t in CHECKPOINTS:
             weights.append(w)
             losses.append(_loss(sample, w))
-            progress()
         if t >= CHECKPOINTS[-1] and (iterations < CAP).all():
             break
     return Descents(iterations, np.array(weights), np.array(losses))
 
 
-def _noise(columns: Sequence[Column], rng: SimulationRng, R: int) -> Callable[[_Index], _Array]:
+def beside(found: Sequence[tuple[_Array, _Array, _Array]]) -> Descents:
+    """Return the columns of several descents on one sample together."""
+    iterations, weights, losses = zip(*found, strict=True)
+    return Descents(np.concatenate(iterations), np.concatenate(weights, axis=1), np.concatenate(losses, axis=1))
+
+
+def _noise(columns: Sequence[Column], rng: SimulationRng, R: int, *, kept: bool = False) -> Callable[[_Index], _Array]:
     """Return what draws the noise on the records ``i`` of all runs, shape (C, R, d); columns share their normals."""
     runs = np.arange(R)
-    kept = np.array([_normals(rng, N, D) for _ in range(R)]) if any(c.kind == "kept" for c in columns) else None
+    asked = kept or any(c.kind == "kept" for c in columns)
+    each = np.array([_normals(rng, N, D) for _ in range(R)]) if asked else None
 
     def draw(i: _Index) -> _Array:
         drawn = _normals(rng, R, D + 1)
         fresh, sign = drawn[:, :D], np.sign(drawn[:, D:])
         by_kind = {"fresh": fresh, "scalar": np.repeat(fresh[:, :1], D, axis=1), "half-line": np.abs(fresh) * sign}
-        if kept is not None:
-            by_kind["kept"] = kept[runs, i]
+        if each is not None:
+            by_kind["kept"] = each[runs, i]
         return np.array([c.sd * by_kind[c.kind] for c in columns])
 
     return draw

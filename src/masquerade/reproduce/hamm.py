@@ -6,26 +6,23 @@ independent implementation in floating point that dealt the same records in anot
 noise cannot be met.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.originals import har
 from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.hamm_runs import (
-    Trial,
-    accuracies,
-    aggregate,
-    draw_noise,
-    draw_norms,
-    principal_components,
+    CLASSES,
+    KINDS,
+    crossing,
+    curve,
+    curves,
     published_sensitivity,
-    shuffled,
-    tight_sensitivity,
+    trial_of_har,
 )
+from masquerade.reproduce.panels import Panel, Series
+from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.errors import BadInput
 
 __all__ = ["figure_2"]
@@ -36,12 +33,10 @@ _RECORDS = 6
 _AUXILIARY = 1000
 _TIME_DOMAIN = 265  # the first of HAR's 561 features
 _D = 50
-_CLASSES = 6
 _LAMBDA = 1e-4
 _POOL = 1000  # draws of the noise in a trial, for the norm and for all curves
 _INVERSES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
-_PRIVATE = ("vote", "soft", "avg")
 _WITHOUT_BANDS = {
     "batch": (0.908, 0.01, 0.90),
     "indiv": (0.476, 0.015, 0.47),
@@ -73,6 +68,12 @@ _CURVES = {
     "tight": "Accuracy by 1/eps, the smaller of the published sensitivity and the diameter",
     "exp": "Accuracy by 1/eps, published sensitivities, the norm drawn from Exp(Delta/eps)",
 }
+_TITLES = {
+    "published": "Published sensitivities",
+    "tight": "Sensitivity at most the diameter",
+    "exp": "Norm from Exp(Delta/eps): not private",
+}
+_PAPERS_END = 1.0
 _UNTIL = "1/eps up to which soft and avg are better than indiv; the paper says 1"
 
 _CLEAR = (
@@ -90,22 +91,12 @@ _MEANING = (
 )
 
 _Array = NDArray[np.float64]
-_Curve = tuple[str, str]
-"""The method, and "published", "tight" or "exp"."""
+_Found = dict[str, _Array]
+"""By quantity, the value of each trial and draw; shape (trials, draws)."""
 
 
-@dataclass
-class _Found:
-    """The accuracies of each trial, and the norms of its noise."""
-
-    without: dict[str, list[float]]
-    noisy: dict[tuple[str, str, float], list[_Array]]
-    norms: list[float]
-    wrong_norms: list[float]
-
-
-def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: Path | None) -> Report:
-    """Return figure 2's tables.
+def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> Report:
+    """Return figure 2's tables and panels.
 
     Parameters
     ----------
@@ -113,8 +104,7 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
         How many draws of the noise, for each trial, curve and epsilon.
     seed : int
         It decides how the records are dealt, and gives the noise.
-    progress : callable
-        (done, of).
+    run_tasks : callable
     data : path
         The directory with UCI HAR.
 
@@ -123,25 +113,19 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     BadInput
         The data are not there, or are too few.
     """
-    X, y, X_test, y_test = _records(data)
-    found = _Found({name: [] for name in _WITHOUT_BANDS}, {}, [], [])
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        progress(done, 2 * _TRIALS)
-
-    for number in range(_TRIALS):
-        label = f"hamm-2016 {seed} {number}"
-        order = shuffled(label, len(y))
-        parts = order[: _PARTIES * _RECORDS].reshape(_PARTIES, _RECORDS)
-        aux = order[parts.size : parts.size + _AUXILIARY]
-        trial = aggregate(X, y, _CLASSES, _LAMBDA, parts, aux)
-        _without_noise(found, trial, X_test, y_test)
-        advance()
-        _with_noise(found, trial, X_test, y_test, draws, label)
-        advance()
+    if data is None:
+        raise BadInput("this figure needs UCI HAR, which does not come with this program", "give --data DIRECTORY")
+    shape = (_PARTIES, _RECORDS, _AUXILIARY)
+    tasks = [
+        Task(
+            f"trial {number}",
+            trial_of_har,
+            (data, f"hamm-2016 {seed} {number}", _LAMBDA, shape, _TIME_DOMAIN, _D, _INVERSES, draws, _POOL),
+        )
+        for number in range(_TRIALS)
+    ]
+    results = run_tasks(tasks)
+    found = {name: np.array([result[name] for result in results]) for name in results[0]}
     rows = (*_without_rows(found), *_norm_rows(found), *_noise_rows(found), *_curve_rows(found))
     settings = {
         "trials": _TRIALS,
@@ -150,86 +134,27 @@ def figure_2(draws: int, seed: int, progress: Callable[[int, int], None], data: 
         "auxiliary": _AUXILIARY,
         "features": _TIME_DOMAIN,
         "d": _D,
-        "classes": _CLASSES,
+        "classes": CLASSES,
         "lambda": _LAMBDA,
         "draws": draws,
         "norms": _TRIALS * _POOL,
         "seed": seed,
     }
-    return Report("hamm-2016", "2", (_CLEAR, _UNACCOUNTED, _MEANING), settings, rows)
-
-
-def _records(data: Path | None) -> tuple[_Array, NDArray[np.intp], _Array, NDArray[np.intp]]:
-    """Return training and test records with classes from 0."""
-    if data is None:
-        raise BadInput("this figure needs UCI HAR, which does not come with this program", "give --data DIRECTORY")
-    X, y, X_test, y_test = har(data)
-    needed = _PARTIES * _RECORDS + _AUXILIARY
-    if len(y) < needed or X.shape[1] < _TIME_DOMAIN:
-        raise BadInput(
-            f"the training part in {data} has {len(y)} records of {X.shape[1]} features; at least {needed} of "
-            f"{_TIME_DOMAIN} are needed",
-            "use UCI HAR's own files, with all their records and features",
-        )
-    X, X_test = principal_components(X[:, :_TIME_DOMAIN], X_test[:, :_TIME_DOMAIN], _D)
-    return X, y.astype(np.intp) - 1, X_test, y_test.astype(np.intp) - 1
-
-
-# --- The accuracies of one trial -----------------------------------------------------
-
-
-def _without_noise(found: _Found, trial: Trial, X_test: _Array, y_test: NDArray[np.intp]) -> None:
-    still = np.zeros((1, _CLASSES * _D))
-    for name, W in trial.W.items():
-        found.without[name].append(float(accuracies(X_test, y_test, W, still)[0]))
-    flat = trial.own.reshape(len(trial.own), -1)
-    own = accuracies(X_test, y_test, np.zeros((_CLASSES, _D)), flat)
-    found.without["indiv"].append(float(own.mean()))
-
-
-def _sensitivity(method: str, kind: str) -> float:
-    if kind == "tight":
-        return tight_sensitivity(method, _PARTIES, _LAMBDA, _CLASSES)
-    return published_sensitivity(method, _PARTIES, _LAMBDA)
-
-
-def _curves() -> Iterator[_Curve]:
-    """Yield all curves but the tight one of soft, which equals its published one."""
-    for kind in _CURVES:
-        yield from ((method, kind) for method in _PRIVATE if (method, kind) != ("soft", "tight"))
-
-
-def _with_noise(found: _Found, trial: Trial, X_test: _Array, y_test: NDArray[np.intp], draws: int, label: str) -> None:
-    scale = published_sensitivity("soft", _PARTIES, _LAMBDA)  # at 1/eps = 1
-    eta = draw_noise(label, scale, _CLASSES * _D, _POOL)
-    norms = np.linalg.norm(eta, axis=1)
-    wrong = draw_norms(label, scale, _POOL)
-    found.norms.append(float(norms.mean()))
-    found.wrong_norms.append(float(wrong.mean()))
-    pools = {"published": eta, "tight": eta, "exp": eta * (wrong / norms)[:, None]}
-    start = 0
-    for method, kind in _curves():
-        for inverse in _INVERSES:
-            chosen = np.arange(start, start + draws) % _POOL
-            noise = pools[kind][chosen] * (_sensitivity(method, kind) * inverse / scale)
-            values = accuracies(X_test, y_test, trial.W[method], noise)
-            found.noisy.setdefault((method, kind, inverse), []).append(values)
-            start += draws
+    return Report("hamm-2016", "2", (_CLEAR, _UNACCOUNTED, _MEANING), settings, rows, _panels(found))
 
 
 # --- The tables -----------------------------------------------------------------------
 
 
 def _without_rows(found: _Found) -> list[Row]:
-    values = {name: np.array(means)[:, None] for name, means in found.without.items()}
     rows = [
-        Row(_WITHOUT, name, *mean_and_error(values[name]), *_band(middle, half), note=f"paper {paper:.2f}")
+        Row(_WITHOUT, name, *mean_and_error(found[name]), *_band(middle, half), note=f"paper {paper:.2f}")
         for name, (middle, half, paper) in _WITHOUT_BANDS.items()
     ]
     distance, which = max((abs(row.value - _WITHOUT_BANDS[row.name][2]), row.name) for row in rows)
     rows.append(Row(_WITHOUT, "farthest from the paper", distance, high=_CLOSE, note=which))
     for (above, below), band in _ORDER_BANDS.items():
-        rows.append(Row(_ORDER, f"{above} minus {below}", *mean_and_error(values[above] - values[below]), *band))
+        rows.append(Row(_ORDER, f"{above} minus {below}", *mean_and_error(found[above] - found[below]), *band))
     return rows
 
 
@@ -238,10 +163,10 @@ def _band(middle: float, half: float) -> tuple[float, float]:
 
 
 def _norm_rows(found: _Found) -> list[Row]:
-    mean = _CLASSES * _D * published_sensitivity("soft", _PARTIES, _LAMBDA)
+    mean = CLASSES * _D * published_sensitivity("soft", _PARTIES, _LAMBDA)
     rows = []
-    for table, norms, broken in ((_NORMS, found.norms, False), (_BROKEN_NORM, found.wrong_norms, True)):
-        value, error = mean_and_error(np.array(norms)[:, None])
+    for table, name, broken in ((_NORMS, "norm", False), (_BROKEN_NORM, "wrong norm", True)):
+        value, error = mean_and_error(found[name])
         rows.append(
             Row(table, "norm", value / mean, error / mean, *_band(1, _NORM), broken, f"{value:.1f} for {mean:.1f}")
         )
@@ -251,31 +176,50 @@ def _norm_rows(found: _Found) -> list[Row]:
 def _noise_rows(found: _Found) -> list[Row]:
     rows = []
     for (method, kind, inverse), band in _NOISE_BANDS.items():
-        values = np.array(found.noisy[method, kind, inverse])
+        values = found[f"{method} {kind} {inverse:g}"]
         rows.append(Row(_NOISE, f"{method}, {kind}, 1/eps = {inverse:g}", *mean_and_error(values), *band))
     for (method, _, inverse), band in _NOISE_BANDS.items():
         if method == "soft":  # the bands of the others are too near to what broken noise gives
-            values = np.array(found.noisy[method, "exp", inverse])
+            values = found[f"{method} exp {inverse:g}"]
             rows.append(Row(_BROKEN, f"{method}, 1/eps = {inverse:g}", *mean_and_error(values), *band, broken=True))
     return rows
 
 
 def _curve_rows(found: _Found) -> list[Row]:
     rows = [
-        Row(_CURVES[kind], f"{method}, 1/eps = {inverse:g}", *mean_and_error(np.array(values)))
-        for (method, kind, inverse), values in found.noisy.items()
+        Row(_CURVES[kind], f"{method}, 1/eps = {inverse:g}", *mean_and_error(found[f"{method} {kind} {inverse:g}"]))
+        for method, kind in curves()
+        for inverse in _INVERSES
     ]
-    indiv = float(np.mean(found.without["indiv"]))
+    indiv = float(found["indiv"].mean())
     rows += [
-        Row(_UNTIL, f"{method}, {kind}", _crossing(found, method, kind, indiv))
-        for method, kind in _curves()
+        Row(_UNTIL, f"{method}, {kind}", crossing(curve(found, f"{method} {kind}", _INVERSES, method), indiv))
+        for method, kind in curves()
         if method != "vote"
     ]
     return rows
 
 
-def _crossing(found: _Found, method: str, kind: str, level: float) -> float:
-    """Return the 1/eps at which a curve falls to a level, between its points on a logarithmic scale."""
-    curve = [float(np.mean(found.noisy[method, kind, inverse])) for inverse in _INVERSES]
-    logs = np.log10(_INVERSES)
-    return float(10 ** np.interp(-level, -np.array(curve), logs))
+# --- The panels -----------------------------------------------------------------------
+
+
+def _panels(found: _Found) -> tuple[Panel, ...]:
+    """Return the paper's panel for each kind of noise. What the text states for 1/eps = 0 is drawn at the left end."""
+    least = _INVERSES[0]
+    ends = least, _INVERSES[-1]
+    paper = {name: accuracy for name, (_, _, accuracy) in _WITHOUT_BANDS.items()}
+    claims = [Series(name, (least,), (paper[name],), claimed=True) for name in ("vote", "soft", "avg")]
+    claims += [Series(name, ends, (paper[name],) * 2, claimed=True) for name in ("batch", "indiv")]
+    claims.append(Series("soft and avg fall to indiv", (_PAPERS_END,), (paper["indiv"],), claimed=True))
+    reference = tuple((name, float(found[name].mean())) for name in ("batch", "indiv"))
+    return tuple(
+        Panel(
+            _TITLES[kind],
+            "1/eps",
+            "test accuracy",
+            (*(curve(found, f"{m} {k}", _INVERSES, m) for m, k in curves() if k == kind), *claims),
+            x_scale="log",
+            reference=reference,
+        )
+        for kind in KINDS
+    )

@@ -5,22 +5,33 @@ the noise comes from the same sampler on the same grid.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
+from masquerade.originals import har
+from masquerade.reproduce.bands import mean_and_error
+from masquerade.reproduce.panels import Series
+from masquerade_core.errors import BadInput
 from masquerade_core.learning.softmax import fit_softmax, one_hot, predict_classes
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
 
 __all__ = [
+    "CLASSES",
+    "KINDS",
     "Trial",
     "accuracies",
     "aggregate",
+    "crossing",
+    "curve",
+    "curves",
     "draw_noise",
     "draw_norms",
     "principal_components",
@@ -28,7 +39,13 @@ __all__ = [
     "radius",
     "shuffled",
     "tight_sensitivity",
+    "trial_of_har",
 ]
+
+CLASSES = 6
+KINDS = ("published", "tight", "exp")
+"""Sizes of the noise: published; the smaller of the published one and the diameter; with a norm that is too small."""
+_PRIVATE = ("vote", "soft", "avg")
 
 _UNIT = Fraction(1 << 32)  # grid units per unit of a weight
 _Array = NDArray[np.float64]
@@ -178,3 +195,111 @@ def draw_noise(seed: str, scale: float, dimension: int, count: int) -> _Array:
 def draw_norms(seed: str, scale: float, count: int) -> _Array:
     """Draw from the exponential distribution of mean ``scale``, which is right for a norm in one dimension alone."""
     return np.abs(draw_noise(f"{seed} norm", scale, 1, count)[:, 0])
+
+
+# --- One trial of figure 2 ------------------------------------------------------------
+
+
+def curves() -> Iterator[tuple[str, str]]:
+    """Yield each method and kind of noise but the tight one of soft, which equals its published one."""
+    for kind in KINDS:
+        yield from ((method, kind) for method in _PRIVATE if (method, kind) != ("soft", "tight"))
+
+
+@lru_cache(maxsize=1)
+def _har(data: Path, features: int, d: int, needed: int) -> tuple[_Array, _Classes, _Array, _Classes]:
+    """Return HAR's training and test records, with classes from 0 and principal components for features."""
+    X, y, X_test, y_test = har(data)
+    if len(y) < needed or X.shape[1] < features:
+        raise BadInput(
+            f"the training part in {data} has {len(y)} records of {X.shape[1]} features; at least {needed} of "
+            f"{features} are needed",
+            "use UCI HAR's own files, with all their records and features",
+        )
+    X, X_test = principal_components(X[:, :features], X_test[:, :features], d)
+    return X, y.astype(np.intp) - 1, X_test, y_test.astype(np.intp) - 1
+
+
+def trial_of_har(
+    data: Path,
+    label: str,
+    Lambda: float,
+    shape: tuple[int, int, int],
+    features: int,
+    d: int,
+    inverses: Sequence[float],
+    draws: int,
+    pool: int,
+) -> dict[str, _Array]:
+    """Deal HAR's training records and compute all accuracies of figure 2, without and with noise.
+
+    Parameters
+    ----------
+    data : path
+        The directory with UCI HAR.
+    label : str
+        It gives the order in which records are dealt, and the noise.
+    Lambda : float
+    shape : (int, int, int)
+        How many parties there are, how many records each has, and how many auxiliary points there are.
+    features, d : int
+        How many of the first features are used, and how many principal components of them.
+    inverses : sequence of float
+        The values of 1/eps.
+    draws, pool : int
+        How many draws of the noise for each curve and 1/eps, and how many different ones there are.
+
+    Returns
+    -------
+    by method, one accuracy; by "method kind 1/eps", one for each draw; and the mean "norm" and "wrong norm"
+    """
+    parties, each, auxiliary = shape
+    X, y, X_test, y_test = _har(data, features, d, parties * each + auxiliary)
+    order = shuffled(label, len(y))
+    parts = order[: parties * each].reshape(parties, each)
+    trial = aggregate(X, y, CLASSES, Lambda, parts, order[parts.size : parts.size + auxiliary])
+
+    still = np.zeros((1, CLASSES * d))
+    found = {name: accuracies(X_test, y_test, W, still) for name, W in trial.W.items()}
+    own = accuracies(X_test, y_test, np.zeros((CLASSES, d)), trial.own.reshape(parties, -1))
+    found["indiv"] = own.mean(keepdims=True)
+
+    scale = published_sensitivity("soft", parties, Lambda)  # at 1/eps = 1
+    eta = draw_noise(label, scale, CLASSES * d, pool)
+    norms, wrong = np.linalg.norm(eta, axis=1), draw_norms(label, scale, pool)
+    found |= {"norm": norms.mean(keepdims=True), "wrong norm": wrong.mean(keepdims=True)}
+    pools = {"published": eta, "tight": eta, "exp": eta * (wrong / norms)[:, None]}
+    start = 0
+    for method, kind in curves():
+        sensitivity = published_sensitivity(method, parties, Lambda)
+        if kind == "tight":
+            sensitivity = tight_sensitivity(method, parties, Lambda, CLASSES)
+        for inverse in inverses:
+            chosen = np.arange(start, start + draws) % pool
+            noise = pools[kind][chosen] * (sensitivity * inverse / scale)
+            found[f"{method} {kind} {inverse:g}"] = accuracies(X_test, y_test, trial.W[method], noise)
+            start += draws
+    return found
+
+
+# --- Curves ---------------------------------------------------------------------------
+
+
+def curve(found: Mapping[str, _Array], name: str, inverses: Sequence[float], shown: str) -> Series:
+    """Return the accuracies of "name 1/eps" over 1/eps as a curve, with the standard errors of the trials' means."""
+    values, spread = zip(*(mean_and_error(found[f"{name} {inverse:g}"]) for inverse in inverses), strict=True)
+    return Series(shown, tuple(inverses), values, spread)
+
+
+def crossing(series: Series, level: float) -> float:
+    """Return where a curve first falls below a level, between its points on a logarithmic scale.
+
+    A curve that is never below gives its last point, and one that always is its first.
+    """
+    below = [y < level for y in series.y]
+    if not any(below) or below[0]:
+        return float(series.x[0] if below[0] else series.x[-1])
+    i = below.index(True)
+    high, low = series.y[i - 1], series.y[i]
+    left, right = math.log10(series.x[i - 1]), math.log10(series.x[i])
+    return float(10 ** (left + (right - left) * (high - level) / (high - low)))

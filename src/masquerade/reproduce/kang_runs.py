@@ -19,26 +19,27 @@ from masquerade_core.rng import Rng
 
 __all__ = [
     "ETAS",
-    "NOISES",
-    "Cell",
+    "LEAST_PART",
     "Setting",
+    "Split",
     "accuracies",
-    "deviation",
     "local_descents",
-    "partition",
+    "losses",
     "party_sizes",
+    "random_sizes",
     "sigma",
 ]
 
 ETAS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """The learning rates that the paper chooses from."""
 
-NOISES = ("n", "m n_min", "n_j")
-"""The number of records for which the noise of a local descent is sized."""
-
 _TRAINING = 0.8
+LEAST_PART = 4  # the smallest random part has at least a quarter of an even share
+_ALIKE = 1.3  # parties whose sizes differ by no more than this factor are stacked
+_CHUNK = 2048  # rows of one party that are multiplied at once
 
 _Array = NDArray[np.float64]
+_Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,26 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One partition of the records: classifiers by noise, learning rate and draw.
+class Split:
+    """A random partition of the records: four fifths for training, in random order, and the rest for testing.
 
     Parameters
     ----------
-    weighted, plain : mapping of str to ndarray, shape (etas, draws, d)
-        The average by size, and the plain one, by ``NOISES`` and "none" (one draw).
-    central : mapping, the same
-        One descent on all records, by "n" and "none".
+    Z : ndarray, shape (n, d)
+        Training records times their labels.
+    test : Dataset
     """
 
-    weighted: dict[str, _Array]
-    plain: dict[str, _Array]
-    central: dict[str, _Array]
+    Z: _Array
     test: Dataset
+
+    @classmethod
+    def of(cls, records: Dataset, rng: Rng) -> "Split":
+        """Draw a partition."""
+        order = np.array(random_permutation(rng, len(records.y)))
+        n = round(_TRAINING * len(order))
+        test = Dataset.from_unit_ball(records.X[order[n:]], records.y[order[n:]])
+        return cls(records.X[order[:n]] * records.y[order[:n], None], test)
 
 
 def sigma(setting: Setting, n: float) -> float:
@@ -93,47 +99,20 @@ def party_sizes(n: int, m: int, u: float) -> NDArray[np.int64]:
     return np.array([small] * half + large)
 
 
-def partition(records: Dataset, setting: Setting, u: float, draws: int, rng: Rng, *, central: bool) -> Cell:
-    """Deal the records out at random, four fifths for training, and descend on each party's part.
+def random_sizes(n: int, m: int, rng: Rng) -> NDArray[np.int64]:
+    """Return random sizes of m parties, rising, which add up to n.
 
-    Parameters
-    ----------
-    draws : int
-        How many draws of the noise; with 0 there is no noise.
-    central : bool
-        Whether to descend on all records together too. That does not depend on u.
+    Each has a quarter of an even share. The rest is cut at m - 1 random places.
     """
-    order = np.array(random_permutation(rng, len(records.y)))
-    n = round(_TRAINING * len(order))
-    test = Dataset.from_unit_ball(records.X[order[n:]], records.y[order[n:]])
-    Z = records.X[order[:n]] * records.y[order[:n], None]
-    sizes = party_sizes(n, setting.m, u)
-    at = {
-        "n": np.full(setting.m, float(n)),
-        "m n_min": np.full(setting.m, float(setting.m * sizes.min())),
-        "n_j": sizes.astype(np.float64),
-    }
-    sds = np.array([[sigma(setting, k) for k in at[noise]] for noise in NOISES])
-    theta = local_descents(np.split(Z, np.cumsum(sizes)[:-1]), sds, setting.rounds, draws, rng)
-    alone = {}
-    if central:
-        together = local_descents([Z], np.array([[sigma(setting, n)]]), setting.rounds, draws, rng)
-        alone = _named(together[0], draws, NOISES[:1])
-    return Cell(
-        _named(np.einsum("j,jdec->dec", sizes / n, theta), draws), _named(theta.mean(axis=0), draws), alone, test
-    )
+    least = n // (LEAST_PART * m)
+    rest = n - m * least
+    cuts = sorted(rng.below(rest + 1) for _ in range(m - 1))
+    return np.sort(np.diff([0, *cuts, rest]) + least)
 
 
-def _named(theta: _Array, draws: int, noises: Sequence[str] = NOISES) -> dict[str, _Array]:
-    """(d, etas, 1 + noises x draws) -> (etas, draws, d) by noise."""
-    columns = theta.transpose(1, 2, 0)
-    named = {"none": columns[:, :1]}
-    if draws:
-        named |= {name: columns[:, 1 + i * draws : 1 + (i + 1) * draws] for i, name in enumerate(noises)}
-    return named
-
-
-def local_descents(parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng) -> _Array:
+def local_descents(
+    parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng, *, single: bool = False
+) -> _Floats:
     """Descend on every party's objective: without noise and with each noise, at each learning rate.
 
     Parameters
@@ -146,6 +125,8 @@ def local_descents(parts: Sequence[_Array], sds: _Array, rounds: int, draws: int
         T.
     draws : int
         How many draws of the normals.
+    single : bool
+        Whether to compute in single precision, four times as fast. The normals are the same ones, rounded.
 
     Returns
     -------
@@ -153,20 +134,35 @@ def local_descents(parts: Sequence[_Array], sds: _Array, rounds: int, draws: int
         theta_T; the first column is without noise.
     """
     d, columns = parts[0].shape[1], 1 + len(sds) * draws
-    etas = np.array(ETAS)[:, None]
-    theta = np.zeros((len(parts), d, len(ETAS), columns))
-    groups = _groups(parts)
-    noise = np.zeros((len(parts), d, 1, columns))
+    kind = np.float32 if single else np.float64
+    etas = np.array(ETAS, dtype=kind)[:, None]
+    theta = np.zeros((len(parts), d, len(ETAS), columns), dtype=kind)
+    blocks = _counted(parts) if single else _groups(parts)
+    noise = np.zeros((len(parts), d, 1, columns), dtype=kind)
     for _ in range(rounds):
         if draws:
             z = _normals(rng, len(parts) * d * draws).reshape(len(parts), d, draws)
             scaled = z[:, :, None, :] * sds.T[:, None, :, None]
             noise[..., 1:] = scaled.reshape(len(parts), d, 1, -1)
-        for group, Z, n in groups:
-            margins = Z @ theta[group].reshape(len(Z), d, -1)
-            gradient = Z.transpose(0, 2, 1) @ LOGISTIC.derivative(margins) / n
-            theta[group] -= etas * (gradient.reshape(len(Z), d, len(ETAS), columns) + noise[group])
+        gradient = np.zeros_like(theta)
+        for block in blocks:
+            margins = block.Z @ theta[block.at].reshape(len(block.Z), d, -1)
+            slopes = _single_slopes(margins) if single else LOGISTIC.derivative(np.asarray(margins, dtype=np.float64))
+            sums = block.mean @ slopes
+            added = sums if block.n is None else sums / block.n
+            gradient[block.at] += added.reshape(len(block.Z), d, len(ETAS), columns)
+        gradient += noise
+        gradient *= etas
+        theta -= gradient
     return theta
+
+
+def _single_slopes(margins: _Floats) -> _Floats:
+    """Return -1/(1 + e^m) in the place of m, the slope of the logistic loss. An infinite e^m gives 0."""
+    with np.errstate(over="ignore"):
+        np.exp(margins, out=margins)
+    margins += 1
+    return np.divide(-1, margins, out=margins)
 
 
 def _normals(rng: Rng, count: int) -> _Array:
@@ -178,25 +174,75 @@ def _normals(rng: Rng, count: int) -> _Array:
     return np.concatenate([radius * np.cos(turn), radius * np.sin(turn)])[:count]
 
 
-def _groups(parts: Sequence[_Array]) -> list[tuple[slice, _Array, _Array]]:
-    """Stack neighbours of about the same size, filled up with rows of zeros, which have no gradient."""
+@dataclass(frozen=True, repr=False)
+class _Block:
+    """Records of some neighbouring parties: ``mean @ slopes / n`` is what they add to the gradients.
+
+    Parameters
+    ----------
+    at : slice
+        Which parties.
+    Z, mean : ndarray, shape (parties, rows, d) and (parties, d, rows)
+        Filled up with rows of zeros, which have no gradient.
+    n : ndarray, optional
+        What the sums are divided by.
+    """
+
+    at: slice
+    Z: _Floats
+    mean: _Floats
+    n: _Floats | None
+
+
+def _groups(parts: Sequence[_Array]) -> list[_Block]:
+    """Stack neighbours of about the same size."""
     sizes = [len(part) for part in parts]
     ends = [j for j in range(1, len(parts)) if abs(sizes[j] - sizes[j - 1]) > 1]
-    groups = []
+    blocks = []
     for start, end in zip([0, *ends], [*ends, len(parts)], strict=True):
-        Z = np.zeros((end - start, max(sizes[start:end]), parts[0].shape[1]))
-        for row, part in zip(Z, parts[start:end], strict=True):
-            row[: len(part)] = part
-        groups.append((slice(start, end), Z, np.array(sizes[start:end])[:, None, None].astype(np.float64)))
-    return groups
+        Z = _stacked(parts[start:end])
+        n = np.array(sizes[start:end])[:, None, None].astype(np.float64)
+        blocks.append(_Block(slice(start, end), Z, Z.transpose(0, 2, 1), n))
+    return blocks
 
 
-def accuracies(theta: _Array, test: Dataset) -> _Array:
+def _stacked(parts: Sequence[_Floats]) -> _Floats:
+    Z = np.zeros((len(parts), max(len(part) for part in parts), parts[0].shape[1]), dtype=parts[0].dtype)
+    for row, part in zip(Z, parts, strict=True):
+        row[: len(part)] = part
+    return Z
+
+
+def _counted(parts: Sequence[_Array]) -> list[_Block]:
+    """Take each different record once, with its count; stack neighbours of about the same size, cut long parties."""
+    found = [np.unique(part.astype(np.float32), axis=0, return_counts=True) for part in parts]
+    means = [Z * (counts[:, None] / np.float32(len(part))) for (Z, counts), part in zip(found, parts, strict=True)]
+    blocks, start = [], 0
+    while start < len(parts):
+        end = start + 1
+        sizes = [len(Z) for Z, _ in found]
+        while end < len(parts) and _alike(sizes[start : end + 1]):
+            end += 1
+        Z = _stacked([Z for Z, _ in found[start:end]])
+        mean = _stacked([one.astype(np.float32) for one in means[start:end]]).transpose(0, 2, 1)
+        for row in range(0, Z.shape[1], _CHUNK):
+            rows = slice(row, row + _CHUNK)
+            blocks.append(_Block(slice(start, end), Z[:, rows], mean[:, :, rows], None))
+        start = end
+    return blocks
+
+
+def _alike(sizes: Sequence[int]) -> bool:
+    return max(sizes) <= _ALIKE * min(sizes) and sum(sizes) <= 4 * _CHUNK
+
+
+def accuracies(theta: _Floats, test: Dataset) -> _Array:
     """Return the fraction of test records with the right label; (etas, draws, d) -> (etas, draws)."""
     right = (np.einsum("ij,ekj->eki", test.X, theta) > 0) == (test.y > 0)
     return np.asarray(right.mean(axis=2))
 
 
-def deviation(averages: dict[str, _Array], eta: int) -> float:
-    """Return how much noise of n records changes a coordinate of an average, as a root mean square."""
-    return float(np.sqrt(np.mean((averages["n"][eta] - averages["none"][eta]) ** 2)))
+def losses(theta: _Floats, Z: _Array) -> _Array:
+    """Return the mean logistic loss on records times labels; (etas, draws, d) -> (etas, draws)."""
+    each = theta.reshape(-1, theta.shape[-1])
+    return np.array([np.logaddexp(0, -(Z @ one)).mean() for one in each]).reshape(theta.shape[:2])

@@ -5,17 +5,19 @@ Nothing here is a protocol: one process sees all records, and the noise comes fr
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade.originals import a9a
 from masquerade_core.crypto.shares import random_permutation
-from masquerade_core.learning.erm import error_rate, fit
+from masquerade_core.learning.erm import error_rate, fit, predict_labels
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SimulationRng
@@ -26,13 +28,17 @@ __all__ = [
     "CURVES",
     "SPLITS",
     "Curve",
+    "Errors",
     "K",
     "Records",
     "Setting",
+    "alone",
     "averages",
+    "joined",
     "noise",
     "run",
     "sizes",
+    "stored",
     "w_star",
 ]
 
@@ -44,6 +50,8 @@ SPLITS = {"even": None, "15%": Fraction(15, 100), "10%": Fraction(10, 100)}
 _ROW_NORM = math.sqrt(14)  # Adult has 14 attributes, and a record at most one 1 for each
 
 _Array = NDArray[np.float64]
+Errors = list[tuple[str, float, _Array]]
+"""Curve, epsilon, and test errors of shape (partitions, draws)."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,37 +173,46 @@ def noise(rng: Rng, curve: Curve, n: int, epsilon: float, Lambda: float, d: int)
     return np.array(drawn, dtype=np.float64) / float(unit) / curve.divided
 
 
+@lru_cache(maxsize=1)
+def stored(directory: Path) -> Records:
+    """Read a9a and a9a.t, and keep them for the next task of this process."""
+    return Records(*a9a(directory))
+
+
 def run(
-    records: Records,
+    source: Records | Path,
     setting: Setting,
     curves: Mapping[str, Curve],
-    partitions: int,
+    numbers: Sequence[int],
     draws: int,
     seed: int,
-    step: Callable[[], None],
-) -> dict[tuple[str, float], _Array]:
+) -> Errors:
     """Return the test errors of every curve at every epsilon, and of every split's average without noise.
 
     Parameters
     ----------
-    records : Records
-        Scaled as the setting says.
-    partitions, draws : int
-        Random partitions, and draws of the noise for each of them.
-    step : callable
-        Called after each partition.
+    source : Records or path
+        Rows as in the file, or the directory that holds the files.
+    numbers : sequence of int
+        Which random partitions. Each has its own streams.
+    draws : int
+        Draws of the noise for each of them.
 
     Returns
     -------
-    dict of ndarray, shape (partitions, draws)
-        By curve and epsilon; epsilon is inf where there is no noise, for which one draw suffices.
+    list of (str, float, ndarray)
+        Curve, epsilon, and errors of shape (partitions, draws). Epsilon is inf where there is no noise, for which one
+        draw suffices.
     """
+    records = (source if isinstance(source, Records) else stored(source)).scaled(unit=setting.unit)
     n, d = records.X.shape
-    central = w_star(records, setting)
+    central = w_star(records, setting) if any(curve.trained == EVERYBODY for curve in curves.values()) else None
     collected: defaultdict[tuple[str, float], list[list[float]]] = defaultdict(list)
-    for number in range(partitions):
+    for number in numbers:
         label = f"pathak-2010 {seed} {number}"
-        w = {EVERYBODY: central} | averages(records, setting.strong_convexity, label)
+        w = averages(records, setting.strong_convexity, label)
+        if central is not None:
+            w[EVERYBODY] = central
         for split in SPLITS:
             collected[split, math.inf].append([records.error(w[split])])
         for name, curve in curves.items():
@@ -203,5 +220,28 @@ def run(
             for epsilon in setting.epsilons:
                 etas = [noise(rng, curve, n, epsilon, setting.strong_convexity, d) for _ in range(draws)]
                 collected[name, epsilon].append([records.error(w[curve.trained] + eta) for eta in etas])
-        step()
-    return {name: np.array(values) for name, values in collected.items()}
+    return [(name, epsilon, np.array(values)) for (name, epsilon), values in collected.items()]
+
+
+def alone(source: Records | Path, setting: Setting) -> tuple[float, float, float, int]:
+    """Return what w* does without noise.
+
+    Returns
+    -------
+    tuple
+        Its error; how many test records it answers with yes; the error of a wrong one, which takes the paper's lambda
+        for Lambda; and the number of training records.
+    """
+    records = (source if isinstance(source, Records) else stored(source)).scaled(unit=setting.unit)
+    w = w_star(records, setting)
+    positive = float(np.sum(predict_labels(records.X_test, w) > 0))
+    return records.error(w), positive, records.error(fit(records.X, records.y, setting.lam)), len(records.y)
+
+
+def joined(found: Sequence[Errors]) -> dict[tuple[str, float], _Array]:
+    """Return the partitions of several tasks together, by curve and epsilon."""
+    values: defaultdict[tuple[str, float], list[_Array]] = defaultdict(list)
+    for errors in found:
+        for name, epsilon, each in errors:
+            values[name, epsilon].append(each)
+    return {key: np.concatenate(arrays) for key, arrays in values.items()}

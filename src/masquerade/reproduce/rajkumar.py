@@ -5,36 +5,21 @@ come from an independent implementation in floating point, on other data sets th
 ``docs/reproduction/rajkumar-2012.md`` compares them with what the paper published.
 """
 
-from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.datasets import random_split, unit_ball
 from masquerade.reproduce.bands import Report, Row, mean_and_error
-from masquerade.reproduce.rajkumar_runs import (
-    DELTA,
-    D,
-    Split,
-    aggregates,
-    descend,
-    draw_eta,
-    draw_fresh,
-    draw_rho,
-    printed_root,
-    study_of,
-)
-from masquerade_core.data.schema import Dataset
-from masquerade_core.learning.erm import error_rate, fit
+from masquerade.reproduce.panels import Panel, Series
+from masquerade.reproduce.rajkumar_runs import DELTA, D, printed_root
+from masquerade.reproduce.rajkumar_tasks import aggregated, central, gradient
+from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
-from masquerade_core.rng import SimulationRng
-from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
-from masquerade_protocols.psgd.schedule import psgd
 
 __all__ = ["figure_1"]
 
@@ -43,6 +28,8 @@ _N = 1000
 _LAMBDA = 0.1
 _OTHER_LAMBDAS = (0.01, 0.001)
 _EPS = 0.2
+_LOW = 0.1  # the epsilon of the figure's left panels
+_EPSILONS = (_LOW, _EPS)
 _PARTIES = (5, 10, 15)
 _ROUNDS = (10, 100, 300)
 _AGGREGATION_DRAWS = 5  # times as many as for the others, since a draw costs next to nothing
@@ -62,6 +49,7 @@ _AGGREGATION_BANDS = {
 }
 """In rising order."""
 
+_PRINTED = {"gop, printed root": (_EPS, _LAMBDA)}
 _GOP_BANDS = {0.1: (0.376, 0.035), 0.2: (0.274, 0.03)}
 _CLOSE = 0.012
 _MARGIN = 0.15
@@ -81,9 +69,12 @@ _BROKEN_PSGD = {
 }
 _OPEN = "What the paper leaves open, eps = 0.2: lambda and T"
 _NOISE = {
-    "la": "Local aggregation at eps = 0.2 with Pathak's noise",
-    "la / K": "The same, noise divided by K: the average's own sensitivity",
+    "la": "Local aggregation at eps = {} with Pathak's noise",
+    "la / K": "The same at eps = {}, noise divided by K: the average's own sensitivity",
 }
+_LEFT = "The left panels, eps = 0.1: GOP and PSGD"
+_ELSEWHERE = {"GOP": 0.377, 5: 0.359, 10: 0.373, 15: 0.369}
+"""What an independent implementation reached at eps = .1. It gave no band, so these are shown and not checked."""
 
 _CLEAR = (
     "Rounds are computed without encryption, many draws at a time. Sums of gradients, steps, the minimiser and the "
@@ -101,37 +92,31 @@ _Errors = dict[str, _Array]
 """By a figure's name, the error rate of each data set and draw, shape (S, R)."""
 
 
-def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Report:
-    """Return figure 1's tables.
+def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = None) -> Report:
+    """Return figure 1's tables and panels.
 
     Parameters
     ----------
     draws : int
         How many draws of the noise, for each of five data sets; five times as many for local aggregation.
     seed : int
-    progress : callable
-        (done, of).
+    run_tasks : callable
     """
-    collected: defaultdict[str, list[_Array]] = defaultdict(list)
-    steps = _SETS * (draws + 1)
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        progress(done, steps)
-
+    many = draws * _AGGREGATION_DRAWS
+    gop = {f"gop {eps}": (eps, _LAMBDA) for eps in _GOP_BANDS}
+    gop |= {f"gop lambda = {Lambda}": (_EPS, Lambda) for Lambda in _OTHER_LAMBDAS}
+    tasks = []
     for number in range(_SETS):
-        records, test = unit_ball(number, _N, D, seed=seed)
-        label = f"rajkumar-2012 {seed} {number}"
-        for found in (
-            _central(records, label, draws),
-            _gradient(records, label, draws, advance),
-            _aggregated(records, label, draws, (seed, number)),
-        ):
-            for name, classifiers in found.items():
-                collected[name].append(np.array([error_rate(test.X, test.y, w) for w in classifiers]))
-        advance()
+        for eps, rounds, broken in ((_EPS, _ROUNDS, True), (_LOW, _ROUNDS[-1:], False)):
+            arguments = ("simulated", seed, number, draws, _LAMBDA, eps, _PARTIES, rounds, broken)
+            tasks.append(Task(f"set {number}, PSGD, eps = {eps}", gradient, arguments, 10.0 + broken))
+        aggregation = ("simulated", seed, number, draws, many, _LAMBDA, (*_EPSILONS, 1.0), _SPLITS, _PARTIES)
+        tasks.append(Task(f"set {number}, local aggregation", aggregated, aggregation, 2.0))
+        tasks.append(Task(f"set {number}, GOP", central, ("simulated", seed, number, draws, gop, _PRINTED)))
+    collected: dict[str, list[_Array]] = {}
+    for found in run_tasks(tasks):
+        for name, values in found.items():
+            collected.setdefault(name, []).append(values)
     errors = {name: np.array(values) for name, values in collected.items()}
     return Report(
         "rajkumar-2012",
@@ -142,7 +127,7 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Rep
             "records": _N,
             "d": D,
             "draws": draws,
-            "local_aggregation_draws": draws * _AGGREGATION_DRAWS,
+            "local_aggregation_draws": many,
             "lambda": _LAMBDA,
             "delta": DELTA,
             "rounds": _ROUNDS[-1],
@@ -154,81 +139,11 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Rep
             *_gradient_rows(errors),
             *_aggregation_rows(errors),
             *_broken_rows(errors),
+            *_low_rows(errors),
             *_open_rows(errors),
         ),
+        _panels(errors),
     )
-
-
-# --- The classifiers, for one data set ----------------------------------------------
-
-
-def _central(records: Dataset, label: str, draws: int) -> dict[str, list[_Array]]:
-    """Compute GOP at both epsilons, with the printed root and with other lambdas, and one classifier without noise."""
-    found = {"no privacy": [fit(records.X, records.y, _LAMBDA)]}
-    wanted = [(f"gop {eps}", eps, _LAMBDA) for eps in _GOP_BANDS]
-    wanted += [(f"gop lambda = {Lambda}", _EPS, Lambda) for Lambda in _OTHER_LAMBDAS]
-    for name, eps, Lambda in wanted:
-        study, rng = study_of(eps, Lambda), SimulationRng(label, name)
-        found[name] = [gop_minimiser(study, records, gop_noise(rng, study, _N)) for _ in range(draws)]
-    study = study_of(_EPS, _LAMBDA)
-    etas = draw_eta(f"{label} gop, printed root", _printed(), draws)
-    found["gop, printed root"] = [gop_minimiser(study, records, eta) for eta in etas]
-    return found
-
-
-def _printed() -> Fraction:
-    slack = compute_slack(_EPS, _LAMBDA, _N, LOGISTIC.c)
-    return Fraction(printed_root(D, slack.epsilon, DELTA))
-
-
-def _gradient(records: Dataset, label: str, draws: int, drawn: Callable[[], None]) -> dict[str, _Array]:
-    """Compute PSGD and its broken variants for all K, and GOP under the same sum of eta."""
-    study = study_of(_EPS, _LAMBDA)
-    schedule = psgd(study, _N)
-    eta = draw_eta(label, schedule.sigma, draws)
-    rho = draw_rho(label, schedule, _ROUNDS[-1], draws, _PARTIES, drawn)
-    fresh = draw_fresh(label, schedule.sigma, _ROUNDS[-1], draws)
-    K_wide = np.sqrt(_PARTIES)[:, None, None]
-    variants = {
-        "psgd": eta,
-        "no sqrt K": K_wide * eta,  # distributed as the sum of K independent eta^k of variance sigma*^2
-        "no eta": np.zeros_like(eta),
-        "fresh eta": np.zeros_like(eta),
-        "printed root": draw_eta(f"{label} printed root", _printed(), draws),
-    }
-    shape = (len(variants), len(_PARTIES), draws, D)
-    still = np.stack([np.broadcast_to(values, shape[1:]) for values in variants.values()])
-    where = list(variants).index("fresh eta")
-
-    def noise(t: int) -> _Array:
-        now = still + rho[t]
-        now[where] += fresh[t]
-        return np.reshape(now, (-1, D))
-
-    found = {"gop, same eta": np.array([gop_minimiser(study, records, values) for values in eta])}
-    for T, iterates in zip(_ROUNDS, descend(records, study, schedule, noise, _ROUNDS), strict=True):
-        for variant, by_K in zip(variants, iterates.reshape(shape), strict=True):
-            found |= {f"{variant} {K} {T}": w for K, w in zip(_PARTIES, by_K, strict=True)}
-    return found
-
-
-def _aggregated(records: Dataset, label: str, draws: int, seed: tuple[int, int]) -> dict[str, list[_Array]]:
-    """Compute local aggregation at eps = 1 for the bands, at the paper's eps = 0.2, and with random splits."""
-    many = draws * _AGGREGATION_DRAWS
-    wanted: dict[str, Split] = {"la, laplace": Split(_SPLITS["even, K = 5"], 1.0, "laplace")}
-    for name, parts in _SPLITS.items():
-        wanted |= {
-            f"la {name}": Split(parts, 1.0),
-            f"la 0.2 {name}": Split(parts, _EPS),
-            f"la / K 0.2 {name}": Split(parts, _EPS, divided=True),
-        }
-    found = {name: list(aggregates(records, split, _LAMBDA, label, many)) for name, split in wanted.items()}
-    for K in _PARTIES:
-        for divided in (False, True):
-            name = f"la{' / K' if divided else ''} 0.2 random {K}"
-            splits = [Split(random_split(K, _N, *seed, K, draw), _EPS, divided=divided) for draw in range(draws)]
-            found[name] = [aggregates(records, split, _LAMBDA, label, 1)[0] for split in splits]
-    return found
 
 
 # --- The tables -----------------------------------------------------------------------
@@ -260,8 +175,8 @@ def _about(table: str, name: str, values: _Array, middle: float, half: float, *,
 
 
 def _gradient_rows(errors: _Errors) -> list[Row]:
-    gop = errors["gop, same eta"]
-    psgd_of = {K: errors[f"psgd {K} {_ROUNDS[-1]}"] for K in _PARTIES}
+    gop = errors[f"gop, same eta, {_EPS}"]
+    psgd_of = {K: errors[f"psgd {_EPS} {K} {_ROUNDS[-1]}"] for K in _PARTIES}
     rows = [Row(_PSGD, "GOP itself", *mean_and_error(gop))]
     rows += [_beside(_PSGD, K, values, gop) for K, values in psgd_of.items()]
     rows += [
@@ -277,15 +192,15 @@ def _beside(table: str, K: int, values: _Array, gop: _Array, *, broken: bool = F
 
 
 def _aggregation_rows(errors: _Errors) -> list[Row]:
-    rows = [_about(_LA, name, errors[f"la {name}"], *band) for name, band in _AGGREGATION_BANDS.items()]
+    rows = [_about(_LA, name, errors[f"la 1.0 {name}"], *band) for name, band in _AGGREGATION_BANDS.items()]
     steps = [
-        (*mean_and_error(errors[f"la {above}"] - errors[f"la {below}"]), f"{above} minus {below}")
+        (*mean_and_error(errors[f"la 1.0 {above}"] - errors[f"la 1.0 {below}"]), f"{above} minus {below}")
         for below, above in pairwise(_AGGREGATION_BANDS)
     ]
     value, error, which = min(steps)
     rows.append(Row(_LA, "smallest step", value, error, 0.0, note=which))
     for K in _PARTIES:
-        difference = errors[f"la 0.2 random {K}"] - errors[f"psgd {K} {_ROUNDS[-1]}"]
+        difference = errors[f"la 0.2 random {K}"] - errors[f"psgd {_EPS} {K} {_ROUNDS[-1]}"]
         rows.append(Row(_RANDOM, f"K = {K}", *mean_and_error(difference), _MARGIN))
     return rows
 
@@ -301,24 +216,70 @@ def _broken_rows(errors: _Errors) -> list[Row]:
     ]
     for variant, table in _BROKEN_PSGD.items():
         for K in _PARTIES:
-            values = errors[f"{variant} {K} {_ROUNDS[-1]}"]
-            rows.append(_beside(table, K, values, errors["gop, same eta"], broken=True))
+            values = errors[f"{variant} {_EPS} {K} {_ROUNDS[-1]}"]
+            rows.append(_beside(table, K, values, errors[f"gop, same eta, {_EPS}"], broken=True))
     return rows
 
 
 def _open_rows(errors: _Errors) -> list[Row]:
-    rows = [Row(_OPEN, "no privacy", *mean_and_error(errors["no privacy"]))]
+    rows = [Row(_OPEN, "no privacy", *mean_and_error(errors[f"no privacy, {_LAMBDA}"]))]
     rows += [
         Row(_OPEN, f"GOP, lambda = {Lambda}", *mean_and_error(errors[f"gop lambda = {Lambda}"]))
         for Lambda in _OTHER_LAMBDAS
     ]
-    gop = errors["gop, same eta"]
+    gop = errors[f"gop, same eta, {_EPS}"]
     rows += [
-        Row(_OPEN, f"PSGD minus GOP, K = 5, T = {T}", *mean_and_error(errors[f"psgd 5 {T}"] - gop))
+        Row(_OPEN, f"PSGD minus GOP, K = 5, T = {T}", *mean_and_error(errors[f"psgd {_EPS} 5 {T}"] - gop))
         for T in _ROUNDS[:-1]
     ]
-    for key, table in _NOISE.items():
-        for name in (*(f"random {K}" for K in _PARTIES), *_SPLITS):
-            shown = name.replace("random ", "random, K = ")
-            rows.append(Row(table, shown, *mean_and_error(errors[f"{key} 0.2 {name}"])))
+    for eps in (_EPS, _LOW):
+        for key, table in _NOISE.items():
+            for name in (*(f"random {K}" for K in _PARTIES), *_SPLITS):
+                shown = name.replace("random ", "random, K = ")
+                rows.append(Row(table.format(eps), shown, *mean_and_error(errors[f"{key} {eps} {name}"])))
     return rows
+
+
+def _low_rows(errors: _Errors) -> list[Row]:
+    gop = errors[f"gop, same eta, {_LOW}"]
+    rows = [Row(_LEFT, "GOP", *mean_and_error(gop), note=f"elsewhere {_ELSEWHERE['GOP']}")]
+    for K in _PARTIES:
+        values = errors[f"psgd {_LOW} {K} {_ROUNDS[-1]}"]
+        rows.append(Row(_LEFT, f"PSGD, K = {K}", *mean_and_error(values), note=f"elsewhere {_ELSEWHERE[K]}"))
+    for K in _PARTIES:
+        difference = errors[f"psgd {_LOW} {K} {_ROUNDS[-1]}"] - gop
+        rows.append(Row(_LEFT, f"PSGD minus GOP, K = {K}", *mean_and_error(difference)))
+    return rows
+
+
+# --- The panels -----------------------------------------------------------------------
+
+
+def _panels(errors: _Errors) -> tuple[Panel, ...]:
+    """Return the paper's four panels: K above, the skew below; eps = .1 on the left, eps = .2 on the right."""
+    y_label = "test error"
+    above = tuple(
+        Panel(f"Number of parties, eps = {eps}", "K", y_label, _curves(errors, eps, by_K=True)) for eps in _EPSILONS
+    )
+    below = tuple(
+        Panel(f"Relative sizes, K = 5, eps = {eps}", "skew vector", y_label, _curves(errors, eps, by_K=False))
+        for eps in _EPSILONS
+    )
+    return above + below
+
+
+def _curves(errors: _Errors, eps: float, *, by_K: bool) -> tuple[Series, ...]:
+    """Return the four curves of a panel. Neither GOP nor PSGD sees how uneven the parties are."""
+    xs = _PARTIES if by_K else (1, 2, 3)
+    splits = [f"random {K}" for K in _PARTIES] if by_K else ["even, K = 5", "skew 2", "skew 3"]
+    keys = {
+        "GOP": [f"gop, same eta, {eps}"] * len(xs),
+        "PSGD": [f"psgd {eps} {x if by_K else _PARTIES[0]} {_ROUNDS[-1]}" for x in xs],
+        "local aggregation": [f"la {eps} {split}" for split in splits],
+        "local aggregation, noise / K": [f"la / K {eps} {split}" for split in splits],
+    }
+    series = []
+    for shown, wanted in keys.items():
+        values, spread = zip(*(mean_and_error(errors[key]) for key in wanted), strict=True)
+        series.append(Series(shown, xs, values, spread))
+    return tuple(series)

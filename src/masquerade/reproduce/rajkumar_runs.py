@@ -55,14 +55,14 @@ _UNIT = Fraction(1 << GRADIENT_BITS)
 
 
 @cache
-def study_of(epsilon: float, Lambda: float) -> Study:
+def study_of(epsilon: float, Lambda: float, d: int = D) -> Study:
     """Return a study with the paper's settings; K is not among them."""
     names = [f"party-{k}" for k in range(1, 6)]
     draft = Draft(
         parties=[(name, throwaway_key()) for name in names],
         curator_key=throwaway_key(),
         protocol="psgd",
-        features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(1, D + 1)],
+        features=[Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(1, d + 1)],
         epsilon=epsilon,
         delta=DELTA,
         calibration="paper",
@@ -84,15 +84,15 @@ def printed_root(d: int, epsilon: float | Fraction, delta: float) -> float:
 # --- Noise ------------------------------------------------------------------------
 
 
-def draw_eta(seed: str, sigma: Fraction, draws: int) -> _Array:
+def draw_eta(seed: str, sigma: Fraction, draws: int, d: int = D) -> _Array:
     """Draw sum_k eta^k, which is the same for 5, 10 and 15 parties; shape (draws, d).
 
     Thirty shares of variance sigma^2/30 a coordinate are dealt evenly, so each of K parties has an eta^k of variance
     sigma^2/K.
     """
     rng, share = SimulationRng(seed, "eta"), sigma_share(sigma, _SHARES)
-    drawn = np.array([gaussian(rng, share, _SHARES * D, _UNIT) for _ in range(draws)], dtype=np.float64)
-    return _ungrid(drawn.reshape(draws, _SHARES, D).sum(axis=1))
+    drawn = np.array([gaussian(rng, share, _SHARES * d, _UNIT) for _ in range(draws)], dtype=np.float64)
+    return _ungrid(drawn.reshape(draws, _SHARES, d).sum(axis=1))
 
 
 def draw_fresh(seed: str, sigma: Fraction, rounds: int, draws: int) -> _Array:
@@ -103,7 +103,13 @@ def draw_fresh(seed: str, sigma: Fraction, rounds: int, draws: int) -> _Array:
 
 
 def draw_rho(
-    seed: str, schedule: Schedule, rounds: int, draws: int, parties: Sequence[int], drawn: Callable[[], None]
+    seed: str,
+    schedule: Schedule,
+    rounds: int,
+    draws: int,
+    parties: Sequence[int],
+    drawn: Callable[[], None] = lambda: None,
+    d: int = D,
 ) -> _Array:
     """Draw rho_t^k for every party, round and draw, and add up those of the first K; shape (rounds, K's, draws, d).
 
@@ -111,15 +117,15 @@ def draw_rho(
     ----------
     parties : sequence of int
         The values of K, rising.
-    drawn : callable
+    drawn : callable, optional
         Called after each draw.
     """
-    sums = np.empty((rounds, len(parties), draws, D))
+    sums = np.empty((rounds, len(parties), draws, d))
     for draw in range(draws):
         rngs = [SimulationRng(seed, f"rho {draw} {k}") for k in range(parties[-1])]
         for t in range(rounds):
             beta = schedule.beta(t)
-            rho = np.array([l2_laplace(rng, beta, D, _UNIT) for rng in rngs], dtype=np.float64)
+            rho = np.array([l2_laplace(rng, beta, d, _UNIT) for rng in rngs], dtype=np.float64)
             sums[t, :, draw] = np.cumsum(rho, axis=0)[[K - 1 for K in parties]]
         drawn()
     return _ungrid(sums)
@@ -198,12 +204,13 @@ def aggregates(records: Dataset, split: Split, Lambda: float, seed: str, draws: 
     average = np.mean([fit(part.X, part.y, Lambda) for part in parts], axis=0)
     rng = SimulationRng(seed, repr(split))
     smallest = min(len(part.y) for part in parts)
-    noise = np.array([_output_noise(rng, split, smallest, Lambda) for _ in range(draws)], dtype=np.float64)
+    d = records.X.shape[1]
+    noise = np.array([_output_noise(rng, split, smallest, Lambda, d) for _ in range(draws)], dtype=np.float64)
     return np.asarray(average + noise / 2**AGGREGATION_BITS / (len(parts) if split.divided else 1), dtype=np.float64)
 
 
-def _output_noise(rng: Rng, split: Split, n: int, Lambda: float) -> list[int]:
+def _output_noise(rng: Rng, split: Split, n: int, Lambda: float, d: int) -> list[int]:
     unit = Fraction(1 << AGGREGATION_BITS)
     if split.law == "laplace":
-        return discrete_laplace(rng, unit * paper_scale(n, split.epsilon, Lambda), D)
-    return l2_laplace(rng, paper_beta(n, split.epsilon, Lambda), D, unit)
+        return discrete_laplace(rng, unit * paper_scale(n, split.epsilon, Lambda), d)
+    return l2_laplace(rng, paper_beta(n, split.epsilon, Lambda), d, unit)

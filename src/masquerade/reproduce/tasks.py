@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from masquerade.reproduce.results import decode, encode
+from masquerade.workers import Call, in_workers
+
 __all__ = ["RunTasks", "Task", "one_after_another"]
 
 
@@ -16,8 +19,11 @@ class Task:
     key : str
         Its name, unique in its figure. Its result is kept under this name, so that a figure that was cut goes on.
     function : callable
-        A function of a module, whose arguments and result can be pickled. All its randomness comes from its arguments.
+        A function of a module. All its randomness comes from its arguments. It returns numbers, text, None, arrays of
+        numbers, or tuples, lists and dictionaries of these: so its result can be kept in a file.
     arguments : tuple
+        What can be pickled. A path stands for what is in that file or folder: a result that was kept is used again
+        only for the same content.
     weight : float
         About how long it takes, compared with the figure's other tasks. It gives the time that is left.
     """
@@ -27,9 +33,9 @@ class Task:
     arguments: tuple[Any, ...]
     weight: float = 1.0
 
-    def run(self) -> Any:
-        """Return the task's result."""
-        return self.function(*self.arguments)
+    def call(self) -> Call:
+        """Return the call that gives the task's result."""
+        return Call(self.key, self.function, self.arguments)
 
 
 class RunTasks(Protocol):
@@ -41,4 +47,5 @@ class RunTasks(Protocol):
 
 def one_after_another(tasks: Sequence[Task]) -> list[Any]:
     """Run the tasks in this process, and return their results in their order."""
-    return [task.run() for task in tasks]
+    found = dict(in_workers([task.call() for task in tasks]))
+    return [decode(encode(found[number])) for number in range(len(tasks))]

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from scipy.special import betainc, gammainc, gammaln
 
 from masquerade_core.privacy._checks import require
@@ -142,7 +141,7 @@ def _composed(epsilon: float, rounds: int, d: int, delta: float) -> float:
     losses, total = losses[losses > 0], total[losses > 0]
     # For a loss l, delta(l) = above - below: the sums over losses l' >= l of p(l') and of p(l') exp(l - l').
     above = np.cumsum(total[::-1])[::-1]
-    below = lfilter([1.0], [1.0, -math.exp(-h)], total[::-1])[::-1]
+    below = _faded_sums(total[::-1], h)[::-1]
     met = np.flatnonzero(above - below <= left)
     if not len(met) or above[0] <= left:
         return 0.0 if len(met) or not len(losses) else math.inf
@@ -161,3 +160,15 @@ def _tail(p: _Array, t: _Array, rounds: int, reach: float, sign: int) -> float:
         if rate * float(np.max(np.abs(t))) < 500  # noqa: PLR2004  exp would overflow
     )
     return math.exp(min(found, default=0.0))
+
+
+def _faded_sums(x: NDArray[np.float64], h: float) -> NDArray[np.float64]:
+    """Return the sums over j <= i of x_j exp(-h (i - j)), for every i.
+
+    After k passes each sum has its last 2^k terms. All are positive, so the relative error is a few roundings a pass.
+    """
+    y, reach = x.copy(), 1
+    while reach < len(y) and (fade := math.exp(-h * reach)) > 0:
+        y[reach:] += fade * y[:-reach]
+        reach *= 2
+    return y

@@ -13,8 +13,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scipy.integrate import quad
-
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.noise.objective_perturbation import SLACK_BITS
@@ -42,6 +40,8 @@ def plane_delta(epsilon: float, sigma: float) -> float:
 
     with t = max(0, (eps~ - 2/sigma^2) sigma/2). It does not depend on d, and holds for either sign of phi'.
     """
+    from scipy.integrate import quad  # noqa: PLC0415  takes a quarter of a second to import
+
     start = max(0.0, (epsilon - 2 / sigma**2) * sigma / 2)
     value, _ = quad(
         lambda r: r * math.exp(-r * r / 2) * -math.expm1(epsilon - 2 / sigma**2 - 2 * r / sigma), start, start + 40

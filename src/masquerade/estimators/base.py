@@ -1,0 +1,344 @@
+"""What all estimators have in common: a fit is a simulation of a study that is made of the estimator's settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from warnings import warn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from masquerade.estimators.accounts import debits_of
+from masquerade.estimators.dealing import by_label, deal, rng_of, study_names
+from masquerade.estimators.family import Family, warn_of_a_search
+from masquerade.estimators.ranges import features_of
+from masquerade.estimators.records import Records, read_records, text_of
+from masquerade.estimators.studies import AUXILIARY_FILE, Shape, draft_of
+from masquerade.estimators.warned import InvalidInput, PrivacyLeakWarning, refusing
+from masquerade.simulation import WATERMARK, Simulation, simulate
+from masquerade_core.data.auxiliary import Auxiliary
+from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.learning.losses import LOGISTIC
+from masquerade_core.model import scores_of
+from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
+from masquerade_protocols import Protocol, entry_named
+
+__all__ = ["Public", "SimulatedClassifier"]
+
+_Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Public:
+    """Public records without labels.
+
+    Parameters
+    ----------
+    named : AuxiliaryFile
+        What the study says of them.
+    text : str
+        Their file's.
+    records : Auxiliary
+    """
+
+    named: AuxiliaryFile
+    text: str
+    records: Auxiliary
+
+
+def _has_probabilities(estimator: "SimulatedClassifier") -> bool:
+    if estimator.loss == LOGISTIC.name:
+        return True
+    raise AttributeError(
+        f'a model learned with loss="{estimator.loss}" has no probabilities; use decision_function, or loss="logistic"'
+    )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+    """A protocol or a baseline as a scikit-learn classifier. Every ``fit`` is a simulation: not a private release.
+
+    One process sees all records. What it learns has the noise that a run between machines would have had.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    n_parties: int = 5
+    bounds: Any = None
+    levels: Any = None
+    regularization: float | None = None
+    loss: str = "logistic"
+    intercept: bool = True
+    calibration: str | None = None
+    colluders: int | None = None
+    min_records: int | None = None
+    expected_records: int | None = None
+    out_of_bounds: str = "clamp"
+    random_state: Any = None
+
+    _protocol: ClassVar[str]
+    _section: ClassVar[tuple[str, ...]] = ()
+    """Which parameters stand in the study's ``[protocol]``."""
+
+    def fit(self, X: Any, y: Any = None, parties: Any = None, n_parties: int | None = None) -> Self:
+        """Simulate the protocol on these records.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame, shape (n, d)
+            A frame's columns of text, categories and truth values are categories. Missing numbers are refused.
+        y : array-like, shape (n,)
+            Labels. The larger of two counts as positive.
+        parties : array-like, shape (n,), optional
+            The owner of each record. Left out, the records are dealt at random.
+        n_parties : int, optional
+            To how many parties they are dealt; the parameter of this name if None.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            The records or the settings cannot be used as they are.
+        """
+        name = getattr(y, "name", None)
+        records = read_records(self, X, y, fitting=True)
+        seed = self._seed()
+        with refusing():
+            self._fit(records, str(name or "label"), parties, n_parties, seed)
+        return self
+
+    def _fit(self, records: Records, label_name: str, parties: Any, n_parties: int | None, seed: int | None) -> None:
+        entry = entry_named(self._protocol)
+        classes, y = _targets(records.y, entry)
+        features, leaks = features_of(records, self.bounds, self.levels)
+        self._warn_of_leaks(leaks)
+        if parties is None:
+            labels, owners = deal(records.n, self.n_parties if n_parties is None else n_parties, rng_of(seed, "deal"))
+        else:
+            labels, owners = by_label(records.n, parties)
+        names = study_names(labels)
+        rows = [np.flatnonzero(owners == j) for j in range(len(names))]
+        public = self._public(features, seed)
+        shape = Shape(
+            features=features,
+            label=_label(label_name, classes, features),
+            parties=names,
+            fewest=max(2, min(len(own) for own in rows)),
+            auxiliary=None if public is None else public.named,
+        )
+        text = self._study_text(shape)
+        study = _parsed(text)
+        X = Encoder.from_study(study).encode(_columns(records, features))
+        data = {name: Dataset(X[own], y[own], study.classes) for name, own in zip(names, rows, strict=True)}
+        family: Family = self.__dict__.setdefault("_family", Family())
+        warn_of_a_search(family, type(self).__name__, study.privacy.epsilon, study.privacy.delta)
+        own_classifiers = self._own_classifiers(names)
+        auxiliary = None if public is None else public.records
+        found = simulate(study, data, seed=seed, classifiers=own_classifiers, auxiliary=auxiliary)
+        self.classes_ = classes
+        self.simulation_: Simulation = found
+        self.study_: Study = study
+        self.statement_: list[dict[str, Any]] = found.result["statement"]
+        self.ledger_ = debits_of(entry, study, found.debits)
+        self.weights_ = np.array(found.model.weights).reshape(study.outputs, -1)
+        self.parties_ = np.array(names)[owners]
+        self.party_labels_ = dict(zip(names, labels, strict=True))
+        self.watermark_ = WATERMARK
+        self._shape, self._text, self._leaks = shape, text, leaks
+        self._auxiliary_text = None if public is None else public.text
+
+    def _study_text(self, shape: Shape) -> str:
+        settings = self.get_params(deep=False)
+        section = {key: settings[key] for key in self._section}
+        return draft_of(self._protocol, settings, section, shape).to_toml()
+
+    def study_for(self, shape: Shape) -> Study:
+        """Return the study that a fit with these settings would simulate, for records of this shape.
+
+        Raises
+        ------
+        BadInput
+            The settings do not fit together.
+        """
+        return _parsed(self._study_text(shape))
+
+    @property
+    def shape(self) -> Shape:
+        """The public shape of the records of ``fit``."""
+        check_is_fitted(self)
+        shape: Shape = self._shape
+        return shape
+
+    def _seed(self) -> int | None:
+        """Return the simulation's seed; None for the operating system's randomness."""
+        state = self.random_state
+        if state is None:
+            return None
+        if isinstance(state, int | np.integer):
+            return int(state)
+        return int(check_random_state(state).randint(2**31 - 1))
+
+    def _warn_of_leaks(self, leaks: tuple[str, ...]) -> None:
+        if leaks:
+            warn(
+                f"{' and '.join(leaks)} were read off the records. That is a release of its own, which no epsilon "
+                "counts. Between machines they are public constants of the study: give them as bounds= and levels=.",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
+
+    def _public(self, features: tuple[Feature, ...], seed: int | None) -> Public | None:
+        """Return the public records that the protocol learns from; None where it needs none."""
+        del features, seed
+        return None
+
+    def _own_classifiers(self, names: tuple[str, ...]) -> Mapping[str, Any] | None:
+        """Return the classifier of each party, where the protocol takes one."""
+        del names
+        return None
+
+    def decision_function(self, X: Any) -> _Array:
+        """Return each record's score, shape (n,); with more than two classes, one for each, shape (n, C).
+
+        A record with a score above 0 belongs to ``classes_[1]``, or the largest of several wins.
+        """
+        check_is_fitted(self)
+        records = read_records(self, X, fitting=False)
+        study = self.study_
+        with refusing():
+            coordinates = Encoder.from_study(study).encode(_columns(records, study.features))
+        model = self.simulation_.model
+        scores: _Array = scores_of(model, coordinates, study.classes)
+        return scores if study.multiclass else scores - model.threshold
+
+    def predict(self, X: Any) -> _Array:
+        """Return each record's class."""
+        scores = self.decision_function(X)
+        chosen: _Array = self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return chosen
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
+    def predict_proba(self, X: Any) -> _Array:
+        """Return the probability of each class, in the order of ``classes_``, shape (n, C)."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            positive = 0.5 * (1 + np.tanh(scores / 2))
+            return np.column_stack([1 - positive, positive])
+        probabilities: _Array = softmax(scores, axis=1)
+        return probabilities
+
+    def to_study(self, path: Path | str | None = None) -> str:
+        """Return the study that the same thing would be between machines, as commented TOML.
+
+        ``masquerade study show`` explains it, and ``masquerade study new --like`` makes a new study of it, with the
+        keys of real parties: those in this text belong to nobody. The bounds and levels in it are public then; they
+        must not come from records.
+
+        Parameters
+        ----------
+        path : path, optional
+            A new file for the text. Public records that the study names are written beside it.
+
+        Raises
+        ------
+        ValueError
+            The file cannot be written.
+        """
+        check_is_fitted(self)
+        head = f"# {WATERMARK}.\n# {type(self).__name__}.to_study() wrote this. Its keys belong to nobody.\n"
+        head += "".join(f"# NOT PUBLIC: {leak} were read off the records.\n" for leak in self._leaks)
+        text = head + self._text
+        if path is not None:
+            _write_new(Path(path), text)
+            if self._auxiliary_text is not None:
+                _write_new(Path(path).with_name(AUXILIARY_FILE), self._auxiliary_text)
+        return text
+
+    def save(self, directory: Path | str) -> None:
+        """Write ``model.json`` and ``result.json``, each with a watermark; ``masquerade predict`` reads the model.
+
+        Raises
+        ------
+        ValueError
+            The directory holds results already, or cannot be used.
+        """
+        check_is_fitted(self)
+        with refusing():
+            self.simulation_.write(directory)
+
+    def __sklearn_clone__(self) -> Self:
+        twin: Self = super().__sklearn_clone__()
+        family: Family = self.__dict__.setdefault("_family", Family())
+        family.clones += 1
+        twin._family = family
+        return twin
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return f"{super().__repr__(N_CHAR_MAX)}  # {WATERMARK}"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = entry_named(self._protocol).multiclass
+        tags.classifier_tags.poor_score = self._noisy
+        tags.input_tags.sparse = True
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Return what scikit-learn 1.5 reads in the place of ``__sklearn_tags__``."""
+        return {"binary_only": not entry_named(self._protocol).multiclass, "poor_score": self._noisy}
+
+    _noisy: ClassVar[bool] = True
+    """Whether noise may spoil the model: then scikit-learn's checks ask for no good scores."""
+
+
+def _targets(y: Any, entry: Protocol) -> tuple[_Array, NDArray[np.float64]]:
+    """Return the classes, and each record's label as a data set holds it."""
+    check_classification_targets(y)
+    classes, positions = np.unique(y, return_inverse=True)
+    kind = type_of_target(y, input_name="y")
+    if len(classes) < 2:  # noqa: PLR2004
+        raise InvalidInput("the labels have 1 class, but at least two classes are needed")
+    if len(classes) == 2:  # noqa: PLR2004
+        return classes, np.where(positions == 1, 1.0, -1.0)
+    if not entry.multiclass:
+        raise InvalidInput(
+            f"Only binary classification is supported. The type of the target is {kind}. {entry.name} tells one value "
+            "from all others"
+        )
+    return classes, positions.astype(np.float64)
+
+
+def _parsed(text: str) -> Study:
+    return Study.parse(text, "the estimator's study", in_memory=True)
+
+
+def _label(name: str, classes: _Array, features: tuple[Feature, ...]) -> Label:
+    taken = {feature.name for feature in features}
+    while name in taken:
+        name += "_"
+    texts = tuple(text_of(value) for value in classes)
+    if len(texts) == 2:  # noqa: PLR2004
+        return Label(name=name, positive=texts[1])
+    return Label(name=name, classes=texts)
+
+
+def _columns(records: Records, features: tuple[Feature, ...]) -> Mapping[str, Any]:
+    return records.with_levels([feature.name for feature in features if feature.levels is not None])
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}; choose another file") from None

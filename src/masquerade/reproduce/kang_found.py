@@ -1,0 +1,115 @@
+"""The numbers of Kang's figures: accuracies and gaps at the best learning rate, and curves of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade.reproduce.bands import mean_and_error
+from masquerade.reproduce.kang_cells import BEST, LOSS, SHARE, Cells
+from masquerade.reproduce.kang_data import LARGE, SMALL
+from masquerade.reproduce.panels import Panel, Series
+from masquerade_core.errors import BadInput
+
+__all__ = ["METHODS", "OPTIMISTIC", "SEEDED", "SHOWN", "Found", "folders", "panels"]
+
+METHODS = (
+    "There are m parties with n records together; n_j of them are party j's, and n_(1) the smallest party's. W: local "
+    "descents with the noise of n records, averaged by size. U: the same descents, plain average. UJ: local descents "
+    "with the noise of m n_(1) records, plain average. C: one descent on all records with the noise of n records. W "
+    "own: W with the noise of n_j records."
+)
+OPTIMISTIC = (
+    "The learning rates are 0.01, 0.05, 0.1, 0.5 and 1. For each data set, method and point, the one counts that is "
+    "best on the test records. That flatters all methods alike, and the choice is not private. A gap is the loss on "
+    "the training records, less that of the best classifier without privacy; its rate is the one with the least gap."
+)
+SEEDED = (
+    "The descent is the protocol's, in floating point. The normals come from a seed and not from the protocol's "
+    "sampler; all methods, rates and values of {shared} share them. Nothing here is a private release."
+)
+SHOWN = {"W": "W, the paper's", "U": "U, plain average", "UJ": "UJ, compared", "C": "C, central", "W own": "W own"}
+"""The methods, and what the curves are called."""
+
+_Array = NDArray[np.float64]
+
+
+def folders(data: Path | None, *, needed: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+    """Return the folders of the data sets that are there, and a note on those that are not.
+
+    Raises
+    ------
+    BadInput
+        None of the needed ones is there.
+    """
+    root, named = data or Path(), {name: folder for name, (folder, _) in (SMALL | LARGE).items()}
+    there = {name: root / folder for name, folder in named.items() if (root / folder).is_dir()}
+    if not set(there) & set(needed):
+        raise BadInput(
+            f"{root} has neither a folder {' nor a folder '.join(named[name] for name in needed)}; one is needed",
+            "give --data DIRECTORY, where DIRECTORY holds at least one of these folders",
+        )
+    absent = [f"{name} (no folder {folder})" for name, folder in named.items() if name not in there]
+    return there, [f"Left out, with its rows: {', '.join(absent)}."] if absent else []
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the tasks of one data set found.
+
+    Parameters
+    ----------
+    cells : dict
+        Accuracies and losses by "METHOD, AXIS = POINT", shape (partitions, etas, draws).
+    axis : str
+        "u" or "eps".
+    """
+
+    cells: Cells
+    axis: str
+
+    def at(self, method: str, point: float) -> _Array:
+        """Return the accuracies, shape (partitions, etas, draws)."""
+        return self.cells[f"{method}, {self.axis} = {point:g}"]
+
+    def best(self, method: str, point: float) -> _Array:
+        """Return the accuracies at the best learning rate, shape (partitions, draws)."""
+        return _at_rate(self.at(method, point), np.argmax)
+
+    def gap(self, method: str, point: float) -> _Array:
+        """Return the training losses at the best learning rate less the least possible one, of the same shape."""
+        return _at_rate(self.at(LOSS + method, point), np.argmin) - self.cells[BEST][:, None]
+
+    @property
+    def share(self) -> float:
+        """The accuracy of always giving the more frequent label."""
+        return float(self.cells[SHARE][0])
+
+
+def _at_rate(values: _Array, best: Any) -> _Array:
+    by_rate = np.ascontiguousarray(np.moveaxis(values, 1, 0))
+    return np.asarray(by_rate[int(best(by_rate.mean(axis=(1, 2))))])
+
+
+def panels(title: str, found: Found, points: Sequence[float], methods: Sequence[str], *, gaps: bool) -> list[Panel]:
+    """Return the accuracies' panel, and the gaps' where they are asked for. C does not depend on u."""
+    label = {"u": "u: the large parties' records over the small ones'", "eps": "epsilon"}[found.axis]
+
+    def curve(method: str, values: Any) -> Series:
+        fixed = method == "C" and found.axis == "u"
+        pairs = [mean_and_error(values(method, points[0] if fixed else point)) for point in points]
+        return Series(
+            SHOWN.get(method, method), tuple(points), [mean for mean, _ in pairs], [error for _, error in pairs]
+        )
+
+    quiet = float(found.best("W none", points[0]).mean())
+    reference = (("the more frequent label", found.share), ("W without noise", quiet))
+    series = [curve(method, found.best) for method in methods]
+    shown = [Panel(title, label, "accuracy on test records", series, reference=reference)]
+    if gaps:
+        series = [curve(method, found.gap) for method in methods]
+        shown.append(Panel(title, label, "optimal gap on training records", series, y_scale="log"))
+    return shown

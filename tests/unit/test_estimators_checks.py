@@ -1,0 +1,49 @@
+"""Every estimator passes every check of scikit-learn's own. No exception is needed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from masquerade import estimators
+from masquerade.estimators import PrivacyLeakWarning, SearchCostWarning, SimulatedClassifier
+from masquerade_protocols import BASELINES, PROTOCOLS
+
+# The checks fit some 100 times each. Fewer rounds and parties make that quick, and the code that runs is the same.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "PSGD": {"rounds": 5},
+    "NoisyGradient": {"rounds": 5},
+    "DecayingBudget": {"rounds": 5},
+    "DPGradientDescent": {"n_parties": 3},
+    "DPWhitened": {"n_parties": 3},
+    "WeightedDP": {"rounds": 20},
+    "CentralDP": {"rounds": 100},
+    "SoftEnsemble": {"n_auxiliary": 50},
+    "VoteEnsemble": {"n_auxiliary": 50},
+}
+
+
+def _classes() -> list[type[SimulatedClassifier]]:
+    found = (getattr(estimators, name) for name in estimators.__all__)
+    return [kind for kind in found if isinstance(kind, type) and SimulatedClassifier in kind.__mro__[1:]]
+
+
+def test_every_protocol_with_a_model_and_every_baseline_has_one_estimator() -> None:
+    learning = [entry.name for entry in (*PROTOCOLS.values(), *BASELINES.values()) if entry.makes_model]
+    assert sorted(kind._protocol for kind in _classes()) == sorted(learning)
+
+
+ESTIMATORS = [kind(**SETTINGS.get(kind.__name__, {})) for kind in _classes()]
+
+
+@parametrize_with_checks(ESTIMATORS)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
+@pytest.mark.filterwarnings("ignore")
+def test_estimator_passes_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        warnings.simplefilter("ignore", SearchCostWarning)
+        check(estimator)
