@@ -38,7 +38,7 @@ def figures() -> Outcome:
             "paper": paper,
             "figure": name,
             "title": figure.title,
-            "data": figure.needs,
+            "data": figure.needs or (f"none, or {figure.optional}" if figure.optional else ""),
             "where": figure.where,
             "seconds_on_two_cores": figure.seconds,
         }

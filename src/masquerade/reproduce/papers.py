@@ -72,15 +72,39 @@ def _whole(figure: Callable[[int, int, _Progress, Path | None], Report]) -> _Run
 
 PAPERS: dict[str, dict[str, Figure]] = {
     "pathak-2010": {"2": Figure(pathak_figure_2, 4, 2010, "a9a and a9a.t")},
-    "rajkumar-2012": {"1": Figure(figure_1, 20, 2012), "2": Figure(rajkumar_figure_2, 20, 2012)},
+    "rajkumar-2012": {
+        "1": Figure(figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew"),
+        "2": Figure(rajkumar_figure_2, 20, 2012, title="the same on breast cancer: a null result"),
+    },
     "kang": {
         "1": Figure(kang_figure_1, 4, 2019, "at least one folder with a data set of the paper, such as adult"),
         "2": Figure(kang_figure_2, 4, 2019, "the folder breast-cancer-wisconsin or creditcard-balanced946"),
     },
     "hamm-2016": {
-        "2": Figure(hamm_figure_2, 10, 2016, "UCI HAR's train and test folders"),
-        "3": Figure(hamm_figure_3, 10, 2016, "KDD Cup 1999's kddcup.data_10_percent and corrected"),
-        "4": Figure(hamm_figure_4, 10, 2016, optional="the malicious URLs' Day0.svm to Day19.svm"),
+        "2": Figure(
+            hamm_figure_2,
+            10,
+            2016,
+            "UCI HAR's train and test folders",
+            title="votes of 1,000 parties, six activities",
+            where="https://doi.org/10.24432/C54S4K",
+        ),
+        "3": Figure(
+            hamm_figure_3,
+            10,
+            2016,
+            "KDD Cup 1999's kddcup.data_10_percent and corrected",
+            title="votes of 5,000 to 20,000 parties, network intrusion",
+            where="https://kdd.ics.uci.edu/databases/kddcup99/kddcup99.html",
+        ),
+        "4": Figure(
+            hamm_figure_4,
+            10,
+            2016,
+            optional="the malicious URLs' Day0.svm to Day19.svm",
+            title="the same on a stand-in for malicious URLs, or on their own files",
+            where="http://www.sysnet.ucsd.edu/projects/url/",
+        ),
     },
     "bixler": {"4": Figure(lambda draws, seed, run_tasks, _: section_4(draws, seed, run_tasks), 40, 1)},
     "dp-gd": {"1": Figure(dp_gd_figure_1, 5, 2012)},
