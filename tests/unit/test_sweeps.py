@@ -52,6 +52,11 @@ def test_with_one_process_they_are_made_when_they_are_asked_for(monkeypatch: pyt
     assert made == [0, 1, 7, 8]
 
 
+def test_those_that_come_early_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masquerade.sweeps, "in_workers", lambda *_, **__: iter([(2, "c"), (0, "a"), (1, "b")]))
+    assert list(masquerade.simulate_many(_study(), _data(), SEEDS)) == ["a", "b", "c"]  # type: ignore[comparison-overlap]
+
+
 def test_what_makes_no_sense_is_refused_before_anything_is_computed() -> None:
     study, data = _study(), _data()
     for seeds in ([1.5], ["1"], [True], [None], [np.float64(1)]):

@@ -25,7 +25,10 @@ __all__ = ["MEASURED", "PAPERS", "Asked", "Figure", "asked_for", "reproduce"]
 _Run = Callable[[int, int, RunTasks, Path | None], Report]
 
 
-MEASURED = "Times are those of --jobs 2 on a machine with two cores, as measured on 22 November 2026."
+MEASURED = (
+    "Times are half of the processor time that a figure took on a machine with two cores on 22 November 2026: about how "
+    "long --jobs 2 takes there if nothing else runs."
+)
 """What the field ``seconds`` of a figure is."""
 
 
