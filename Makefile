@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system soak audit compose check bench wheel lock clean
+.PHONY: help demo test test-system soak audit compose check bench wheel docs lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
@@ -21,10 +21,10 @@ test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
-	$(BIN)/python -m pytest tests/system $(ARGS)
+	$(BIN)/python -m pytest tests/system tests/kills $(ARGS)
 
 soak: $(DEV) ## random kills of processes, and more schedules of faults than the tests have (SOAK_SECONDS=600)
-	$(BIN)/python -m pytest tests/kills
+	KILL_SEED=$$(date +%s) KILL_RUNS=12 $(BIN)/python -m pytest tests/kills
 	$(BIN)/python -m tests.soak $(or $(SOAK_SECONDS),600)
 
 audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached
@@ -47,6 +47,9 @@ bench: $(DEV) ## naive phe and ours, measured in the same run
 
 wheel: $(DEV) ## the wheel in empty environments: lowest and newest dependencies, each Python that is there
 	@.ci/wheel
+
+docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
+	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
 	@set -e; \

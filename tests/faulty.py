@@ -46,6 +46,7 @@ from tests.wired import Clock, FakeCharlieLink, FakePartyLink
 DEADLINE = 60.0
 NUMBERED = ("roster", "message", "sealed", "closed")
 _DETECTION = 3.0  # seconds until an end notices, at most, that its connection is gone
+_BEFORE_NEXT = 0.25  # seconds between that and the next connection, at least
 _LONGEST = 0.8 * DEADLINE  # of an outage after which a run must go on
 
 
@@ -249,19 +250,32 @@ class Network:
             elif fault.kind == "again":
                 self._repeat(connection)
             elif connection.lives:
+                came = self._reached(connection)
                 self.lose(connection, tail=fault.kind == "tail")
                 self.closed_until[party] = until
-                self.links[party].lost_at = self.clock.now + self.draw.uniform(0.0, _DETECTION)
+                self._tell_late(connection, came)
 
     def die(self, name: str, until: float) -> None:
         """Lose the connections of a process that died; who connects to a dead Charlie waits for the next one."""
         for party in self.closed_until if name == CHARLIE else (name,):
             if (connection := self.now.get(party)) is None:
                 continue
+            came = self._reached(connection)
             self.lose(connection, tail=name != CHARLIE and self.draw.random() < 0.5)
             if name == CHARLIE:
                 self.closed_until[party] = max(until, self.closed_until[party])
-                self.links[party].lost_at = self.clock.now + self.draw.uniform(0.0, _DETECTION)
+                self._tell_late(connection, came)
+
+    def _reached(self, connection: Connection) -> list[bytes]:
+        """Return what has reached a party's machine by now, and waits there to be read: the first few frames."""
+        on_the_way = [data for _, data in connection.to_party] if connection.lives else []
+        return on_the_way[: self.draw.randint(0, len(on_the_way))]
+
+    def _tell_late(self, connection: Connection, came: Sequence[bytes]) -> None:
+        """Let a party learn later that its connection is lost; it reads what came before until it connects anew."""
+        lost_at = self.links[connection.party].lost_at = self.clock.now + self.draw.uniform(0.0, _DETECTION)
+        read_at = self.draw.choice((self.clock.now, lost_at + self.draw.uniform(0.0, _BEFORE_NEXT)))
+        connection.to_party = deque((read_at, data) for data in came)
 
     def _repeat(self, connection: Connection) -> None:
         for to, data in connection.passed[-self.draw.randint(1, 6) :]:

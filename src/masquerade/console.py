@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-__all__ = ["literal_console", "progress_bar"]
+__all__ = ["literal_console", "progress_bar", "words_bar"]
 
 
 def literal_console(**options: Any) -> Console:
@@ -27,4 +27,15 @@ def progress_bar(*, disable: bool) -> Progress:
         console=literal_console(),
         transient=True,
         disable=disable,
+    )
+
+
+def words_bar(console: Console) -> Progress:
+    """Return a bar with words beside it, the field ``words`` of a task; it vanishes when it is full."""
+    return Progress(
+        TextColumn("{task.description}", style="progress.description", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+        console=console,
+        transient=True,
     )

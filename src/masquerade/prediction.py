@@ -1,25 +1,32 @@
 """Prediction with a published model, by whoever has new records and nothing else: the papers call him Dave."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from masquerade_core.data.loading import load_records
-from masquerade_core.data.schema import Column
+from masquerade.exports.provenance import Provenance
+from masquerade.faulty_records import BadRecord, BadRecords, bad_records
+from masquerade_core.data.schema import Column, Encoder
+from masquerade_core.data.tables import read_table
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import SavedModel, model_from_json, scores_of
 
-__all__ = ["Prediction", "load_model", "predict"]
+__all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
+
+OnError = Literal["refuse", "skip"]
+"""What happens where some records cannot be labelled: no record is, or all others are."""
 
 _MAX_BYTES = 64 << 20
-_HINT = "name the model.json that a run left in its directory"
+_MODEL = "model.json"
+_HINT = "name the model.json that a run left in its directory, or an ONNX or skops file that was exported from it"
+_CORRECT = "correct these records or leave them out; or label all others"
 
 
 @dataclass(frozen=True)
@@ -29,15 +36,26 @@ class Prediction:
     Parameters
     ----------
     labels : ndarray of int, shape (n,)
-        +1 or -1; if the study names classes, positions in ``names``.
+        +1 or -1; if the study names classes, positions in ``names``. A record that was skipped has 0; with named
+        classes, -1.
     margins : ndarray, shape (n, C) or (n,)
-        w.x for each named class. Without named classes one w.x: the larger, the surer is the positive label.
+        w.x for each named class. Without named classes one w.x: the larger, the surer is the positive label. A record
+        that was skipped has NaN.
     model : SavedModel
+    bad : tuple of BadRecord
+        The records that were skipped, with the reasons.
+    ids : sequence or None
+        The cells of the column that was asked for, one for each record.
+    id_column : str
+        The name of that column.
     """
 
     labels: NDArray[np.intp]
     margins: NDArray[np.float64]
     model: SavedModel
+    bad: tuple[BadRecord, ...] = ()
+    ids: Sequence[Any] | None = None
+    id_column: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,6 +76,15 @@ class Prediction:
         return np.asarray(np.exp(self.margins.max(axis=1) - logsumexp(self.margins, axis=1)), dtype=np.float64)
 
     @property
+    def class_probabilities(self) -> NDArray[np.float64] | None:
+        """The probability of each of ``names``, shape (n, len(names)); None where margins are no probabilities."""
+        if (found := self.probabilities) is None:
+            return None
+        if self.margins.ndim == 1:
+            return np.stack([found, 1 - found], axis=1)
+        return np.asarray(np.exp(self.margins - logsumexp(self.margins, axis=1)[:, None]), dtype=np.float64)
+
+    @property
     def scores(self) -> tuple[str, NDArray[np.float64]]:
         """A name, ``probability`` or ``margin``, and the numbers that a table shows beside the labels."""
         probabilities = self.probabilities
@@ -66,23 +93,46 @@ class Prediction:
         return "margin", self.margins if self.margins.ndim == 1 else self.margins.max(axis=1)
 
     def words(self) -> list[str]:
-        """Return each record's label in words."""
+        """Return each record's label in words; an empty text for a record that was skipped."""
         positions = self.labels if self.model.label.classes is not None else np.where(self.labels > 0, 0, 1)
-        return [self.names[i] for i in positions]
+        words = [self.names[i] for i in positions]
+        for record in self.bad:
+            words[record.row] = ""
+        return words
 
 
-def load_model(path: Path | str) -> SavedModel:
-    """Read a ``model.json``.
+@dataclass(frozen=True)
+class LoadedModel(SavedModel):
+    """A published model that labels records.
+
+    Parameters
+    ----------
+    provenance : Provenance
+        Where the model comes from, what is promised of it, and whether it is only a simulation's.
+    """
+
+    provenance: Provenance = field(kw_only=True)
+
+    def predict(self, records: object, *, on_error: OnError = "refuse", ids: str | None = None) -> Prediction:
+        """Label records, as :func:`predict` does."""
+        return predict(self, records, on_error=on_error, ids=ids)
+
+
+def load_model(path: Path | str) -> LoadedModel:
+    """Read a ``model.json``, or an ``.onnx`` or ``.skops`` file that was exported from one; or a run's directory.
 
     Raises
     ------
     BadInput
-        The file is missing, or it holds no model.
+        The file is missing, or it holds no model; or it needs a package that is not installed.
     """
     path = Path(path)
+    path = path / _MODEL if path.is_dir() else path
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a model", _HINT)
+        if path.suffix.lower() in {".onnx", ".skops"}:
+            return _exported(path)
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadInput(f"there is no model at {path}", _HINT) from error
@@ -91,10 +141,23 @@ def load_model(path: Path | str) -> SavedModel:
         raise BadInput(f"the model {path} cannot be read: {reason}", _HINT) from error
     if not isinstance(data, dict):
         raise BadInput(f"{path} is JSON, but it holds no model", _HINT)
-    return model_from_json(data)
+    saved = model_from_json(data)
+    return _loaded(saved, Provenance.of(saved, str(data.get("watermark", ""))))
 
 
-def predict(model: Path | str | SavedModel, records: object) -> Prediction:
+def _exported(path: Path) -> LoadedModel:
+    from masquerade.exports.reading import read_onnx, read_skops  # noqa: PLC0415  only these two forms need it
+
+    return _loaded(*(read_onnx(path) if path.suffix.lower() == ".onnx" else read_skops(path)))
+
+
+def _loaded(saved: SavedModel, provenance: Provenance) -> LoadedModel:
+    return LoadedModel(**{f.name: getattr(saved, f.name) for f in fields(SavedModel)}, provenance=provenance)
+
+
+def predict(
+    model: Path | str | SavedModel, records: object, *, on_error: OnError = "refuse", ids: str | None = None
+) -> Prediction:
     """Label records with a published model. If K + 1 shares were published, they are added up and divided by K first.
 
     Parameters
@@ -105,9 +168,16 @@ def predict(model: Path | str | SavedModel, records: object) -> Prediction:
         column names to cells, or a table that knows its column names, such as a pandas, Polars or Arrow one or numpy's
         structured array; columns beyond the model's are ignored. A two-dimensional array has no names: it must have
         exactly the model's columns, in the order of ``model.encoder.columns``.
+    on_error : {"refuse", "skip"}
+        What happens where some records cannot be labelled because a cell does not fit: no record is labelled, and the
+        error names all of them; or all others are.
+    ids : str, optional
+        A column whose cells are passed through as the prediction's ``ids``.
 
     Raises
     ------
+    BadRecords
+        Some records cannot be labelled.
     BadInput
         The model or the records cannot be used as they are.
 
@@ -117,18 +187,76 @@ def predict(model: Path | str | SavedModel, records: object) -> Prediction:
     another score in the place of 0, where sigma is 1/2.
     """
     saved = model if isinstance(model, SavedModel) else load_model(model)
+    table = _table(records, saved.encoder, ids)
+    X, bad = _encoded(saved.encoder, table, on_error)
+    classes = saved.label.classes
+    margins = scores_of(saved, X, None if classes is None else len(classes))
+    labels = np.where(margins > saved.threshold, 1, -1) if classes is None else margins.argmax(axis=1)
+    if bad:
+        good = np.setdiff1d(np.arange(table.n), [record.row for record in bad])
+        some, margins = margins, np.full((table.n, *margins.shape[1:]), np.nan)
+        margins[good] = some
+        known, labels = labels, np.full(table.n, 0 if classes is None else -1, dtype=np.intp)
+        labels[good] = known
+    return Prediction(labels, margins, saved, bad, None if ids is None else list(table.columns[ids]), ids or "")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Raw records by column, and how to speak of a row."""
+
+    columns: Mapping[str, Column]
+    n: int
+    source: str
+    place: Callable[[int], str]
+    broken: Mapping[int, str] = field(default_factory=dict)
+
+
+def _encoded(encoder: Encoder, table: _Table, on_error: OnError) -> tuple[NDArray[np.float64], tuple[BadRecord, ...]]:
+    """Return the vectors of all records that fit, and the others.
+
+    Raises
+    ------
+    BadRecords
+        There are others, and the caller refuses them.
+    """
+    if not table.broken:
+        try:
+            return encoder.encode(table.columns), ()
+        except BadInput:
+            pass  # the search for all faults is slower, and finds this one again
+    bad = bad_records(encoder, table.columns, table.place, table.broken)
+    if not bad:
+        return encoder.encode(table.columns), ()
+    if on_error == "refuse":
+        raise BadRecords(bad, table.n, table.source, _CORRECT)
+    rows = np.setdiff1d(np.arange(table.n), [record.row for record in bad])
+    return encoder.encode({name: [table.columns[name][i] for i in rows] for name in encoder.columns}), bad
+
+
+def _table(records: object, encoder: Encoder, ids: str | None) -> _Table:
+    """Return records from a file or from memory.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be read, or nothing says which column is which.
+    """
+    wanted = tuple(dict.fromkeys((*encoder.columns, *([] if ids is None else [ids]))))
     if isinstance(records, Path | str):
-        X = load_records(records, saved.encoder)
-    else:
-        X = saved.encoder.encode(_columns(records, saved.encoder.columns))
-    if saved.label.classes is not None:
-        margins = scores_of(saved, X, len(saved.label.classes))
-        return Prediction(margins.argmax(axis=1), margins, saved)
-    margins = scores_of(saved, X, None)
-    return Prediction(np.where(margins > saved.threshold, 1, -1), margins, saved)
+        clamps = encoder.out_of_bounds == "clamp"
+        text = read_table(records, wanted, fills=clamps, keeps=not clamps)
+        place = lambda row: f"{text.unit} {text.numbers[row]}"  # noqa: E731  the shortest form of a local function
+        return _Table(text.columns, len(text.numbers), text.source, place, text.broken)
+    columns = _columns(records, encoder.columns, ids)
+    if ids is not None and ids not in columns:
+        raise BadInput(f"the data have no column {ids!r}", "name the column that tells the records apart")
+    first = columns.get(encoder.columns[0], ())
+    n = len(first) if hasattr(first, "__len__") else 0
+    return _Table(columns, n, "the data", lambda row: f"record {row + 1}")
 
 
-def _columns(records: object, wanted: tuple[str, ...]) -> Mapping[str, Column]:
+def _columns(records: object, wanted: tuple[str, ...], ids: str | None) -> Mapping[str, Column]:
     """Return the columns of records in memory, by name.
 
     Raises
@@ -147,7 +275,7 @@ def _columns(records: object, wanted: tuple[str, ...]) -> Mapping[str, Column]:
             f"the records are a {type(records).__name__}, which has no columns",
             "give a file's path, a mapping from column names to cells, a data frame, or a two-dimensional array",
         )
-    return {name: np.asarray(records[name]) for name in names if name in wanted}
+    return {name: np.asarray(records[name]) for name in names if name in wanted or name == ids}
 
 
 def _array_columns(records: NDArray[Any], wanted: tuple[str, ...]) -> Mapping[str, Column]:

@@ -16,6 +16,7 @@ from typing import Self
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.study import Study
 from masquerade_host.journal import FINISHED, Entry, Journal, NoJournal
+from masquerade_host.log_space import LOG_PAGES, grow
 from masquerade_host.state import state_folder
 
 __all__ = ["SqliteJournal", "journal_of"]
@@ -31,6 +32,7 @@ _SETTINGS = (
     "PRAGMA synchronous = FULL",  # a commit returns when the disk has it
     "PRAGMA secure_delete = ON",
     "PRAGMA temp_store = MEMORY",
+    f"PRAGMA wal_autocheckpoint = {LOG_PAGES}",  # the log begins anew before it would grow
 )
 
 
@@ -114,6 +116,7 @@ class SqliteJournal:
                 database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
                 self._sync_folder()
             (self.attempt,) = database.execute("PRAGMA user_version").fetchone()
+            grow(self._folder / f"{_FILE}-wal")
         except (sqlite3.Error, OSError, ValueError) as error:
             raise _unusable(self._folder, str(error)) from error
         self._database = database

@@ -227,6 +227,7 @@ class Ledger:
             attempt = books.reservation(digest, me).attempt
         if attempt is None:
             raise LocalProtocolError("debits were asked for before an attempt began")
+        self._file.make_room()
         return _Debits(self, digest, me, attempt.number)
 
     def end_attempt(self, study: Study, me: str, why: str) -> None:
@@ -268,7 +269,7 @@ class Ledger:
     def debit(self, study: str, me: str, number: int, run: bytes, releases: Sequence[Release]) -> None:
         """Debit releases of an attempt at a study (its digest), but for those that were debited before."""
         costs = {r.label: cost_of(r.epsilon, r.delta, r.mu, r.slack) for r in releases}
-        with self._writing() as (books, write):
+        with self._writing(quick=True) as (books, write):
             for label, cost in books.check_debit(study, me, number, run.hex(), costs).items():
                 write("debit", study=study, me=me, run=run.hex(), label=label, cost=_numbers(cost))
 
@@ -278,14 +279,14 @@ class Ledger:
             return books.labels(study, me, run.hex())
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[tuple[Books, Callable[..., None]]]:
+    def _writing(self, *, quick: bool = False) -> Iterator[tuple[Books, Callable[..., None]]]:
         """Hold the ledger, with the books as they stand now; what is written is entered in them as well."""
 
         def write(kind: str, **facts: Any) -> None:
             self._books.enter([self._file.append(kind, facts)])
 
         try:
-            with self._file.transaction() as new:
+            with self._file.transaction(quick=quick) as new:
                 self._books.enter(new)
                 yield self._books, write
         except BaseException:

@@ -2,7 +2,9 @@
 
 ``ledger.sqlite`` holds the entries. Nothing in it is ever changed or removed; triggers see to it. Each entry has a
 *chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines`` holds one line for
-each entry. An entry is on the disk in both files before :meth:`LedgerFile.append` returns.
+each entry. At the end of a transaction its entries are in both files, and the first one is on the disk. The second one
+is too, unless the transaction was a *quick* one. Then a power cut may take the last lines. The next transaction finds
+them missing and writes them again from the first file, which alone says what was spent.
 """
 
 import contextlib
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from masquerade_core.errors import BudgetExceeded, RefusedLocally, RunFailed
+from masquerade_host.log_space import LOG_PAGES, grow
 from masquerade_host.state import StateFolder
 
 __all__ = ["Entry", "LedgerFile"]
@@ -100,10 +103,24 @@ class LedgerFile:
         self._count, self._chain = 0, _START
         self._unwritten: list[tuple[bytes, str]] = []  # chains and bodies of entries that the second file may not have
         self._offset = 0  # how far the second file was compared with the first
+        self._synced = True  # whether the disk has all that this process wrote to the second file
+
+    def make_room(self) -> None:
+        """Prepare for many transactions: the log of the first file gets its length now (:mod:`.log_space`)."""
+        with _told(self._path):
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+            self._db.execute("BEGIN IMMEDIATE")  # nobody else writes to the log meanwhile
+            grow(self._path.with_name(f"{self._path.name}-wal"))
+            self._db.execute("ROLLBACK")
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[list[Entry]]:
+    def transaction(self, *, quick: bool = False) -> Iterator[list[Entry]]:
         """Hold the ledger for this process alone; yields the entries that are new since the last transaction.
+
+        Parameters
+        ----------
+        quick : bool
+            Do not wait until the disk has the second file as well.
 
         Raises
         ------
@@ -121,7 +138,7 @@ class LedgerFile:
             yield new
             with _told(self._path):
                 self._db.execute("COMMIT")
-                self._mirror()
+                self._mirror(sync=not quick)
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._db.rollback()
@@ -186,19 +203,21 @@ class LedgerFile:
                 )
             self._offset += len(_line(*self._unwritten.pop(0)))
 
-    def _mirror(self) -> None:
+    def _mirror(self, *, sync: bool = True) -> None:
         """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go."""
         data = b"".join(_line(chain, body) for chain, body in self._unwritten)
-        if not data:
+        if not data and (self._synced or not sync):
             return
         descriptor = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.truncate(self._offset)
-            file.seek(self._offset)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        self._offset += len(data)
+            if data:
+                file.truncate(self._offset)
+                file.seek(self._offset)
+                file.write(data)
+                file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        self._offset, self._synced = self._offset + len(data), sync
         self._unwritten.clear()
 
     @classmethod
@@ -250,10 +269,10 @@ def _line(chain: bytes, body: str) -> bytes:
 
 
 def _whole_lines(path: Path, offset: int) -> list[bytes]:
-    """Return the lines after an offset; the last one may have been cut off by a power failure and does not count."""
+    """Return the lines after an offset, up to where a power failure has cut the last one off or left zeros."""
     with path.open("rb") as file:
         file.seek(offset)
-        return file.read().split(b"\n")[:-1]
+        return file.read().partition(b"\0")[0].split(b"\n")[:-1]
 
 
 def _chains(path: Path, offset: int) -> Iterator[bytes]:

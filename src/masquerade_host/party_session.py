@@ -198,7 +198,8 @@ class PartySession(HoldingSession):
     def _reopen(self) -> None:
         self._dialing.reopen_at = None
         if self._link is not None:
-            self._lane.break_off()  # a beat of the lost connection may have been read after the loss was noticed
+            self._state = after(End.PARTY, self._state, HopEvent.LOST)  # again: a late beat says nothing of the next
+            self._lane.break_off()
             self._lane.connection += 1
             self._next_hello = 0.0
             self._link.reopen()

@@ -28,6 +28,7 @@ from masquerade_host.run_files import (
     RESULT,
     STUDY,
     Content,
+    half_named,
     holds_result,
     part_of,
     signed_files,
@@ -246,6 +247,8 @@ class RunDirectory:
             raise found from error
 
     def _clean(self) -> None:
+        if self._resumed and self._session is not None:
+            self._ours += half_named(self.path, (*_RESULTS, *_BESIDE), self._session.run)
         for path in self._ours:
             path.unlink(missing_ok=True)
         self._ours.clear()

@@ -15,6 +15,7 @@ from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_host import resuming
 from masquerade_host.journaling import Journaling
 from masquerade_host.lane import Lane
+from masquerade_host.party_session import PartySession
 from masquerade_host.session import Session
 from masquerade_host.steps import Steps
 from tests.faulty import (
@@ -212,6 +213,18 @@ def _seldom(commit: Callable[[Steps], None]) -> Callable[[Steps], None]:
     return sometimes
 
 
+def _trusts_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat that is read after its connection was lost lets frames out on the next connection."""
+    reopen = PartySession._reopen
+
+    def still_live(self: PartySession) -> None:
+        live = self._lane.live
+        reopen(self)
+        self._lane.live = live
+
+    monkeypatch.setattr(PartySession, "_reopen", still_live)
+
+
 def _found(check: Callable[[str, int], Group], name: str) -> bool:
     for seed in range(200):
         try:
@@ -227,6 +240,7 @@ def _found(check: Callable[[str, int], Group], name: str) -> bool:
         (_delivers_twice, "network"),
         (_ignores_the_order, "network"),
         (_forgets_what_was_lost, "network"),
+        (_trusts_a_late_beat, "network"),
         (_draws_anew, "kills"),
         (_acknowledges_before_it_commits, "kills"),
         (_waits_for_ever, "ends"),

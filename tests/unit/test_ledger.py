@@ -15,6 +15,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
 from masquerade_host.ledger import Ledger
 from masquerade_host.ledger_file import LedgerFile
+from masquerade_host.log_space import LOG_PAGES
 from masquerade_host.state import StateFolder
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
 
@@ -412,6 +413,47 @@ def test_a_line_that_a_power_failure_cut_off_is_completed(tmp_path: Path) -> Non
         assert lines.read_bytes() == whole
 
 
+@pytest.mark.parametrize("left", ["nothing", "half a line", "zeros", "zeros and a line"])
+def test_a_power_cut_may_take_the_last_debits_from_the_second_file_and_from_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """The disk is not awaited for the second file at each debit; what a power cut took is written again."""
+    ledger, study, synced = budget(tmp_path), named("a"), list[bytes]()
+    lines = tmp_path / "ledger.lines"
+
+    def sync(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append(lines.read_bytes())
+
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", sync)
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    for t in range(3):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.25, 0.0)])
+    ledger.close()
+    whole, on_disk = lines.read_bytes(), synced[-1]
+    lost = whole.removeprefix(on_disk)
+    assert lost.count(b"\n") == 3
+    assert spent(Ledger.open(StateFolder(tmp_path))) == 0.75  # the second file alone is behind
+    last = lost.splitlines(keepends=True)[-1]
+    tails = {"nothing": b"", "half a line": lost[:99], "zeros": bytes(4096), "zeros and a line": bytes(4096) + last}
+    lines.write_bytes(on_disk + tails[left])
+    again = Ledger.open(StateFolder(tmp_path))
+    assert spent(again) == 0.75
+    assert lines.read_bytes() == whole
+    again.end_attempt(study, "p1", "a power cut")
+    assert synced[-1] == lines.read_bytes()  # whatever ends an attempt awaits the disk for both files
+
+
+def test_the_first_file_awaits_the_disk_at_each_commit(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    ledger.debits_for(study, "p1")
+    assert ledger._file._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert (tmp_path / "ledger.sqlite-wal").stat().st_size >= 4096 * LOG_PAGES
+
+
 def test_another_key_does_not_open_the_ledger(tmp_path: Path) -> None:
     budget(tmp_path).close()
     (tmp_path / "ledger.key").write_bytes(b"k" * 32)
@@ -440,14 +482,14 @@ def test_on_a_full_disk_a_debit_is_refused_in_a_sentence(tmp_path: Path) -> None
 def test_where_the_second_file_cannot_be_written_a_debit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_descriptor: int) -> None:
+    def full(_descriptor: int, _mode: str) -> None:
         raise OSError(28, "No space left on device")
 
     ledger, study = budget(tmp_path), named("a")
     begun(ledger, study)
     debits = ledger.debits_for(study, "p1")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fdopen", full)
         with pytest.raises(RunFailed, match="No space left"):
             debits.debit(RUN, [mechanism()])
     assert spent(ledger) == 1.0  # it is in the first file, so it counts although nothing left

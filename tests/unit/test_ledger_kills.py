@@ -80,7 +80,7 @@ def test_at_every_kill_point_the_ledger_holds_at_least_what_left(
     steps, sent, left = _killed(tmp_path / "whole", study, effects, 10**6, monkeypatch)
     assert (sent, len(left)) == (messages, len(releases))
     assert steps.count("send") == messages
-    assert steps.count("fsync") >= len(releases)
+    assert steps.count("_mirror") >= len(releases)  # right after the commit
     for at in range(len(steps)):
         folder = tmp_path / str(at)
         _, sent, left = _killed(folder, study, effects, at, monkeypatch)

@@ -99,6 +99,27 @@ def test_a_beat_that_is_read_after_its_connection_was_lost_lets_nothing_out_on_t
         assert wired.answers[CHARLIE] == (body,)
 
 
+def test_a_beat_that_is_read_after_its_connection_was_lost_is_no_answer_to_the_next_hello() -> None:
+    """Before the roster, a party says hello on each connection until it is answered there."""
+    wired, beats = Wired(World.new(3, port=5555)), list[bytes]()
+
+    def watch(source: str, to: str, data: bytes) -> tuple[bytes]:
+        if (source, to) == (CHARLIE, "p1") and b"beat" in data:
+            beats.append(data)
+        return (data,)
+
+    wired.tamper = watch
+    wired.join("p1", CHARLIE)
+    wired.cut("p1")
+    wired.links["p1"].inbox.append(beats[-1])
+    while not wired.links["p1"].reopened:
+        wired.pump(1, seconds=0.05)
+    wired.join("p2", "p3")
+    wired.pump(8, seconds=1.0)
+    assert set(wired.answers) == set(EVERYBODY)
+    all_close(wired)
+
+
 def test_a_frame_that_arrived_is_not_sent_again() -> None:
     """The beats of the new connection say what each end holds, so nothing comes twice."""
     wired, seen = seated(), list[bytes]()

@@ -31,7 +31,8 @@ BROKEN_PSGD = "Broken PSGD minus GOP"
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shell:
+    monkeypatch.chdir(tmp_path)  # figures are written where one is
     return Shell(capsys)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from masquerade.reproduce import Report, rajkumar_breast_cancer, rajkumar_tasks, reproduce
 from masquerade.reproduce.rajkumar_tasks import FOLDS, breast_cancer_fold
-from masquerade.reproduce.tasks import Task
+from masquerade.reproduce.tasks import Task, one_after_another
 
 _Array = NDArray[np.float64]
 
@@ -81,7 +81,8 @@ def test_the_numbers_depend_on_the_seed_and_not_on_the_order_of_the_tasks() -> N
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:
         assert len({task.key for task in tasks}) == len(tasks) == FOLDS * 5
-        return [task.run() for task in reversed(tasks)][::-1]
+        return one_after_another(tasks[::-1])[::-1]
 
     assert reproduce("rajkumar-2012", "2", draws=1, run_tasks=backwards).to_json() == report.to_json()
-    assert reproduce("rajkumar-2012", "2", draws=1, seed=1).to_json() != report.to_json()
+    other = reproduce("rajkumar-2012", "2", draws=1, seed=1)
+    assert [row.value for row in other.rows] != [row.value for row in report.rows]

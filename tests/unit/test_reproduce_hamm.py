@@ -27,7 +27,7 @@ from masquerade.reproduce.hamm_runs import (
     tight_sensitivity,
 )
 from masquerade.reproduce.panels import Series
-from masquerade.reproduce.tasks import Task
+from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from masquerade_protocols.baselines.average import average_rate
@@ -256,7 +256,7 @@ def test_the_numbers_do_not_depend_on_the_order_of_the_tasks(small: Path) -> Non
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:
         assert len({task.key for task in tasks}) == len(tasks) == 3
-        return [task.run() for task in reversed(tasks)][::-1]
+        return one_after_another(tasks[::-1])[::-1]
 
     again = reproduce("hamm-2016", "2", data=small, draws=2, run_tasks=backwards)
     assert again.to_json() == report.to_json()

@@ -21,7 +21,7 @@ from masquerade.reproduce.hamm_binary_runs import (
     votes,
 )
 from masquerade.reproduce.hamm_data import connections, stand_in, urls
-from masquerade.reproduce.tasks import Task
+from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.erm import error_rate, fit, gradient_norm
 
@@ -248,15 +248,18 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
     report = reproduce("hamm-2016", "3", data=tmp_path, draws=1)
     accuracy = {row.name: row.value for row in _named(report, hamm_binary._WITHOUT)}
     assert accuracy["batch, M = 20"] > accuracy["indiv"] > 0.4
+    # These connections are not KDD's, so what is known of KDD's accuracies does not hold.
+    assert {"batch, M = 20", "indiv"} <= {row.name for row in report.failed}
     assert "three of which" in report.notes[0]
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:
         assert len({task.key for task in tasks}) == len(tasks) == 3
-        return [task.run() for task in reversed(tasks)][::-1]
+        return one_after_another(tasks[::-1])[::-1]
 
     again = reproduce("hamm-2016", "3", data=folder, draws=1, run_tasks=backwards)
     assert again.to_json() == report.to_json()
-    assert reproduce("hamm-2016", "3", data=folder, draws=1, seed=1).to_json() != report.to_json()
+    other = reproduce("hamm-2016", "3", data=folder, draws=1, seed=1)
+    assert [row.value for row in other.rows] != [row.value for row in report.rows]
 
 
 @pytest.mark.usefixtures("small")

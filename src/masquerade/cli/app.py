@@ -15,6 +15,7 @@ from masquerade.cli.blame import blame
 from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.evaluate import evaluate
+from masquerade.cli.export import export
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
 from masquerade.cli.report import report
@@ -22,6 +23,7 @@ from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
+from masquerade_host.levels import was_logged
 
 __all__ = ["app", "main", "run"]
 
@@ -41,7 +43,12 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(budget.app, name="budget")
 app.command()(study.statement)
-for _command in (approve, curator, party, simulate, predict, evaluate, doctor, reproduce, audit, blame, verify, report):
+_COMMANDS = (
+    *(approve, curator, party, simulate),
+    *(predict, export, evaluate, report, verify, blame),
+    *(doctor, reproduce, audit),
+)
+for _command in _COMMANDS:
     app.command()(_command)
 
 
@@ -73,7 +80,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our stdout has gone: head, a closed pager
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the process's outermost edge
-        return emit(describe(error), as_json=as_json)
+        outcome = describe(error)
+        return outcome.exit_code if was_logged(error) and not as_json else emit(outcome, as_json=as_json)
 
 
 def main() -> None:

@@ -1,37 +1,64 @@
 """``masquerade predict``: labels for new records, by a published model."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 
-__all__ = ["predict"]
+if TYPE_CHECKING:
+    from masquerade.faulty_records import BadRecords
+    from masquerade.prediction import Prediction
+
+__all__ = ["OnError", "predict"]
 
 _PLURAL = {"probability": "probabilities", "margin": "margins"}
 
 
+class OnError(StrEnum):
+    """What happens where some records cannot be labelled."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model.json of a run.")],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="The model.json of a run, its ONNX or skops form, or the run's folder."),
+    ],
     records: Annotated[
         Path, typer.Argument(metavar="RECORDS", help="New records (CSV or Parquet). They need no label.")
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file for the table, which else goes to stdout.")
     ] = None,
+    ids: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="A column of the records that the table repeats.")
+    ] = None,
+    each_class: Annotated[
+        bool, typer.Option("--each-class", help="The probability or margin of every class, not of the answer alone.")
+    ] = False,
+    on_error: Annotated[
+        OnError, typer.Option(help="Where records do not fit: label none, or skip these and label all others.")
+    ] = OnError.REFUSE,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Label new records with a published model. The probability, or the margin w.x, is that of the positive label."""
-    from masquerade.prediction import predict as labelled
+    from masquerade.faulty_records import BadRecords, reasons_of
+    from masquerade.prediction import load_model
     from masquerade_core.errors import BadInput
 
     del output_format
-    prediction = labelled(model, records)
+    loaded = load_model(model)
+    try:
+        prediction = loaded.predict(records, on_error=on_error.value, ids=ids)
+    except BadRecords as error:
+        return _refused(error)
     label, words = prediction.model.label, prediction.words()
-    what, scores = prediction.scores
-    rows = zip(words, scores.tolist(), strict=True)
-    table = f"{_cell(label.name)},{what}\n" + "".join(f"{_cell(word)},{score:.6f}\n" for word, score in rows)
+    table = _table(prediction, each_class=each_class)
     if output is not None:
         try:
             output.write_text(table, encoding="utf-8")
@@ -39,16 +66,72 @@ def predict(
             raise BadInput(f"{output} cannot be written: {error.strerror}", "choose another file") from error
     counts = {name: words.count(name) for name in prediction.names}
     meant = {"positive": label.positive} if label.classes is None else {"classes": label.classes}
-    found = {"label": label.name, **meant, "records": len(words)}
+    found: dict[str, Any] = {"label": label.name, **meant, "records": len(words)}
+    if prediction.bad:
+        found["bad"] = [{"place": record.place, "reasons": record.reasons} for record in prediction.bad]
+    message = f"{len(words):,} records: " + ", ".join(f"{count:,} {name!r}" for name, count in counts.items())
+    message += f"; {len(prediction.bad):,} skipped" if prediction.bad else ""
+    message += f", in {output}" if output else ""
+    if loaded.provenance.watermark:
+        found["watermark"] = loaded.provenance.watermark
+        message += f". The model is of a {loaded.provenance.watermark}"
     return Outcome(
-        f"{len(words):,} records: "
-        + ", ".join(f"{count:,} {name!r}" for name, count in counts.items())
-        + (f", in {output}" if output else ""),
-        {**found, "labels": prediction.labels.tolist(), _PLURAL[what]: [round(score, 6) for score in scores.tolist()]}
-        if output is None
-        else {**found, "file": str(output)},
+        message,
+        {**found, **_numbers(prediction, each_class=each_class)} if output is None else {**found, "file": str(output)},
         stdout="" if output else table,
+        shown=[f"skipped, {reason}" for reason in reasons_of(prediction.bad)] + [message] if prediction.bad else (),
     )
+
+
+def _refused(error: "BadRecords") -> Outcome:
+    """Return the outcome where no record was labelled, with all that do not fit."""
+    return Outcome(
+        error.message,
+        {"bad": [{"place": record.place, "reasons": record.reasons} for record in error.bad]},
+        hint=f"{error.hint}, with --on-error skip",
+        error_code=error.error_code,
+        exit_code=error.exit_code,
+    )
+
+
+def _scores(prediction: "Prediction", *, each_class: bool) -> "tuple[str, Any]":
+    """Return a name for the numbers beside the labels, and the numbers: a column, or one for each class."""
+    what, scores = prediction.scores
+    if not each_class:
+        return what, scores
+    each = prediction.class_probabilities
+    return what, prediction.margins if each is None else each
+
+
+def _table(prediction: "Prediction", *, each_class: bool) -> str:
+    """Return the table in CSV: a row for each record, with empty cells where a record was skipped."""
+    what, scores = _scores(prediction, each_class=each_class)
+    columns = [what] if scores.ndim == 1 else [f"{what} of {name}" for name in prediction.names]
+    words = [_cell(word) for word in prediction.words()]
+    numbers = [",".join(map(_number, row)) for row in scores.reshape(len(words), -1).tolist()]
+    rows = [words, numbers]
+    head = [_cell(prediction.model.label.name), *map(_cell, columns)]
+    if prediction.ids is not None:
+        rows.insert(0, [_cell(str(cell)) for cell in prediction.ids])
+        head.insert(0, _cell(prediction.id_column))
+    return ",".join(head) + "\n" + "".join(",".join(row) + "\n" for row in zip(*rows, strict=True))
+
+
+def _numbers(prediction: "Prediction", *, each_class: bool) -> "dict[str, Any]":
+    """Return the labels and numbers for JSON, which knows no NaN: a record that was skipped has null."""
+    what, scores = _scores(prediction, each_class=each_class)
+    bad = {record.row for record in prediction.bad}
+    rounded = scores.round(6).tolist()
+    labels = prediction.labels.tolist()
+    found = {
+        "labels": [None if i in bad else label for i, label in enumerate(labels)],
+        _PLURAL[what]: [None if i in bad else row for i, row in enumerate(rounded)],
+    }
+    return found if prediction.ids is None else {"ids": [str(cell) for cell in prediction.ids], **found}
+
+
+def _number(score: float) -> str:
+    return "" if score != score else f"{score:.6f}"  # noqa: PLR0124  NaN alone differs from itself
 
 
 def _cell(text: str) -> str:

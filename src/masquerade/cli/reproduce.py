@@ -8,6 +8,8 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from masquerade.reproduce import Report, Row
@@ -17,18 +19,22 @@ __all__ = ["reproduce"]
 
 def reproduce(
     paper: Annotated[
-        str,
-        typer.Argument(
-            help="pathak-2010, rajkumar-2012, kang, hamm-2016 or bixler; docs/reproduction.md names two more.",
-            show_default=False,
-        ),
-    ],
+        str | None,
+        typer.Argument(help="Without one, the command lists all papers, and what each needs.", show_default=False),
+    ] = None,
     figure: Annotated[
         str | None,
         typer.Argument(help="The figure's number in the paper. The first one here if not given.", show_default=False),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The directory with the original data files.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder for tables and pictures; by default one here, named after the paper and the figure.",
+            show_default=False,
+        ),
     ] = None,
     draws: Annotated[
         int | None,
@@ -37,26 +43,60 @@ def reproduce(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The seed of simulated data and noise.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes of this machine share the work.")] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="The address of a Dask scheduler, whose workers share the work.", show_default=False),
+    ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Make a paper's figure again. The exit code is 1 if a number lies outside its band of expected values."""
-    from masquerade.console import progress_bar
-    from masquerade.reproduce import reproduce as reproduced
+    """Make a paper's figure again. The exit code is 1 if a number lies outside its band of expected values.
 
-    with progress_bar(disable=output_format is Format.JSON) as bar:
-        bar.add_task(paper, total=None)
-        report = reproduced(paper, figure, data=data, draws=draws, seed=seed)
-    asked = sum(row.banded for row in report.rows)
+    A command that was stopped goes on where it was when it is given again.
+    """
+    from masquerade.cli.listing import figures, refuse_options
+
+    if paper is None:
+        refuse_options(data=data, out=out, draws=draws, seed=seed, dask=dask)
+        return figures()
+    from masquerade.cli.progress import told
+    from masquerade.reproduce.files import Folder
+    from masquerade.reproduce.papers import asked_for
+    from masquerade.reproduce.runners import Runner
+    from masquerade.workers import check_workers
+
+    asked = asked_for(paper, figure, data=data, draws=draws, seed=seed)
+    options = {"draws": asked.draws, "seed": asked.seed}
+    folder = Folder(out or Path(asked.folder), asked.paper, asked.name, options)
+    folder.check()
+    check_workers(jobs, dask)
+    kept = folder.kept
+    with told(f"{asked.paper} {asked.name}", silent=output_format is Format.JSON) as tell:
+        report = asked.run(Runner(jobs, dask, kept, tell))
+    files = folder.write(report)
+    kept.remove()
+    banded = sum(row.banded for row in report.rows)
     failed = len(report.failed)
     return Outcome(
-        f"{failed} of {asked} numbers lie outside their bands: {report.failed[0].name}"
+        f"{failed} of {banded} numbers lie outside their bands: {report.failed[0].name}"
         if failed
-        else f"all {asked} numbers lie within their bands",
-        report.to_json(),
-        shown=_shown(report, asked),
+        else f"all {banded} numbers lie within their bands",
+        {**report.to_json(), "files": [str(path) for path in files]},
+        shown=[*_shown(report, banded), *_written(report, files)],
         error_code="run_failed" if failed else None,
         exit_code=1 if failed else 0,
     )
+
+
+def _written(report: "Report", files: "Sequence[Path]") -> "list[RenderableType]":
+    """Say where the files are, and why there is no picture."""
+    from rich.text import Text
+
+    names = ", ".join(path.name for path in files)
+    parts: list[RenderableType] = [Text(f"\nwritten to {files[0].parent}: {names}")]
+    if report.panels and not any(path.suffix == ".png" for path in files):
+        parts.append(Text("no picture, since matplotlib is not installed: 'pip install masquerade[plots]' brings it"))
+    return parts
 
 
 def _shown(report: "Report", asked: int) -> "list[RenderableType]":

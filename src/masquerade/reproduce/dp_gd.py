@@ -5,11 +5,12 @@ that were drawn in the same way. ``docs/reproduction/dp-gd.md`` has the tables.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from masquerade.datasets import Records, breast_cancer, random_split, unit_ball
 from masquerade.draft import Draft, throwaway_key
 from masquerade.reproduce.bands import Report, Row, mean_and_error
+from masquerade.reproduce.dp_gd_panels import panels
 from masquerade.reproduce.rajkumar_runs import Split, aggregates, descend, draw_eta, draw_rho
 from masquerade.reproduce.rajkumar_runs import study_of as paper_study
+from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
@@ -43,6 +46,7 @@ _PLAIN = {"rounds": 20, "clip": 0.5, "learning_rate": 4.0}
 _DELTAS = (0.05, 1e-5)
 _BARS = {0.1: 0.051, 0.2: 0.046, 1.0: 0.040}
 _SD = {0.1: 7.095, 0.2: 5.260, 1.0: 2.107}
+_CANCER_STEPS = {"T = 10, C = 0.25": _STEPS, "T = 20, C = 0.5": _PLAIN}
 _PARTIES = (5, 10, 15)
 _PSGD_ROUNDS = 300
 
@@ -54,6 +58,7 @@ _SMALL_DELTA = "Error, delta = 1e-05, K = 5"
 _COLLUDERS = "Error, delta = 0.05, noise enough against K - 1 parties with Charlie"
 _BESIDE = "Beside it, at the same epsilon and delta = 0.05, K = 5"
 _BROKEN = "Broken variants must miss"
+_MAJORITY, _FREE = "always the more frequent answer", "no privacy"
 _CANCER = "569 records of breast cancer, K = 5"
 
 _CLEAR = (
@@ -123,7 +128,7 @@ def clipped_descent(records: Dataset, study: Study, noise: SharedNoise | None, s
     return descent.iterate
 
 
-def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Report:
+def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = None) -> Report:
     """Return the tables.
 
     Parameters
@@ -131,25 +136,40 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None]) -> Rep
     draws : int
         How many draws of the noise, for each of 60 data sets; ten times as many on breast cancer, and one of PSGD.
     seed : int
-    progress : callable
-        (done, of).
+    run_tasks : callable
+        It runs a task for each data set, and for each number on breast cancer.
     """
-    collected: defaultdict[str, list[_Array]] = defaultdict(list)
-    for number in range(_SETS):
-        records, test = unit_ball(number, _N, _D, seed=seed)
-        label = f"dp-gd {seed} {number}"
-        found = _ours(records, label, draws) | _others(records, label, draws, (seed, number))
-        if number < _PSGD_SETS:
-            found |= _psgd(records, label)
-        for name, classifiers in found.items():
-            collected[name].append(np.array([error_rate(test.X, test.y, w) for w in classifiers]))
-        progress(number + 1, _SETS + 1)
+    sets = [
+        Task(f"data set {number}", _set_errors, (number, draws, seed), 2.0 if number < _PSGD_SETS else 1.0)
+        for number in range(_SETS)
+    ]
+    cancer = [
+        Task(
+            f"breast cancer, {steps}, eps = {eps}, delta = {delta:g}", _cancer_errors, (steps, delta, eps, draws, seed)
+        )
+        for steps in _CANCER_STEPS
+        for delta, eps in product(_DELTAS, _BARS)
+    ]
+    found = run_tasks([*sets, *cancer, Task("breast cancer, no noise", _cancer_plain, ())])
+    collected: defaultdict[str, list[list[float]]] = defaultdict(list)
+    for one in found[: len(sets)]:
+        for name, values in one.items():
+            collected[name].append(values)
     errors = {name: np.array(values) for name, values in collected.items()}
-    cancer = tuple(_cancer_rows(draws * _CANCER_DRAWS, seed))
-    progress(_SETS + 1, _SETS + 1)
     settings = {"data_sets": _SETS, "records": _N, "d": _D, "draws": draws, "lambda": _OUR_LAMBDA, "seed": seed}
-    rows = (*_noise_rows(), *_error_rows(errors), *_beside_rows(errors), *_broken_rows(errors), *cancer)
-    return Report("dp-gd", "1", (_CLEAR, _SEEDED, _CHOSEN), settings, rows)
+    last = tuple(_cancer_rows(found[-1], found[len(sets) : -1]))
+    rows = (*_noise_rows(), *_error_rows(errors), *_beside_rows(errors), *_broken_rows(errors), *last)
+    return Report("dp-gd", "1", (_CLEAR, _SEEDED, _CHOSEN), settings, rows, panels(errors, last, _CANCER))
+
+
+def _set_errors(number: int, draws: int, seed: int) -> dict[str, list[float]]:
+    """Return all errors on one data set, by name."""
+    records, test = unit_ball(number, _N, _D, seed=seed)
+    label = f"dp-gd {seed} {number}"
+    found = _ours(records, label, draws) | _others(records, label, draws, (seed, number))
+    if number < _PSGD_SETS:
+        found |= _psgd(records, label)
+    return {name: [error_rate(test.X, test.y, w) for w in classifiers] for name, classifiers in found.items()}
 
 
 # --- The classifiers, for one data set ----------------------------------------------
@@ -255,31 +275,51 @@ def _broken_rows(errors: _Errors) -> list[Row]:
     return rows
 
 
-def _cancer_rows(draws: int, seed: int) -> list[Row]:
-    """Return one split with many draws of the noise: the standard error counts the draws alone."""
+@cache
+def _cancer_records() -> tuple[Dataset, Dataset]:
+    """Return all parties' records, and those for testing."""
     cohort = breast_cancer(5)
-    steps_of: dict[str, dict[str, float]] = {"T = 10, C = 0.25": _STEPS, "T = 20, C = 0.5": _PLAIN}
-
-    def study_of(eps: float, delta: float, parameters: dict[str, float]) -> Study:
-        draft = replace(_draft(eps, delta, 5), features=cohort.features, label=cohort.label, parameters=parameters)
-        return _parsed(replace(draft, regularization=cohort.regularization, intercept=True))
-
-    encoder, value = Encoder.from_study(study_of(1.0, 0.05, _STEPS)), cohort.label.positive or ""
-    test = _encoded(cohort.test, encoder, value)
+    encoder, value = Encoder.from_study(_cancer_study(1.0, 0.05, _STEPS)), cohort.label.positive or ""
     parts = [_encoded(records, encoder, value) for records in cohort.parties.values()]
     pooled = Dataset(np.vstack([part.X for part in parts]), np.concatenate([part.y for part in parts]))
-    rows = [
-        Row(_CANCER, "always the more frequent answer", float(min(np.mean(test.y > 0), np.mean(test.y < 0)))),
-        Row(_CANCER, "no privacy", error_rate(test.X, test.y, fit(pooled.X, pooled.y, cohort.regularization))),
-    ]
-    for steps, parameters in steps_of.items():
-        still = clipped_descent(pooled, study_of(1.0, 0.05, parameters), None, "")
-        rows.append(Row(_CANCER, f"{steps}, no noise", error_rate(test.X, test.y, still)))
+    return pooled, _encoded(cohort.test, encoder, value)
+
+
+def _cancer_study(eps: float, delta: float, parameters: dict[str, float]) -> Study:
+    cohort = breast_cancer(5)
+    draft = replace(_draft(eps, delta, 5), features=cohort.features, label=cohort.label, parameters=parameters)
+    return _parsed(replace(draft, regularization=cohort.regularization, intercept=True))
+
+
+def _cancer_plain() -> dict[str, float]:
+    """Return the errors without noise, by name."""
+    pooled, test = _cancer_records()
+    found = {
+        _MAJORITY: float(min(np.mean(test.y > 0), np.mean(test.y < 0))),
+        _FREE: error_rate(test.X, test.y, fit(pooled.X, pooled.y, breast_cancer(5).regularization)),
+    }
+    for steps, parameters in _CANCER_STEPS.items():
+        still = clipped_descent(pooled, _cancer_study(1.0, 0.05, parameters), None, "")
+        found[f"{steps}, no noise"] = error_rate(test.X, test.y, still)
+    return found
+
+
+def _cancer_errors(steps: str, delta: float, eps: float, draws: int, seed: int) -> list[float]:
+    """Return the error of each draw."""
+    pooled, test = _cancer_records()
+    study, label = _cancer_study(eps, delta, _CANCER_STEPS[steps]), f"dp-gd cancer {seed} {steps} {eps} {delta}"
+    noise = dp_gd.noise_of(study)
+    found = [clipped_descent(pooled, study, noise, f"{label} {draw}") for draw in range(draws * _CANCER_DRAWS)]
+    return [error_rate(test.X, test.y, w) for w in found]
+
+
+def _cancer_rows(plain: Mapping[str, float], errors: Sequence[list[float]]) -> list[Row]:
+    """Return one split with many draws of the noise: the standard error counts the draws alone."""
+    rows, left = [Row(_CANCER, name, plain[name]) for name in (_MAJORITY, _FREE)], iter(errors)
+    for steps in _CANCER_STEPS:
+        rows.append(Row(_CANCER, f"{steps}, no noise", plain[f"{steps}, no noise"]))
         for delta, eps in product(_DELTAS, _BARS):
-            study, label = study_of(eps, delta, parameters), f"dp-gd cancer {seed} {steps} {eps} {delta}"
-            noise = dp_gd.noise_of(study)
-            found = [clipped_descent(pooled, study, noise, f"{label} {draw}") for draw in range(draws)]
-            values = np.array([[error_rate(test.X, test.y, w)] for w in found])
+            values = np.array(next(left))[:, None]
             rows.append(Row(_CANCER, f"{steps}, eps = {eps}, delta = {delta:g}", *mean_and_error(values)))
     return rows
 

@@ -20,10 +20,14 @@ from masquerade.reproduce.summary import figure_1 as summary_figure_1
 from masquerade.reproduce.tasks import RunTasks, one_after_another
 from masquerade_core.errors import BadInput
 
-__all__ = ["PAPERS", "Figure", "reproduce"]
+__all__ = ["MEASURED", "PAPERS", "Asked", "Figure", "asked_for", "reproduce"]
 
 _Progress = Callable[[int, int], None]
 _Run = Callable[[int, int, RunTasks, Path | None], Report]
+
+
+MEASURED = "Times are those of --jobs 2 on a machine with two cores, as measured on 22 November 2026."
+"""What the field ``seconds`` of a figure is."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,12 @@ class Figure:
         The files that the directory must hold, in a few words; empty where the paper simulates its data.
     optional : str
         The files that the directory may hold, where the figure is on a stand-in without them.
+    title : str
+        What it shows, in a few words.
+    where : str
+        Where the data are to be had.
+    seconds : float, optional
+        How long it takes with ``jobs=2`` on two cores, as it was measured; None where nobody has.
     """
 
     run: _Run
@@ -50,16 +60,14 @@ class Figure:
     seed: int
     needs: str = ""
     optional: str = ""
+    title: str = ""
+    where: str = ""
+    seconds: float | None = None
 
 
 def _whole(figure: Callable[[int, int, _Progress, Path | None], Report]) -> _Run:
     """Return a figure that is not split into tasks yet: it is computed in this process."""
     return lambda draws, seed, _, data: figure(draws, seed, lambda _done, _of: None, data)
-
-
-def _simulated(figure: Callable[[int, int, _Progress], Report]) -> _Run:
-    """Return such a figure on simulated data."""
-    return _whole(lambda draws, seed, progress, _: figure(draws, seed, progress))
 
 
 PAPERS: dict[str, dict[str, Figure]] = {
@@ -75,10 +83,10 @@ PAPERS: dict[str, dict[str, Figure]] = {
         "4": Figure(hamm_figure_4, 10, 2016, optional="the malicious URLs' Day0.svm to Day19.svm"),
     },
     "bixler": {"4": Figure(lambda draws, seed, run_tasks, _: section_4(draws, seed, run_tasks), 40, 1)},
-    "dp-gd": {"1": Figure(_simulated(dp_gd_figure_1), 5, 2012)},
-    "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},
+    "dp-gd": {"1": Figure(dp_gd_figure_1, 5, 2012)},
+    "summary": {"1": Figure(summary_figure_1, 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
-        "1": Figure(_whole(dp_whitened_figure_1), 20, 2026, "at least one folder with a public data set, such as adult")
+        "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
     },
 }
 """By paper and figure."""
@@ -114,6 +122,49 @@ def reproduce(
     BadInput
         There is no such paper or figure here, an option is out of range, or the data are not there.
     """
+    return asked_for(paper, figure, data=data, draws=draws, seed=seed).run(run_tasks)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A figure that somebody asked for; its options fit it.
+
+    Parameters
+    ----------
+    paper, name : str
+    figure : Figure
+    draws, seed : int
+    data : Path or None
+    """
+
+    paper: str
+    name: str
+    figure: Figure
+    draws: int
+    seed: int
+    data: Path | None
+
+    def run(self, run_tasks: RunTasks) -> Report:
+        """Return the figure's report."""
+        return self.figure.run(self.draws, self.seed, run_tasks, self.data)
+
+    @property
+    def folder(self) -> str:
+        """The name of a folder for this figure's files: it says the draws and the seed unless they are the default."""
+        parts = [f"{self.paper}-{self.name}"]
+        parts += [f"draws-{self.draws}"] if self.draws != self.figure.draws else []
+        parts += [f"seed-{self.seed}"] if self.seed != self.figure.seed else []
+        return "-".join(parts)
+
+
+def asked_for(paper: str, figure: str | None, *, data: Path | str | None, draws: int | None, seed: int | None) -> Asked:
+    """Return the figure with all options, as :func:`reproduce` takes them.
+
+    Raises
+    ------
+    BadInput
+        There is no such paper or figure here, an option is out of range, or the data are not there.
+    """
     if paper not in PAPERS:
         raise BadInput(
             f"{paper!r} is no paper that this program reproduces", f"choose one of these: {', '.join(PAPERS)}"
@@ -140,4 +191,4 @@ def reproduce(
             f"figure {name} of {paper} has simulated data, but --data names a directory with real data",
             "leave --data out",
         )
-    return chosen.run(draws, seed, run_tasks, None if data is None else Path(data))
+    return Asked(paper, name, chosen, draws, seed, None if data is None else Path(data))

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from masquerade.reproduce.results import decode, encode
+from masquerade.workers import Call, in_workers
+
 __all__ = ["RunTasks", "Task", "one_after_another"]
 
 
@@ -30,9 +33,9 @@ class Task:
     arguments: tuple[Any, ...]
     weight: float = 1.0
 
-    def run(self) -> Any:
-        """Return the task's result."""
-        return self.function(*self.arguments)
+    def call(self) -> Call:
+        """Return the call that gives the task's result."""
+        return Call(self.key, self.function, self.arguments)
 
 
 class RunTasks(Protocol):
@@ -44,4 +47,5 @@ class RunTasks(Protocol):
 
 def one_after_another(tasks: Sequence[Task]) -> list[Any]:
     """Run the tasks in this process, and return their results in their order."""
-    return [task.run() for task in tasks]
+    found = dict(in_workers([task.call() for task in tasks]))
+    return [decode(encode(found[number])) for number in range(len(tasks))]

@@ -10,7 +10,7 @@ import csv
 import difflib
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
@@ -40,19 +40,22 @@ class TextTable:
         The thing that ``numbers`` count.
     source : str
         The file's name.
+    broken : dict of int to str
+        Rows that stand for lines with too many or too few cells, and what is wrong with each; their cells are empty.
     """
 
     columns: dict[str, Sequence[str]]
     numbers: Sequence[int]
     unit: Literal["line", "record"]
     source: str
+    broken: dict[int, str] = field(default_factory=dict)
 
     def at(self, row: int) -> str:
         """Name the place of the record that stands at ``row``, counted from 0."""
         return f"{self.source}, {self.unit} {self.numbers[row]}"
 
 
-def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) -> TextTable:
+def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, keeps: bool = False) -> TextTable:
     """Read the wanted columns of a file.
 
     Parameters
@@ -63,6 +66,8 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) 
         Whether a faulty line of a CSV file makes faulty cells and no error: a line with too many or too few cells
         becomes a record of empty cells, bytes that are no UTF-8 become a character that no number and no level has, and
         quotes are read as well as can be.
+    keeps : bool
+        Whether a line with too many or too few cells is no error, but noted in the table's ``broken``.
 
     Raises
     ------
@@ -74,7 +79,7 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False) 
         if path.suffix.lower() in _PARQUET:
             return _parquet(path, wanted)
         with path.open(encoding="utf-8-sig", newline="", errors="replace" if fills else "strict") as file:
-            return _parse(file, wanted, path.name, fills=fills)
+            return _parse(file, wanted, path.name, fills=fills, keeps=keeps)
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}", "correct the path") from error
     except UnicodeDecodeError:
@@ -109,12 +114,13 @@ def cell_text(value: Any) -> str | None:
             return "" if type(value).__name__ == "NAType" else None
 
 
-def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> TextTable:
+def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool, keeps: bool) -> TextTable:
     reader = csv.reader(file, strict=not fills)
     rows: list[list[str]] = []
     lines: list[int] = []
     header: list[str] | None = None
     picks: dict[str, int] = {}
+    broken: dict[int, str] = {}
     try:
         for row in reader:
             if header is None:
@@ -122,12 +128,14 @@ def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> 
                 picks = _find(header, wanted, source, "the first line of the file names the columns")
             elif row:  # a blank line is no record
                 fits = len(row) == len(header)
-                if not (fits or fills):
-                    raise BadInput(
-                        f"{source}, line {reader.line_num} has {counted(len(row), 'column')}, "
-                        f"but the first line has {len(header)}",
-                        "each record has one cell for each column; quote cells that hold a comma",
-                    )
+                if not fits:
+                    wrong = f"has {counted(len(row), 'column')}, but the first line has {len(header)}"
+                    if not (fills or keeps):
+                        raise BadInput(
+                            f"{source}, line {reader.line_num} {wrong}",
+                            "each record has one cell for each column; quote cells that hold a comma",
+                        )
+                    broken |= {len(rows): wrong} if keeps else {}
                 rows.append(row if fits else [""] * len(header))
                 lines.append(reader.line_num)
     except csv.Error:
@@ -137,7 +145,7 @@ def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> 
     if not rows:
         raise BadInput(f"{source} has column names and no records", "put a record on each further line")
     cells = list(zip(*rows, strict=True))
-    return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source)
+    return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source, broken)
 
 
 def _find(header: Sequence[str], wanted: Iterable[str], source: str, otherwise: str) -> dict[str, int]:

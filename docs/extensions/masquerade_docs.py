@@ -1,0 +1,79 @@
+"""What the site needs beyond Sphinx's own extensions: the commands' help as a page, and links to folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from docutils import nodes
+from pygments.lexers.special import TextLexer
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.ext.napoleon import NumpyDocstring
+
+from masquerade.cli.app import app as program
+
+COMMANDS = "<!-- here the site has every command's help -->"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the handlers with Sphinx."""
+    app.connect("source-read", put_commands)
+    app.connect("doctree-read", words_for_folders)
+    NumpyDocstring._parse_attribute_docstring = whole_docstring  # noqa: SLF001 (no setting turns it off)
+    app.add_lexer("mermaid", TextLexer)  # a code host draws these diagrams; the site shows their text
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def put_commands(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Replace the mark in a page by the help of all commands."""
+    if COMMANDS in source[0]:
+        source[0] = source[0].replace(COMMANDS, "\n".join(help_of_commands()))
+
+
+def words_for_folders(app: Sphinx, page: nodes.document) -> None:
+    """Show a link to a folder as its words: a code host lists the folder, and the site has nothing to show."""
+    for link in list(page.findall(pending_xref)):
+        here = Path(app.srcdir, link.get("refdoc", "")).parent
+        if link.get("reftype") == "myst" and (here / link["reftarget"]).is_dir():
+            link.replace_self(nodes.inline("", "", *link.children))
+
+
+def whole_docstring(docstring: NumpyDocstring) -> list[str]:
+    """Take a property's docstring as it is: napoleon would read "The sum: ..." as a type and its meaning."""
+    return docstring._consume_to_end()  # noqa: SLF001 (as above)
+
+
+def help_of_commands() -> Iterator[str]:
+    """Yield the lines of Markdown that describe every command, with those of its groups."""
+    top: Any = typer.main.get_command(program)
+    for name, command in sorted(top.commands.items()):
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            yield from _help(f"masquerade {name}", command)
+        for verb, under in sorted((inner or {}).items()):
+            yield from _help(f"masquerade {name} {verb}", under)
+
+
+def _help(name: str, command: Any) -> Iterator[str]:
+    context = typer.Context(command, info_name=name)
+    usage = " ".join(command.get_usage(context).removeprefix("Usage:").split())
+    yield from (f"## {name}", "", _plain(command.help or ""), "", "```text", usage, "```", "")
+    records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
+    if records:
+        yield from ("| argument or option | meaning |", "|---|---|")
+        yield from (f"| `{_cell(words)}` | {_cell(_plain(meaning))} |" for words, meaning in records)
+        yield ""
+
+
+def _plain(text: str) -> str:
+    """Return words of a terminal so that Markdown shows them as they are."""
+    for sign in "\\*_<>[]`$":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,71 @@
+"""One model in each of its forms, for whoever writes them to files."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from masquerade.exports.card import CARD, card_of
+from masquerade.exports.onnx_file import to_onnx
+from masquerade.exports.provenance import Provenance
+from masquerade.exports.skops_file import to_skops
+from masquerade.prediction import LoadedModel, load_model
+from masquerade_core.errors import BadInput
+
+__all__ = ["FILES", "Form", "exported", "load_run"]
+
+Form = Literal["onnx", "skops", "card"]
+
+FILES: dict[Form, str] = {"onnx": "model.onnx", "skops": "model.skops", "card": CARD}
+"""The usual name of each form's file."""
+
+_MAX_BYTES = 256 << 20
+
+
+def load_run(path: Path | str) -> tuple[LoadedModel, Provenance]:
+    """Read a model, and what the ``result.json`` beside it says of the same run.
+
+    Returns
+    -------
+    LoadedModel, Provenance
+        The provenance has the run's privacy statement, if the file has it or ``result.json`` is there.
+
+    Raises
+    ------
+    BadInput
+        The model cannot be used as it is, or the run made none.
+    """
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    result = _result(folder / "result.json")
+    if path.is_dir() and result is not None and not (path / "model.json").exists():
+        raise BadInput(
+            f"the run in {path} made no model, since its protocol is {result.get('protocol')}",
+            "only a model can be exported; result.json and the files beside it have what the run released",
+        )
+    model = load_model(path)
+    provenance = model.provenance
+    if provenance.statement is None and result is not None and result.get("run_id") == model.run_id:
+        provenance = Provenance.of(model, provenance.watermark, result)
+    return model, provenance
+
+
+def _result(path: Path) -> dict[str, Any] | None:
+    """Return the content of a ``result.json``; None where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size <= _MAX_BYTES else None
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("statement"), list) else None
+
+
+def exported(model: LoadedModel, provenance: Provenance, form: Form) -> bytes:
+    """Return the content of a model's file in one of its forms.
+
+    Raises
+    ------
+    BadInput
+        It needs a package that is not installed.
+    """
+    if form == "card":
+        return card_of(provenance).encode()
+    return to_onnx(model, provenance) if form == "onnx" else to_skops(model, provenance)

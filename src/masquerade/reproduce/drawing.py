@@ -1,0 +1,189 @@
+"""A figure's panels as PNG and SVG.
+
+Colours are those of Okabe and Ito, which people with colour blindness tell apart. Each series also has a marker and a
+line of its own, so that a print in grey is readable. What the paper claims has hollow markers and dashed lines. Only
+this module draws, so matplotlib is an extra (``plots``). The module can be imported without it.
+"""
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from masquerade.reproduce.panels import Panel, Series
+from masquerade_core.errors import BadInput
+
+__all__ = ["can_draw", "draw"]
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+_MARKERS = "osD^vPX<>*hd"
+_LINES = ("-", (0, (6, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
+_CLAIMED = (0, (4, 2.5))
+_LEVELS = ((0, (1, 3)), (0, (8, 3)), (0, (2, 2, 6, 2)))
+_GREY = "#595959"
+_COLUMNS = 3
+_WIDTH, _HEIGHT = 3.7, 3.0  # inches of a panel
+_LEGEND_ROW = 0.21  # inches
+_DOTS_PER_INCH = 150
+_POINTS = 9
+
+_Look = tuple[str, str, Any]
+"""Colour, marker and line."""
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Path]) -> None:
+    """Draw all panels into one picture, and write it once for each path: as SVG or PNG, which its ending says.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+    title, watermark : str
+        They stand above.
+    paths : sequence of path
+
+    Raises
+    ------
+    BadInput
+        Matplotlib is not installed.
+    """
+    if not can_draw():
+        raise BadInput(
+            "a picture needs matplotlib, which is not installed", "install it with 'pip install masquerade[plots]'"
+        )
+    import matplotlib as mpl  # noqa: PLC0415 - an extra: all other commands work without it
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - the same
+    from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+
+    columns = min(_COLUMNS, math.ceil(math.sqrt(len(panels))))
+    rows = math.ceil(len(panels) / columns)
+    legends = _legends(panels)
+    lines = max(len(names) for names in legends)
+    beneath = _LEGEND_ROW * (math.ceil(lines / (2 * columns)) if len(legends) == 1 else 0)
+    inside = _LEGEND_ROW * math.ceil(lines / 2) if len(legends) > 1 else 0.0
+    settings: Any = {"font.size": _POINTS, "svg.hashsalt": title, "svg.fonttype": "none", "axes.titlesize": _POINTS + 1}
+    with mpl.rc_context(settings):
+        size = (max(_WIDTH * columns, 5.0), (_HEIGHT + inside) * rows + 0.6 + beneath)
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(f"{title}\n{watermark}", fontsize=_POINTS)
+        places = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axes, panel, looks in zip(places, panels, _looks(panels), strict=False):
+            _panel(axes, panel, looks)
+            if len(legends) > 1:
+                axes.legend(
+                    loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=_POINTS - 2
+                )
+        for axes in places[len(panels) :]:
+            axes.set_axis_off()
+        if len(legends) == 1:
+            levels = {name for panel in panels for name, _ in panel.reference}
+            handles, names = _together(places[: len(panels)], levels)
+            figure.legend(
+                handles, names, loc="outside lower center", ncols=2 * columns, frameon=False, fontsize=_POINTS - 1
+            )
+        for path in paths:
+            vector = path.suffix == ".svg"
+            said = {"Date": None, "Description": watermark} if vector else {"Description": watermark}
+            figure.savefig(path, format=path.suffix[1:], dpi=_DOTS_PER_INCH, metadata=said)
+
+
+def _names(panel: Panel) -> list[str]:
+    return [_label(series) for series in panel.series] + [name for name, _ in panel.reference]
+
+
+def _label(series: Series) -> str:
+    return f"{series.name} (claimed)" if series.claimed else series.name
+
+
+def _legends(panels: Sequence[Panel]) -> list[list[str]]:
+    """Return the names of one legend for all panels where they share their series, or those of each panel."""
+    everywhere = list(dict.fromkeys(name for panel in panels for name in _names(panel)))
+    each = [_names(panel) for panel in panels]
+    return [everywhere] if len(everywhere) <= max(map(len, each)) + 2 else each
+
+
+def _looks(panels: Sequence[Panel]) -> list[dict[str, _Look]]:
+    """Return each series' look in each panel: the same in all panels, unless there are more names than colours.
+
+    A claim about a series has its colour and marker.
+    """
+    each = [[series.name for series in panel.series] for panel in panels]
+    everywhere = list(dict.fromkeys(name for names in each for name in names))
+    shared = len(everywhere) <= len(_COLOURS)
+    return [_looks_of(everywhere if shared else list(dict.fromkeys(names))) for names in each]
+
+
+def _looks_of(names: Sequence[str]) -> dict[str, _Look]:
+    return {
+        name: (_COLOURS[n % len(_COLOURS)], _MARKERS[n % len(_MARKERS)], _LINES[n % len(_LINES)])
+        for n, name in enumerate(names)
+    }
+
+
+def _panel(axes: Any, panel: Panel, looks: dict[str, _Look]) -> None:
+    from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - an extra
+
+    class Plain(LogFormatter):
+        """Shows 0.1 as 0.1, where matplotlib chooses to show a number at all."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    axes.set_xscale(panel.x_scale)
+    axes.set_yscale(panel.y_scale)
+    for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
+        if scale == "log":
+            axis.set_major_formatter(Plain())
+            axis.set_minor_formatter(Plain(minor_thresholds=(2, 0.5)))
+    for k, (name, level) in enumerate(panel.reference):
+        axes.axhline(level, color=_GREY, linewidth=1.0, linestyle=_LEVELS[k % len(_LEVELS)], label=name, zorder=1)
+    for series in panel.series:
+        colour, marker, line = looks[series.name]
+        points = [
+            (x, y, 0.0 if series.error is None else series.error[k])
+            for k, (x, y) in enumerate(zip(series.x, series.y, strict=True))
+            if _drawable(x, panel.x_scale) and _drawable(y, panel.y_scale)
+        ]
+        if not points:
+            continue
+        xs, ys, errors = zip(*points, strict=True)
+        axes.errorbar(
+            xs,
+            ys,
+            yerr=errors if any(errors) else None,
+            label=_label(series),
+            color=colour,
+            marker=marker,
+            markersize=5.5 if series.claimed else 4.0,
+            markerfacecolor="none" if series.claimed else colour,
+            linestyle=_CLAIMED if series.claimed else line,
+            linewidth=1.0 if series.claimed else 1.3,
+            elinewidth=0.8,
+            capsize=2,
+            zorder=3 if series.claimed else 2,
+        )
+    axes.set_title(panel.title)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.grid(alpha=0.25, linewidth=0.6)
+
+
+def _drawable(value: float, scale: str) -> bool:
+    return math.isfinite(value) and (scale == "linear" or value > 0)
+
+
+def _together(places: Sequence[Any], levels: set[str]) -> tuple[list[Any], list[str]]:
+    """Return each name's line in the first panel that has it; levels come last."""
+    found: dict[str, Any] = {}
+    for axes in places:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    last = [name for name in found if name in levels]
+    names = [name for name in found if name not in levels] + last
+    return [found[name] for name in names], names
