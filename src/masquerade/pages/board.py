@@ -175,14 +175,8 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     if run.watermark:
         whose = counted(int(result["parties"]), "party", "parties")
         held_all = (
-<<<<<<< HEAD
             f"This is a simulation. One computer held the records of {whose} and computed {what}. Whoever ran it saw "
             "all records."
-=======
-            "This is a simulation. One computer held the records of "
-            f"{counted(int(result['parties']), 'party', 'parties')} and computed {what}. "
-            "Whoever ran it saw all records."
->>>>>>> main
         )
         return [
             held_all,
