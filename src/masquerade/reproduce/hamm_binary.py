@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.reproduce.bands import Report, Row, mean_and_error
-from masquerade.reproduce.hamm_binary_runs import BinaryRecords, trial
+from masquerade.reproduce.hamm_binary_runs import METHODS, BinaryRecords, trial
 from masquerade.reproduce.hamm_data import connections, stand_in, urls
 from masquerade.reproduce.hamm_runs import KINDS, crossing, curve, curves
 from masquerade.reproduce.panels import Panel, Series
@@ -27,7 +27,6 @@ _TRIALS = 10
 _POOL = 500
 _SIZES = (5_000, 10_000, 20_000)
 _INVERSES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_METHODS = ("batch", "vote", "soft", "avg")
 _NEAR = 0.01  # of an accuracy: "nearly as well as"
 _NORM = 0.01  # relative
 _STAND_IN = (196_000, 200_000)
@@ -234,7 +233,7 @@ def _figure(
 
 def _rows(setting: Setting, found: _Found) -> Iterator[Row]:
     for M in _SIZES:
-        for method in _METHODS:
+        for method in METHODS:
             band = setting.bands.get(method, ()) if _SIZES[-1] == M else ()
             yield _around(_WITHOUT, f"{method}, M = {M}", found[f"{M} {method}"], *band)
     yield _around(_WITHOUT, "indiv", found["indiv"], *setting.bands.get("indiv", ()))
