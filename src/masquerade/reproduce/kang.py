@@ -130,9 +130,9 @@ def _descended(
     numbers: tuple[int, ...],
     draws: int,
     seed: str,
-    *flags: bool,
+    alone: bool,
+    single: bool,
 ) -> Cells:
-    alone, single = flags
     return over_u((name, folder), setting, us, numbers, draws, seed, alone=alone, single=single)
 
 

@@ -102,9 +102,8 @@ def _apart(
     numbers: tuple[int, ...],
     draws: int,
     seed: str,
-    *flags: bool,
+    own: bool,
 ) -> Cells:
-    (own,) = flags
     return over_epsilon(name, folder, setting, epsilons, numbers, draws, seed, own=own)
 
 

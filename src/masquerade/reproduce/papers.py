@@ -84,9 +84,9 @@ PAPERS: dict[str, dict[str, Figure]] = {
     },
     "bixler": {"4": Figure(lambda draws, seed, run_tasks, _: section_4(draws, seed, run_tasks), 40, 1)},
     "dp-gd": {"1": Figure(dp_gd_figure_1, 5, 2012)},
-    "summary": {"1": Figure(_whole(summary_figure_1), 5, 2026, "UCI Adult's adult.data and adult.test")},
+    "summary": {"1": Figure(summary_figure_1, 5, 2026, "UCI Adult's adult.data and adult.test")},
     "dp-whitened": {
-        "1": Figure(_whole(dp_whitened_figure_1), 20, 2026, "at least one folder with a public data set, such as adult")
+        "1": Figure(dp_whitened_figure_1, 20, 2026, "at least one folder with a public data set, such as adult")
     },
 }
 """By paper and figure."""
