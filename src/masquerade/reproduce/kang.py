@@ -74,8 +74,8 @@ _ENCODED = (
     "data set's authors advise."
 )
 _FEW = (
-    "The large sets (Adult, Bank, KDD) have four partitions and a quarter of the draws; the other m and epsilon, of the "
-    "appendix, have fewer partitions still. All of these are computed in single precision."
+    "The large sets (Adult, Bank, KDD) have four partitions and a quarter of the draws. The appendix, with its other m "
+    "and epsilon, has two for them. All of these are computed in single precision."
 )
 _SILENT = "The paper's text states no number of this figure, so the drawings have no claimed curve."
 
