@@ -26,8 +26,8 @@ _Run = Callable[[int, int, RunTasks, Path | None], Report]
 
 
 MEASURED = (
-    "Times are half of the processor time that a figure took on a machine with two cores on 22 November 2026: about how "
-    "long --jobs 2 takes there if nothing else runs."
+    "Times are half of the processor time that a figure took on a machine with two cores on 22 November 2026: about "
+    "how long --jobs 2 takes there if nothing else runs."
 )
 """What the field ``seconds`` of a figure is."""
 
