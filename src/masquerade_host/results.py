@@ -301,9 +301,9 @@ def _sync_directory(path: Path) -> None:
 
 
 def evaluation_of(release: object) -> dict[str, Any]:
-    """Return the field ``evaluation`` of ``result.json``, or no field where nothing was measured."""
-    found = getattr(release, "evaluation", None)
-    return {} if found is None else {"evaluation": found.to_json()}
+    """Return the fields ``evaluation`` and ``published`` of ``result.json``, as far as there is something to say."""
+    found = {name: getattr(release, name, None) for name in ("evaluation", "published")}
+    return {name: value.to_json() for name, value in found.items() if value is not None}
 
 
 def summarize(
