@@ -52,6 +52,7 @@ suppress_warnings = ["ref.python"]  # a name that a package passes on has two ho
 # --- Notebooks -------------------------------------------------------------------
 
 nb_execution_mode = "force"
+nb_execution_in_temp = True
 nb_execution_timeout = 120  # seconds for a cell
 nb_execution_raise_on_error = True
 
