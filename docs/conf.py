@@ -17,6 +17,7 @@ project = "masquerade"
 author = "masquerade developers"
 version = release = masquerade_core.__version__
 language = "en"
+smartquotes = False  # it would make a dash of an option's two hyphens
 
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "examples/**.md"]
@@ -53,6 +54,7 @@ suppress_warnings = ["ref.python"]  # a name that a package passes on has two ho
 
 nb_execution_mode = "force"
 nb_execution_in_temp = True
+nb_merge_streams = True
 nb_execution_timeout = 120  # seconds for a cell
 nb_execution_raise_on_error = True
 
@@ -63,6 +65,8 @@ html_title = "masquerade"
 html_static_path = ["static"]
 html_css_files = ["masquerade.css"]
 html_show_sourcelink = False
+html_show_copyright = False
+html_show_sphinx = False
 html_copy_source = False
 html_additional_pages = {"index": "start.html"}
 templates_path = ["templates"]
