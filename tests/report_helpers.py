@@ -63,6 +63,7 @@ _POINTS = Auxiliary.from_unit_ball(np.random.default_rng(7).uniform(-0.4, 0.4, s
 _FILE = f'file = "points.csv"\nsha256 = "{_POINTS.digest.hex()}"\nrecords = 30'
 _SECTIONS = {
     "dp-gd": "rounds = 6",
+    "dp-whitened": "",
     "local-aggregation": 'scale = "floor"',
     "vote": f'ties = "first"\n[protocol.auxiliary]\n{_FILE}',
 }
@@ -71,7 +72,7 @@ _SECTIONS = {
 def make_world(protocol: str, mark: str = "", *, port: int | None = None) -> World:
     """Write a study of three parties, with fresh keys. A mark is a part of every name that a study leaves free."""
     keys = {name: new_keys() for name in (*NAMES, CHARLIE)}
-    masks = protocol == "dp-gd"
+    masks = protocol.startswith("dp-")
     text = _STUDY.format(
         protocol=protocol,
         mark=mark,

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from masquerade_host.levels import Level
 from masquerade_host.process import main
 from masquerade_host.progress import Mode, Progress
+from masquerade_host.reporting import Reporting, reporting
 from masquerade_party._run import run
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -35,24 +37,30 @@ def party(
         ),
     ] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
+    log_file: Annotated[Path | None, typer.Option(help="Write a log to this file, with mode 0600.")] = None,
+    log_level: Annotated[Level, typer.Option(help="The least grave events that the log shows.")] = Level.INFO,
+    metrics: Annotated[
+        str | None, typer.Option(help="PORT or ADDRESS:PORT for /metrics (Prometheus) and /healthz.")
+    ] = None,
     progress: Annotated[Mode, typer.Option(help="How to report what happens.")] = Mode.TEXT,
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error; it may show data.")] = False,
 ) -> None:
     """Take part in one study with your records."""
     del debug  # masquerade_host.process.main looks for it on the command line
-    run(
-        study,
-        data,
-        key,
-        classifier=classifier,
-        out=out,
-        state=state,
-        population=population,
-        approved=approved,
-        proxy=proxy,
-        journal=not no_journal,
-        observe=Progress(progress),
-    )
+    with reporting(Reporting(log_file, log_level, metrics), show=Progress(progress)) as observe:
+        run(
+            study,
+            data,
+            key,
+            classifier=classifier,
+            out=out,
+            state=state,
+            population=population,
+            approved=approved,
+            proxy=proxy,
+            journal=not no_journal,
+            observe=observe,
+        )
 
 
 if __name__ == "__main__":

@@ -213,7 +213,8 @@ class Protocol:
     dearest : callable or None
         (study) -> the part of mu^2 that the dearest of its sums takes; None where no sum is made again.
     weight_noise : callable or None
-        (study) -> the noise on each weight of the released model; None where it is not known.
+        (study, N) -> the noise on each weight of the released model; None where it is not known. N is the number of all
+        records that were learned from, or None where the run does not publish it.
     spends : callable
         (study) -> what a whole run takes of a data owner's privacy budget. By default it is the study's target.
     """
@@ -249,7 +250,7 @@ class Protocol:
     learns_from_hundreds: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
     dearest: Callable[[Study], Fraction] | None = None
-    weight_noise: Callable[[Study], WeightNoise | None] | None = None
+    weight_noise: Callable[[Study, int | None], WeightNoise | None] | None = None
     spends: Callable[[Study], Spending] = _its_target
 
     @property

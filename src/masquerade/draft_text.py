@@ -70,7 +70,8 @@ def _about_colluders(entry: Protocol, parties: int, colluders: int, *, proven: b
 
 def _more(parties: int, colluders: int) -> str:
     """Say how much longer the noise of all shares is than that of as many as are enough."""
-    return f"{math.sqrt(parties / (parties - colluders)):.2f} times the noise that colluders = 0 would take"
+    honest = max(1, parties - colluders)  # a study without honest parties is not valid, and its check says why
+    return f"{math.sqrt(parties / honest):.2f} times the noise that colluders = 0 would take"
 
 
 def screen_note(entry: Protocol, parties: int, colluders: int, *, proven: bool) -> str:

@@ -22,6 +22,7 @@ from masquerade_core.study import Label, Study
 
 __all__ = [
     "Model",
+    "Published",
     "Release",
     "SavedModel",
     "Shares",
@@ -137,6 +138,31 @@ class Release(Protocol):
 
 
 @dataclass(frozen=True)
+class Published:
+    """What a run shows of all records besides its model, to everybody who sees the run.
+
+    Parameters
+    ----------
+    records : int
+        N, how many records the parties learned from together: exact.
+    class_shares : tuple of float
+        The share of records with the positive label, or with each named class, as it was opened: with noise. Empty
+        where the protocol does not open it.
+    class_shares_sd : float
+        The standard deviation of that noise.
+    """
+
+    records: int
+    class_shares: tuple[float, ...] = ()
+    class_shares_sd: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the field ``published`` of ``result.json``."""
+        shares = {"class_shares": list(self.class_shares), "class_shares_sd": self.class_shares_sd}
+        return {"records": self.records, **(shares if self.class_shares else {})}
+
+
+@dataclass(frozen=True)
 class Model:
     """A released linear classifier.
 
@@ -152,6 +178,8 @@ class Model:
         The score above which a record is answered with the positive label. It means nothing with named classes.
     evaluation : Evaluation or ClassEvaluation or None
         How good the classifier is on records that were held back. It goes to ``result.json``.
+    published : Published or None
+        What else the run shows of all records. It goes to ``result.json`` as well.
     """
 
     weights: tuple[float, ...]
@@ -159,6 +187,7 @@ class Model:
     offset: tuple[float, ...] = ()
     threshold: float = 0.0
     evaluation: Evaluation | ClassEvaluation | None = None
+    published: Published | None = None
 
     def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
         """Return the file that publishes the classifier."""

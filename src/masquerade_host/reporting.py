@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from masquerade_host.levels import Level
+from masquerade_host.levels import Level, Logged
 from masquerade_host.logs import Log, LogFile
 from masquerade_host.meter import Meter
 from masquerade_host.progress import Mode, Progress, end_of
@@ -84,18 +84,29 @@ class Terminal:
         self._put(_CLEAR)
 
 
+def _at(err: TextIO, level: Level, stack: contextlib.ExitStack) -> Observer:
+    """Return what stderr shows: sentences and a changing line at a terminal, and a log elsewhere."""
+    if not err.isatty():
+        return Log(err, level)
+    terminal = Terminal(err)
+    stack.callback(terminal.close)
+    return terminal
+
+
 @contextlib.contextmanager
-def reporting(wanted: Reporting, err: TextIO | None = None) -> Iterator[Observer]:
+def reporting(wanted: Reporting, err: TextIO | None = None, *, show: Observer | None = None) -> Iterator[Observer]:
     """Return an observer that tells everybody who is to be told, for the time of one run.
 
     At a terminal, stderr shows sentences and a changing line. Elsewhere it is a log. An error that ends the run is
-    logged, and raised again.
+    logged, and raised again; where stderr has it already, a note on it says so.
 
     Parameters
     ----------
     wanted : Reporting
     err : text file, optional
         By default the stderr of this process.
+    show : Observer, optional
+        Tells whoever started this process what happens, in place of stderr. The end of the process tells of an error.
 
     Raises
     ------
@@ -104,13 +115,7 @@ def reporting(wanted: Reporting, err: TextIO | None = None) -> Iterator[Observer
     """
     err = err or sys.stderr
     with contextlib.ExitStack() as stack:
-        observers: list[Observer] = []
-        if err.isatty():
-            terminal = Terminal(err)
-            stack.callback(terminal.close)
-            observers.append(terminal)
-        else:
-            observers.append(Log(err, wanted.level))
+        observers = [show or _at(err, wanted.level, stack)]
         if wanted.log_file is not None:
             file = LogFile(wanted.log_file)
             stack.callback(file.close)
@@ -131,5 +136,9 @@ def reporting(wanted: Reporting, err: TextIO | None = None) -> Iterator[Observer
         try:
             yield observe
         except (Exception, KeyboardInterrupt) as error:
-            observe("error", **end_of(error))
+            for each in observers:
+                if each is not show:
+                    each("error", **end_of(error))
+            if show is None and not err.isatty():
+                error.add_note(Logged())
             raise

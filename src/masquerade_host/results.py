@@ -28,6 +28,7 @@ from masquerade_host.run_files import (
     RESULT,
     STUDY,
     Content,
+    half_named,
     holds_result,
     part_of,
     signed_files,
@@ -246,6 +247,8 @@ class RunDirectory:
             raise found from error
 
     def _clean(self) -> None:
+        if self._resumed and self._session is not None:
+            self._ours += half_named(self.path, (*_RESULTS, *_BESIDE), self._session.run)
         for path in self._ours:
             path.unlink(missing_ok=True)
         self._ours.clear()
@@ -298,9 +301,9 @@ def _sync_directory(path: Path) -> None:
 
 
 def evaluation_of(release: object) -> dict[str, Any]:
-    """Return the field ``evaluation`` of ``result.json``, or no field where nothing was measured."""
-    found = getattr(release, "evaluation", None)
-    return {} if found is None else {"evaluation": found.to_json()}
+    """Return the fields ``evaluation`` and ``published`` of ``result.json``, as far as there is something to say."""
+    found = {name: getattr(release, name, None) for name in ("evaluation", "published")}
+    return {name: value.to_json() for name, value in found.items() if value is not None}
 
 
 def summarize(

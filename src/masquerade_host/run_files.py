@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +19,7 @@ __all__ = [
     "RESULT",
     "STUDY",
     "Content",
+    "half_named",
     "hash_of_release",
     "hash_of_statement",
     "holds_result",
@@ -55,6 +56,19 @@ def holds_result(path: Path | str, run: bytes) -> bool:
 def part_of(name: str, mark: str) -> str:
     """Return the temporary name of a file. A run's id in it tells the process that resumes the run whose it is."""
     return f".{name}.{mark}.part"
+
+
+def half_named(path: Path, names: Collection[str], run: bytes) -> list[Path]:
+    """Return what a process of this run that died left in a directory while it gave the files their names.
+
+    The temporary file of the result bears the run's id, and gets its name last. So while it is there, the files are
+    those of this run, and are not complete. An empty list where it is not there.
+    """
+    mark = path / part_of(RESULT, run.hex())
+    if not mark.exists():
+        return []
+    others = [path / part_of(name, run.hex()) for name in names if name != RESULT]
+    return [*(path / name for name in names), *others, mark]
 
 
 def hash_of_release(release: object, study: Study, run: bytes) -> bytes:

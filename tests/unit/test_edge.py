@@ -457,6 +457,21 @@ def test_a_signal_ends_a_process_in_order_wherever_it_comes(tmp_path: Path, wher
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_a_resumed_run_that_fails_removes_what_its_dead_process_left_half_named(tmp_path: Path, named: int) -> None:
+    session = World.new(2, port=5555).party("p1")
+    files = ("model.json", "transcript.json", "result.json")
+    for name in files[:named]:
+        (tmp_path / name).write_text("{}")
+    for name in files[named:]:
+        (tmp_path / f".{name}.{session.run.hex()}.part").write_text("{}")
+    others = tmp_path / f".result.json.{'ab' * 32}.part"  # of another run
+    others.write_text("{}")
+    with pytest.raises(RunFailed), RunDirectory(tmp_path, session, resumed=True):
+        raise RunFailed("the program changed")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [others.name]
+
+
 def test_files_of_others_in_the_directory_stay(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunFailed), RunDirectory(tmp_path):

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from masquerade import estimators
 from masquerade.estimators import PrivacyLeakWarning, SearchCostWarning, SimulatedClassifier
-from masquerade_protocols import BASELINES, PROTOCOLS
+from masquerade_protocols import BASELINES, PROTOCOLS, entry_named
 
 # The checks fit some 100 times each. Fewer rounds and parties make that quick, and the code that runs is the same.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -35,6 +35,14 @@ def _classes() -> list[type[SimulatedClassifier]]:
 def test_every_protocol_with_a_model_and_every_baseline_has_one_estimator() -> None:
     learning = [entry.name for entry in (*PROTOCOLS.values(), *BASELINES.values()) if entry.makes_model]
     assert sorted(kind._protocol for kind in _classes()) == sorted(learning)
+
+
+def test_an_estimator_takes_several_classes_where_its_study_does() -> None:
+    for kind in _classes():
+        entry = entry_named(kind._protocol)
+        assert kind._several == (
+            entry.multiclass if not entry.baseline else kind._protocol not in {"gop", "central-dp"}
+        )
 
 
 ESTIMATORS = [kind(**SETTINGS.get(kind.__name__, {})) for kind in _classes()]

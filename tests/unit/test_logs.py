@@ -1,5 +1,6 @@
 """What an operator sees of a run: how far it has come, a log with times and levels, and nothing about records."""
 
+import importlib
 import io
 import os
 import re
@@ -15,6 +16,7 @@ from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_host.levels import Level
 from masquerade_host.logs import EVERY, Log, LogFile
 from masquerade_host.meter import Meter
+from masquerade_host.process import main
 from masquerade_host.reporting import Reporting, Terminal, reporting
 from tests.face_helpers import Shell
 from tests.host_helpers import World
@@ -331,6 +333,34 @@ def test_the_log_says_how_the_run_ended(tmp_path: Path, error: BaseException, wo
     assert level == "ERROR"
     assert said.startswith(words)
     assert CANARY not in said + err.getvalue()
+
+
+@pytest.mark.parametrize("command", ["party", "curator"])
+def test_where_stderr_is_a_log_it_tells_of_an_error_once(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    words = [command, tmp_path / "no.toml", "--key", "k", *(["--data", "d"] if command == "party" else [])]
+    answer = Shell(capsys)(*words)
+    assert (answer.code, answer.err.count("there is no study at")) == (4, 1)
+    assert "(exit code 4, bad_input)" in answer.err
+    shown = Shell(capsys)(*words, "--format", "json")
+    assert (shown.code, shown.out.count("there is no study at")) == (4, 1)  # stdout has the answer, as ever
+
+
+@pytest.mark.parametrize("module", ["masquerade_party", "masquerade_curator"])
+def test_the_modules_have_the_options_of_the_commands_log_and_metrics(
+    module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    app = importlib.import_module(f"{module}.__main__").app
+    monkeypatch.setattr("masquerade_host.process.atexit.register", lambda _: None)
+    words = [tmp_path / "no.toml", "--key", "k", *(["--data", "d"] if module == "masquerade_party" else [])]
+    words += ["--log-file", tmp_path / "my.log", "--log-level", "info", "--metrics", "0"]
+    assert main(app, [str(word) for word in words], module) == 4
+    (_, (level, said)) = lines((tmp_path / "my.log").read_text())  # the first line has the address of the metrics
+    assert (level, "there is no study at" in said) == ("ERROR", True)
+    assert capsys.readouterr().err.count("there is no study at") == 1
 
 
 @pytest.mark.parametrize("command", ["party", "curator"])

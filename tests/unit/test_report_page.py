@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from masquerade.pages import report_page, signature_page
@@ -29,7 +32,7 @@ from tests.face_helpers import Shell
 from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, NAMES, Read, field_of, make_world, run_to
 
-PROTOCOLS = ("dp-gd", "local-aggregation", "vote")
+PROTOCOLS = ("dp-gd", "dp-whitened", "local-aggregation", "vote")
 
 
 @pytest.fixture
@@ -65,6 +68,8 @@ def test_every_number_of_a_report_is_that_of_the_result_or_the_model(
     read = Read(_page(folder)).numbers
     weights = {name: read.pop(f"weights.{name}") for name in model["weights"]}
     assert weights == model["weights"]
+    offset = [read.pop(f"offset.{i}") for i in range(len(model.get("offset", ())))]
+    assert offset == model.get("offset", [])
     for field in [name for name in read if name.startswith("evaluation.")]:
         assert read.pop(field) == _evaluated(result["evaluation"], field.removeprefix("evaluation."))
     assert read == {field: field_of(result, field) for field in read}
@@ -85,6 +90,29 @@ def test_an_evaluation_that_was_bought_stands_in_the_report_with_the_class_balan
     assert read.numbers["evaluation.records"] == found["records"]
     assert read.numbers["evaluation.positive_share"] == found["positive_share"]["value"]
     assert "class balance" in read.text
+
+
+def test_the_class_balance_is_that_which_the_first_noisy_sum_showed(runs: dict[str, Path]) -> None:
+    result = _result(runs["dp-whitened"] / "west")
+    published = result["published"]
+    assert published == _result(runs["dp-whitened"] / "charlie")["published"]
+    # 80 records of each of three parties, a quarter of them held back; y is +1 where a sum is positive.
+    assert published["records"] == 180
+    X = [np.random.default_rng(seed).uniform(-0.4, 0.4, size=(80, 7)) for seed in range(3)]
+    share = float(np.mean([np.mean(x @ np.arange(7) > 0) for x in X]))
+    assert published["class_shares"][0] == pytest.approx(share, abs=6 * published["class_shares_sd"] + 0.1)
+    assert 0.1 < published["class_shares_sd"] < 0.5  # few records
+    read = Read(_page(runs["dp-whitened"] / "west"))
+    assert read.numbers["published.class_shares.0"] == published["class_shares"][0]
+    assert "lost in the noise" in read.text
+
+
+def test_a_class_balance_with_little_noise_is_shown_in_percent(runs: dict[str, Path]) -> None:
+    run = read_run(runs["dp-whitened"] / "west")
+    published = {"records": 4321, "class_shares": [0.3141], "class_shares_sd": 0.012}
+    text = Read(report_page(replace(run, result={**run.result, "published": published}))).text
+    assert "learned from 4,321 records" in text
+    assert re.search(r"about 31\.4 % are “ill .* 2\.4 points more or less", text)
 
 
 def test_weights_are_shown_in_the_columns_own_units(runs: dict[str, Path]) -> None:
@@ -109,7 +137,7 @@ def test_the_noise_on_a_weight_is_that_of_the_sum_and_bars_stand_where_it_is_kno
     assert study is not None
     known = entry_of(study).weight_noise
     assert known is not None
-    noise = known(study)
+    noise = known(study, None)
     assert noise is not None
     assert not noise.at_most
     assert _whiskers(runs["local-aggregation"]) == 3 * 6  # three lines for each of six coordinates but the constant
@@ -150,8 +178,7 @@ def test_page_one_takes_the_worst_row_of_each_observer(runs: dict[str, Path]) ->
     assert (public.epsilon, charlie.epsilon) == (rows[0]["epsilon"], rows[1]["epsilon"])
     assert party.epsilon == max(row["epsilon"] for row in rows if row["view"].startswith(("one party", "the lead")))
     assert "1 party" in together.name
-    assert public.epsilon is not None
-    assert public.percent == pytest.approx(100 / (1 + 2.718281828**-public.epsilon), abs=1e-6)
+    assert public.percent == pytest.approx(100 / (1 + math.exp(-rows[0]["epsilon"])))
     bare = [{**row, "epsilon": None, "delta": None} if row["view"] == "Charlie" else row for row in rows]
     assert observers(bare)[1].percent is None
 
@@ -248,7 +275,7 @@ def _marked(value: Any) -> Any:
     return f"{value} {HOSTILE}" if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("field", ["stages", "statement", "evaluation", "epsilon", "releases", "versions"])
+@pytest.mark.parametrize("field", ["stages", "published", "statement", "evaluation", "epsilon", "releases", "versions"])
 @pytest.mark.parametrize("value", [None, 3, "x", ["x"], {"x": []}])
 def test_a_result_of_another_form_is_bad_input_and_no_bug(
     runs: dict[str, Path], tmp_path: Path, shell: Shell, field: str, value: Any

@@ -84,4 +84,5 @@ def test_the_numbers_depend_on_the_seed_and_not_on_the_order_of_the_tasks() -> N
         return one_after_another(tasks[::-1])[::-1]
 
     assert reproduce("rajkumar-2012", "2", draws=1, run_tasks=backwards).to_json() == report.to_json()
-    assert reproduce("rajkumar-2012", "2", draws=1, seed=1).to_json() != report.to_json()
+    other = reproduce("rajkumar-2012", "2", draws=1, seed=1)
+    assert [row.value for row in other.rows] != [row.value for row in report.rows]

@@ -248,6 +248,8 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
     report = reproduce("hamm-2016", "3", data=tmp_path, draws=1)
     accuracy = {row.name: row.value for row in _named(report, hamm_binary._WITHOUT)}
     assert accuracy["batch, M = 20"] > accuracy["indiv"] > 0.4
+    # These connections are not KDD's, so what is known of KDD's accuracies does not hold.
+    assert {"batch, M = 20", "indiv"} <= {row.name for row in report.failed}
     assert "three of which" in report.notes[0]
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:
@@ -256,7 +258,8 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
 
     again = reproduce("hamm-2016", "3", data=folder, draws=1, run_tasks=backwards)
     assert again.to_json() == report.to_json()
-    assert reproduce("hamm-2016", "3", data=folder, draws=1, seed=1).to_json() != report.to_json()
+    other = reproduce("hamm-2016", "3", data=folder, draws=1, seed=1)
+    assert [row.value for row in other.rows] != [row.value for row in report.rows]
 
 
 @pytest.mark.usefixtures("small")

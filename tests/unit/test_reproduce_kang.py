@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from masquerade.reproduce.kang_runs import (
     random_sizes,
     sigma,
 )
+from masquerade.reproduce.results import decode, encode
 from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -194,9 +196,10 @@ def _elsewhere(tasks: Sequence[Task]) -> list[Any]:
     done = {}
     for task in reversed(tasks):
         kang_cells.stored.cache_clear()
-        done[task.key] = pickle.loads(pickle.dumps(task)).run()  # noqa: S301 - made here
+        sent = pickle.loads(pickle.dumps(task))  # noqa: S301 - made here
+        done[task.key] = sent.function(*sent.arguments)
     assert len(done) == len(tasks)
-    return [pickle.loads(pickle.dumps(done[task.key])) for task in tasks]  # noqa: S301
+    return [decode(json.loads(json.dumps(encode(done[task.key])))) for task in tasks]
 
 
 def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
@@ -223,7 +226,14 @@ def test_figure_2_draws_accuracies_and_gaps_over_u_for_all_settings_of_the_paper
     monkeypatch.setattr(kang, "_SMALL_PARTITIONS", 4)
     report = kang.figure_2(1, 1, one_after_another, directory, Setting(rounds=5))
     titles = [panel.title for panel in report.panels]
-    assert titles[::2] == ["BC, m = 16, eps = 0.05", "BC, m = 32, eps = 0.1", "BC, m = 8, eps = 0.01"]
+    assert titles == [
+        "Figure 2: BC, m = 16, eps = 0.05",
+        "Figure 12: BC, m = 16, eps = 0.05",
+        "Figure 13: BC, m = 32, eps = 0.1",
+        "Figure 14: BC, m = 32, eps = 0.1",
+        "Figure 15: BC, m = 8, eps = 0.01",
+        "Figure 16: BC, m = 8, eps = 0.01",
+    ]
     shown = {row.name: row for row in report.rows if row.table == "Figure 2: accuracy, BC"}
     by_name = {series.name: series for series in report.panels[0].series}
     assert by_name["UJ, compared"].y == [shown[f"UJ, u = {u}"].value for u in (1, 3, 5)]
@@ -269,7 +279,11 @@ def test_figure_1_orders_the_methods_and_catches_noise_that_is_too_wide(
     ordered = [row for row in report.rows if row.table == kang_epsilon._K1]
     assert [row.broken for row in ordered if row.banded] == [False, False, False, True, True]
     assert {row.table for row in report.rows} >= {kang_epsilon._APPENDIX.format(m=m) for m in (2, 4)}
-    assert [panel.title for panel in report.panels[::2]] == ["BC, m = 16", "BC, m = 2", "BC, m = 4"]
+    assert [panel.title for panel in report.panels[::2]] == [
+        "Figure 10: BC, m = 16",
+        "Figure 4: BC, m = 2",
+        "Figure 6: BC, m = 4",
+    ]
     for panel in report.panels:
         assert all(tuple(series.x) == kang_epsilon.EPSILONS and not series.claimed for series in panel.series)
     again = kang_epsilon.figure_1(2, 1, one_after_another, directory, Setting(m=16, rounds=100, c=0.1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from masquerade.reproduce import Report, Row, pathak, pathak_runs, reproduce
 from masquerade.reproduce.pathak_runs import BROKEN, CURVES, Curve, Records, Setting
+from masquerade.reproduce.results import decode, encode
 from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
@@ -240,10 +242,21 @@ def test_figure_2_reads_the_directory_that_is_named(
             "lambda = 0.001, unit rows: partitions 0 to 1",
             "lambda = 0.001, unit rows: partitions 2 to 2",
         ]
-        done = {task.key: pickle.loads(pickle.dumps(task)).run() for task in reversed(tasks)}  # noqa: S301 - made here
-        return [done[task.key] for task in tasks]
+        sent = [pickle.loads(pickle.dumps(task)) for task in reversed(tasks)]  # noqa: S301 - made here
+        done = {task.key: task.function(*task.arguments) for task in sent}
+        return [decode(json.loads(json.dumps(encode(done[task.key])))) for task in tasks]
 
     assert reproduce("pathak-2010", data=tmp_path, draws=1, run_tasks=elsewhere) == report
+    monkeypatch.setattr(pathak, "_CHUNK", 3)
+    assert reproduce("pathak-2010", data=tmp_path, draws=1) == report
+
+
+def test_raw_rows_are_taken_as_they_are(records: Records) -> None:
+    for unit in (False, True):
+        (*_, (name, epsilon, errors)) = pathak_runs.run(records, Setting(LAM, unit, ()), {}, (3,), 1, 8)
+        scaled = records.scaled(unit=unit)
+        w = pathak_runs.averages(scaled, 2 * LAM, "pathak-2010 8 3")[name]
+        assert (epsilon, errors.tolist()) == (math.inf, [[scaled.error(w)]])
 
 
 def test_a_panel_has_the_paper_s_axes_and_its_curves_are_the_rows(report: Report) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from masquerade.cli.progress import told
-from masquerade.reproduce import PAPERS, drawing, files, reproduce
+from masquerade.reproduce import PAPERS, Figure, Report, Row, drawing, files, reproduce
 from masquerade.reproduce.kept import Kept
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.results import decode, encode
@@ -302,6 +302,13 @@ def test_the_files_hold_the_numbers_and_the_claims(shell: Shell, tmp_path: Path)
     assert any("simulation: not a private release" in text for text in texts)
     assert b"simulation: not a private release" in (folder / PNG).read_bytes()
     assert json.loads((folder / VALUES).read_text())["watermark"] == "simulation: not a private release"
+
+
+def test_numbers_of_numpy_are_written_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row("t", "n", np.float64(1.5), np.float64(0.1), np.float64(1), np.float64(2))
+    monkeypatch.setitem(PAPERS, "small", {"1": Figure(lambda *_: Report("small", "1", (), {}, [row]), 1, 1)})
+    (found,) = shell.json("reproduce", "small").data["rows"]
+    assert (found["value"], found["low"], found["inside"], found["holds"]) == (1.5, 1.0, True, True)
 
 
 def test_files_of_somebody_else_are_not_overwritten(shell: Shell, tmp_path: Path) -> None:

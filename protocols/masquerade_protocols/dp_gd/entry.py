@@ -72,7 +72,7 @@ _ENTRY = Protocol(
     cost=_cost,
     spends=spends_gaussian,
     expectation=_expectation,
-    weight_noise=lambda study: WeightNoise(schedule.weight_noise(study), at_most=True),
+    weight_noise=lambda study, N: WeightNoise(schedule.weight_noise(study, N), at_most=True),
     calibrations=("proven",),
     sum="masks",
     regularization=1e-4,

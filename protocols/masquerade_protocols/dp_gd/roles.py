@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import Loss, loss_of
-from masquerade_core.model import Model
+from masquerade_core.model import Model, Published
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
@@ -150,7 +150,7 @@ class Descent:
 
     def model(self) -> Model:
         """Return the present iterate as the model that is released."""
-        return Model(tuple(self.iterate.tolist()), None)
+        return Model(tuple(self.iterate.tolist()), None, published=Published(self._N))
 
 
 # --- The parties ------------------------------------------------------------------

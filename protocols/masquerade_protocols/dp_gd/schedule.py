@@ -158,15 +158,20 @@ def _moved(study: Study, T: int) -> float:
     return sqrt(fsum(r * r for r in reach))
 
 
-def weight_noise(study: Study) -> float:
+def weight_noise(study: Study, N: int | None = None) -> float:
     """Return what the noise of all rounds moves a weight by at most, one standard deviation.
 
-    It is worked out for the fewest records that the study allows. With more of them, and where the loss is curved, the
-    noise moves a weight by less.
+    Where the loss is curved, the noise moves a weight by less.
+
+    Parameters
+    ----------
+    study : Study
+    N : int, optional
+        The number of all records that are learned from; by default the fewest that the study allows.
     """
     noise = noise_of(study)
-    fewest = fewest_to_learn_from(study) * study.survivors // study.K
-    return step_of(study, noise, fewest) * _sigma(study, noise, fewest) * _moved(study, noise.rounds)
+    records = N or fewest_to_learn_from(study) * study.survivors // study.K
+    return step_of(study, noise, records) * _sigma(study, noise, records) * _moved(study, noise.rounds)
 
 
 def noise_of(study: Study) -> SharedNoise:

@@ -17,9 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from masquerade_core.model import Published
 from masquerade_protocols.dp_whitened.public import Plan
 
-__all__ = ["Centre", "Labels", "Point", "classifier", "first_centre", "second_centre", "step", "whitened"]
+__all__ = [
+    "Centre",
+    "Labels",
+    "Point",
+    "class_shares",
+    "classifier",
+    "first_centre",
+    "second_centre",
+    "step",
+    "whitened",
+]
 
 _Floats = NDArray[np.float64]
 
@@ -190,6 +201,13 @@ def first_centre(plan: Plan, opened: _Floats) -> Centre:
     R = min(1.0, sqrt(max(0.0, 1 - max(0.0, n - D)) + k * D))  # the mean of |u - m|^2 is at most 1 - |mean of u|^2
     size = _label_size(plan)
     return Centre(k * m, max(R, _LEAST_RADIUS), _shrunk(opened[d:] / size, t / size, 0.9), centred=True)
+
+
+def class_shares(plan: Plan, opened: _Floats) -> Published:
+    """Return the share of each label as the first noisy sum shows it: (1 + mean)/2, where labels are -1 and 1."""
+    size = _label_size(plan)
+    shares = 0.5 + opened[plan.study.d :] / size / 2
+    return Published(plan.N, tuple(shares.tolist()), plan.noise_sd(plan.first_mean) / size / 2)
 
 
 def second_centre(plan: Plan, first: Centre, opened: _Floats) -> Centre:

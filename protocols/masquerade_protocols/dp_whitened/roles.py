@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.model import Model
+from masquerade_core.model import Model, Published
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
@@ -59,6 +59,7 @@ from masquerade_protocols.dp_whitened.estimates import (
     Centre,
     Labels,
     Point,
+    class_shares,
     classifier,
     first_centre,
     second_centre,
@@ -113,10 +114,11 @@ async def learn(side: Side, plan: Plan) -> Model:
     d, m = plan.study.d, plan.study.outputs
     await side.stage("moments")
     # 2. The centre, or a second look at the labels.
-    centre, labels = Centre.none(d, m), None
+    centre, labels, published = Centre.none(d, m), None, Published(plan.N)
     if plan.looks_for_centre:
         B = plan.first_mean
         opened = await side.total("first mean", d + m, B, partial(mean_sum, B=B))
+        published = class_shares(plan, opened)
         first = Centre.of(await side.agree(first_centre(plan, opened).numbers()), d)
         B = plan.second_mean
         if plan.centres(first.R):
@@ -141,7 +143,7 @@ async def learn(side: Side, plan: Plan) -> Model:
         point = point.at(iterates[-1])
         await side.progress(t + 1, plan.rounds)
     released = (await side.agree(classifier(centre, point, iterates))).tolist()
-    return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]))
+    return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]), published=published)
 
 
 class _Seated:

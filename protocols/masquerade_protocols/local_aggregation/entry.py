@@ -212,7 +212,7 @@ def _cost(study: Study) -> Cost:
     )
 
 
-def _weight_noise(study: Study) -> WeightNoise | None:
+def _weight_noise(study: Study, _records: int | None) -> WeightNoise | None:
     """Return the noise on a weight of the model, which is the sum of what the parties send, divided by K, or by N.
 
     Where it follows from the smallest party's size, or is divided by N, nobody knows it. The bound is that of

@@ -23,6 +23,7 @@ from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
+from masquerade_host.levels import was_logged
 
 __all__ = ["app", "main", "run"]
 
@@ -79,7 +80,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of our stdout has gone: head, a closed pager
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the process's outermost edge
-        return emit(describe(error), as_json=as_json)
+        outcome = describe(error)
+        return outcome.exit_code if was_logged(error) and not as_json else emit(outcome, as_json=as_json)
 
 
 def main() -> None:

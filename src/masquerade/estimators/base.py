@@ -12,45 +12,26 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from masquerade.estimators.accounts import debits_of
 from masquerade.estimators.dealing import by_label, deal, rng_of, study_names
 from masquerade.estimators.family import Family, warn_of_a_search
+from masquerade.estimators.labels import label_of, targets_of
 from masquerade.estimators.ranges import features_of
-from masquerade.estimators.records import Records, read_records, text_of
-from masquerade.estimators.studies import AUXILIARY_FILE, Shape, draft_of
-from masquerade.estimators.warned import InvalidInput, PrivacyLeakWarning, refusing
+from masquerade.estimators.records import Records, read_records
+from masquerade.estimators.studies import AUXILIARY_FILE, Public, Shape, draft_of, parsed, write_new
+from masquerade.estimators.warned import PrivacyLeakWarning, refusing
 from masquerade.simulation import WATERMARK, Simulation, simulate
-from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import scores_of
-from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
-from masquerade_protocols import Protocol, entry_named
+from masquerade_core.study import Feature, Study
+from masquerade_protocols import entry_named
 
-__all__ = ["Public", "SimulatedClassifier"]
+__all__ = ["SimulatedClassifier"]
 
 _Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Public:
-    """Public records without labels.
-
-    Parameters
-    ----------
-    named : AuxiliaryFile
-        What the study says of them.
-    text : str
-        Their file's.
-    records : Auxiliary
-    """
-
-    named: AuxiliaryFile
-    text: str
-    records: Auxiliary
 
 
 def _has_probabilities(estimator: "SimulatedClassifier") -> bool:
@@ -65,7 +46,59 @@ def _has_probabilities(estimator: "SimulatedClassifier") -> bool:
 class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A protocol or a baseline as a scikit-learn classifier. Every ``fit`` is a simulation: not a private release.
 
-    One process sees all records. What it learns has the noise that a run between machines would have had.
+    One process sees all records. What it learns has the noise that a run between machines would have had. Errors about
+    records or settings are ``ValueError``.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The privacy target of one fit.
+    n_parties : int
+        To how many parties the records are dealt at random, where ``fit`` gets no ``parties``.
+    bounds : pair or mapping, optional
+        The public bounds of columns of numbers: a pair (low, high), each a number or a list with one for each column;
+        or a pair for each column's name. Left out, they are read off the records, with a :class:`PrivacyLeakWarning`.
+    levels : mapping, optional
+        The public levels of columns of categories, by the column's name; read off the records where left out.
+    regularization : float, optional
+        Lambda of the penalty (Lambda/2) |w|^2 on the mean loss, or the protocol's own. ``LogisticRegression`` has
+        C = 1/(n Lambda).
+    loss : {"logistic", "smoothed-hinge", "sigmoid"}
+        Only the logistic one has ``predict_proba``.
+    intercept : bool
+        Whether records get a constant coordinate. It is penalised like the others.
+    calibration : {"proven", "paper"}, optional
+        As much noise as a proof needs, or that of the protocol's paper. Left out, the first where there is a proof.
+    colluders : int, optional
+        How many parties may side with the curator; as in a new study if left out.
+    min_records : int, optional
+        The public fewest records of a party. Left out, the number that the smallest party has.
+    expected_records : int, optional
+        How many records all parties are expected to have. Some protocols choose their rounds by it.
+    out_of_bounds : {"clamp", "refuse"}
+        Whether a number outside its bounds moves to the nearer one, or is an error.
+    random_state : int, RandomState or None
+        An int is the simulation's seed. Without one, the randomness is the operating system's.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    statement_ : list of dict
+        The rows of the privacy statement, as ``masquerade statement`` has them.
+    ledger_ : dict of str to Debits
+        What the fit would have debited of each party's privacy budget.
+    study_ : Study
+        What was simulated.
+    simulation_ : Simulation
+        The outcome.
+    weights_ : ndarray, shape (1 or C, d)
+        In the order of ``study_.coordinates``.
+    parties_ : ndarray of str, shape (n,)
+        Each record's party, by its name in the study.
+    party_labels_ : dict of str to str
+        The label that ``fit`` got for each of these names.
     """
 
     epsilon: float = 1.0
@@ -86,6 +119,12 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _protocol: ClassVar[str]
     _section: ClassVar[tuple[str, ...]] = ()
     """Which parameters stand in the study's ``[protocol]``."""
+
+    _several: ClassVar[bool] = False
+    """Whether it learns more than two classes."""
+
+    _noisy: ClassVar[bool] = True
+    """Whether noise may spoil the model: then scikit-learn's checks ask for no good scores."""
 
     def fit(self, X: Any, y: Any = None, parties: Any = None, n_parties: int | None = None) -> Self:
         """Simulate the protocol on these records.
@@ -119,7 +158,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, records: Records, label_name: str, parties: Any, n_parties: int | None, seed: int | None) -> None:
         entry = entry_named(self._protocol)
-        classes, y = _targets(records.y, entry)
+        classes, y = targets_of(records.y, self._protocol, several=self._several)
         features, leaks = features_of(records, self.bounds, self.levels)
         self._warn_of_leaks(leaks)
         if parties is None:
@@ -131,14 +170,14 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         public = self._public(features, seed)
         shape = Shape(
             features=features,
-            label=_label(label_name, classes, features),
+            label=label_of(label_name, classes, features),
             parties=names,
             fewest=max(2, min(len(own) for own in rows)),
             auxiliary=None if public is None else public.named,
         )
         text = self._study_text(shape)
-        study = _parsed(text)
-        X = Encoder.from_study(study).encode(_columns(records, features))
+        study = parsed(text)
+        X = Encoder.from_study(study).encode(records.encodable(features))
         data = {name: Dataset(X[own], y[own], study.classes) for name, own in zip(names, rows, strict=True)}
         family: Family = self.__dict__.setdefault("_family", Family())
         warn_of_a_search(family, type(self).__name__, study.privacy.epsilon, study.privacy.delta)
@@ -170,7 +209,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         BadInput
             The settings do not fit together.
         """
-        return _parsed(self._study_text(shape))
+        return parsed(self._study_text(shape))
 
     @property
     def shape(self) -> Shape:
@@ -216,7 +255,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         records = read_records(self, X, fitting=False)
         study = self.study_
         with refusing():
-            coordinates = Encoder.from_study(study).encode(_columns(records, study.features))
+            coordinates = Encoder.from_study(study).encode(records.encodable(study.features))
         model = self.simulation_.model
         scores: _Array = scores_of(model, coordinates, study.classes)
         return scores if study.multiclass else scores - model.threshold
@@ -259,9 +298,9 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head += "".join(f"# NOT PUBLIC: {leak} were read off the records.\n" for leak in self._leaks)
         text = head + self._text
         if path is not None:
-            _write_new(Path(path), text)
+            write_new(Path(path), text)
             if self._auxiliary_text is not None:
-                _write_new(Path(path).with_name(AUXILIARY_FILE), self._auxiliary_text)
+                write_new(Path(path).with_name(AUXILIARY_FILE), self._auxiliary_text)
         return text
 
     def save(self, directory: Path | str) -> None:
@@ -288,57 +327,11 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = entry_named(self._protocol).multiclass
+        tags.classifier_tags.multi_class = self._several
         tags.classifier_tags.poor_score = self._noisy
         tags.input_tags.sparse = True
         return tags
 
     def _more_tags(self) -> dict[str, Any]:
         """Return what scikit-learn 1.5 reads in the place of ``__sklearn_tags__``."""
-        return {"binary_only": not entry_named(self._protocol).multiclass, "poor_score": self._noisy}
-
-    _noisy: ClassVar[bool] = True
-    """Whether noise may spoil the model: then scikit-learn's checks ask for no good scores."""
-
-
-def _targets(y: Any, entry: Protocol) -> tuple[_Array, NDArray[np.float64]]:
-    """Return the classes, and each record's label as a data set holds it."""
-    check_classification_targets(y)
-    classes, positions = np.unique(y, return_inverse=True)
-    kind = type_of_target(y, input_name="y")
-    if len(classes) < 2:  # noqa: PLR2004
-        raise InvalidInput("the labels have 1 class, but at least two classes are needed")
-    if len(classes) == 2:  # noqa: PLR2004
-        return classes, np.where(positions == 1, 1.0, -1.0)
-    if not entry.multiclass:
-        raise InvalidInput(
-            f"Only binary classification is supported. The type of the target is {kind}. {entry.name} tells one value "
-            "from all others"
-        )
-    return classes, positions.astype(np.float64)
-
-
-def _parsed(text: str) -> Study:
-    return Study.parse(text, "the estimator's study", in_memory=True)
-
-
-def _label(name: str, classes: _Array, features: tuple[Feature, ...]) -> Label:
-    taken = {feature.name for feature in features}
-    while name in taken:
-        name += "_"
-    texts = tuple(text_of(value) for value in classes)
-    if len(texts) == 2:  # noqa: PLR2004
-        return Label(name=name, positive=texts[1])
-    return Label(name=name, classes=texts)
-
-
-def _columns(records: Records, features: tuple[Feature, ...]) -> Mapping[str, Any]:
-    return records.with_levels([feature.name for feature in features if feature.levels is not None])
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}; choose another file") from None
+        return {"binary_only": not self._several, "poor_score": self._noisy}

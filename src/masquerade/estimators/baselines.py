@@ -45,6 +45,7 @@ class Pooled(SimulatedClassifier):
     """``pooled``: one classifier for all records. It protects nothing: no noise, whatever epsilon is."""
 
     _protocol: ClassVar[str] = "pooled"
+    _several: ClassVar[bool] = True
     _noisy: ClassVar[bool] = False
 
 
@@ -53,6 +54,7 @@ class Batch(SimulatedClassifier):
     """``batch``: ``pooled`` under the name that Hamm, Cao and Belkin 2016 give it."""
 
     _protocol: ClassVar[str] = "batch"
+    _several: ClassVar[bool] = True
     _noisy: ClassVar[bool] = False
 
 
@@ -64,6 +66,7 @@ class Individual(SimulatedClassifier):
     """
 
     _protocol: ClassVar[str] = "individual"
+    _several: ClassVar[bool] = True
     _noisy: ClassVar[bool] = False
 
 
@@ -72,3 +75,4 @@ class Average(SimulatedClassifier):
     """``average``: the mean of each party's own classifier, with noise (Hamm, Cao and Belkin 2016, Appendix B.4)."""
 
     _protocol: ClassVar[str] = "average"
+    _several: ClassVar[bool] = True

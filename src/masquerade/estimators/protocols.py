@@ -28,6 +28,7 @@ class DPWhitened(SimulatedClassifier):
     """
 
     _protocol: ClassVar[str] = "dp-whitened"
+    _several: ClassVar[bool] = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,7 @@ from masquerade.estimators.compat import checked_array, note_columns
 from masquerade.estimators.warned import InvalidInput
 from masquerade_core.data.columns import MISSING_LEVEL, Column
 from masquerade_core.data.tables import cell_text
+from masquerade_core.study import Feature
 
 __all__ = ["MOST_CELLS", "Records", "read_records", "text_of"]
 
@@ -46,22 +48,30 @@ class Records:
         """The columns of numbers."""
         return tuple(name for name, cells in self.columns.items() if isinstance(cells, np.ndarray))
 
-    def with_levels(self, names: Sequence[str]) -> Mapping[str, Column]:
-        """Return the columns, with numbers as text in those that have levels: 1.0 as "1"."""
+    def encodable(self, features: Sequence[Feature]) -> Mapping[str, Column]:
+        """Return the columns as an encoder of these features reads them: a number of a category is its level's text."""
+        levels = {feature.name: feature.levels for feature in features if feature.levels is not None}
         return {
-            name: [text_of(cell) for cell in cells.tolist()]
-            if name in names and isinstance(cells, np.ndarray)
-            else cells
+            name: _levels(cells, levels[name]) if name in levels and isinstance(cells, np.ndarray) else cells
             for name, cells in self.columns.items()
         }
 
 
+def _levels(cells: NDArray[Any], levels: Sequence[str]) -> list[str]:
+    """Return numbers as the levels that are equal to them: 1 and 1.0 are one level, however it is written."""
+    known = {number: level for level in levels if (number := _number(level)) is not None}
+    return [known.get(float(cell), text_of(cell)) for cell in cells.tolist()]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def text_of(value: Any) -> str:
-    """Return the text of a level or a label, such as a study holds it; a whole number has no decimal point."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    """Return the text of a level or a label, as a file of records would hold it; empty where it is missing."""
     return cell_text(value) or ""
 
 
@@ -146,14 +156,12 @@ def _cells(name: str, cells: NDArray[Any]) -> Column:
             f"the column {name!r} holds dates, times or complex numbers, which are not read; write it as numbers or "
             "text"
         )
-    found = cells.tolist()
-    if any(isinstance(cell, Real) and not isinstance(cell, bool) for cell in found):
-        try:
-            return np.array([np.nan if _is_missing(cell) else float(cell) for cell in found])
-        except (TypeError, ValueError):
-            pass  # numbers among text are levels like any other
+    found = [None if _is_missing(cell) else cell for cell in cells.tolist()]
+    there = [cell for cell in found if cell is not None]
+    if there and all(isinstance(cell, Real | Decimal) and not isinstance(cell, bool) for cell in there):
+        return np.array([np.nan if cell is None else float(cell) for cell in found])
     return [text_of(cell) or MISSING_LEVEL for cell in found]
 
 
 def _is_missing(cell: Any) -> bool:
-    return cell is None or type(cell).__name__ == "NAType"
+    return cell is None or cell != cell or type(cell).__name__ == "NAType"  # noqa: PLR0124  NaN, and pandas' NaT

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade.estimators.warned import InvalidInput
-from masquerade_core.study import AuxiliaryFile, Feature, Label
+from masquerade_core.data.auxiliary import Auxiliary
+from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
 
-__all__ = ["AUXILIARY_FILE", "Shape", "draft_of"]
+__all__ = ["AUXILIARY_FILE", "Public", "Shape", "draft_of", "parsed", "write_new"]
 
 AUXILIARY_FILE = "auxiliary.csv"
 """The name of the file of auxiliary records, beside the study's."""
@@ -25,6 +27,24 @@ _SETTINGS = (
     "expected_records",
 )
 _REALS = ("epsilon", "delta", "regularization")
+
+
+@dataclass(frozen=True)
+class Public:
+    """Public records without labels.
+
+    Parameters
+    ----------
+    named : AuxiliaryFile
+        What the study says of them.
+    text : str
+        Their file's.
+    records : Auxiliary
+    """
+
+    named: AuxiliaryFile
+    text: str
+    records: Auxiliary
 
 
 @dataclass(frozen=True)
@@ -93,3 +113,17 @@ def draft_of(protocol: str, settings: Mapping[str, Any], section: Mapping[str, A
 def _plain(value: Any) -> Any:
     """Return a number of numpy's as one of Python's, which a study's file can hold."""
     return value.item() if hasattr(value, "item") else value
+
+
+def parsed(text: str) -> Study:
+    """Read the study of a fit."""
+    return Study.parse(text, "the estimator's study", in_memory=True)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that must not exist; InvalidInput where it does, or cannot be written."""
+    try:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}; choose another file") from None

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from masquerade.estimators.base import Public, SimulatedClassifier
+from masquerade.estimators.base import SimulatedClassifier
 from masquerade.estimators.dealing import rng_of
 from masquerade.estimators.records import read_records
-from masquerade.estimators.studies import AUXILIARY_FILE
+from masquerade.estimators.studies import AUXILIARY_FILE, Public
 from masquerade.estimators.warned import InvalidInput
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.columns import Column
@@ -53,14 +53,14 @@ class SoftEnsemble(SimulatedClassifier):
     private_auxiliary: bool | None = None
 
     _protocol: ClassVar[str] = "soft"
+    _several: ClassVar[bool] = True
     _section: ClassVar[tuple[str, ...]] = ("private_auxiliary",)
 
     def _public(self, features: tuple[Feature, ...], seed: int | None) -> Public:
         if self.auxiliary is None:
             columns: Mapping[str, Column] = _drawn(features, _count(self.n_auxiliary), rng_of(seed, "auxiliary"))
         else:
-            levels = [feature.name for feature in features if feature.levels is not None]
-            columns = read_records(self, self.auxiliary, fitting=False).with_levels(levels)
+            columns = read_records(self, self.auxiliary, fitting=False).encodable(features)
         text = _csv_text(columns)
         X = Encoder(features, self.intercept, "clamp").encode(columns)
         digest = hashlib.sha256(text.encode()).digest()

@@ -173,10 +173,10 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     result, study = run.result, run.study
     what = f"one model, which predicts {subject(study)}" if entry is None or entry.makes_model else _other(entry)
     if run.watermark:
+        whose = counted(int(result["parties"]), "party", "parties")
         held_all = (
-            "This is a simulation. One computer held the records of "
-            f"{counted(int(result['parties']), 'party', 'parties')} and computed {what}. "
-            "Whoever ran it saw all records."
+            f"This is a simulation. One computer held the records of {whose} and computed {what}. Whoever ran it saw "
+            "all records."
         )
         return [
             held_all,
@@ -263,8 +263,9 @@ def _agreed(run: Run) -> list[str]:
         return ["Nobody was asked: a simulation needs nobody's agreement but that of whoever holds the data."]
     said, approval = [], run.approval
     if approval:
+        who = str(approval.get("who", "?"))
         said.append(
-            f"{approval.get('who', '?')} approved of this study for {approval.get('participant', '?')} on "
+            f"{who[:1].upper()}{who[1:]} approved of this study for {approval.get('participant', '?')} on "
             f"{minute(approval.get('when', ''))}."
         )
     elif run.participant == CHARLIE:

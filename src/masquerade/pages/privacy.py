@@ -194,7 +194,7 @@ def observers(rows: Sequence[Row], records_per_person: int = 1) -> list[Observer
     side = [row for row in own if _together(str(row["view"])) and not str(row["claimed"]).startswith(NOT_PROMISED)]
     if side:
         with_whom = max((str(row["view"]) for row in side), key=len).removeprefix("Charlie with ").partition(",")[0]
-        found.append(_worst(f"The coordinator together with {with_whom}", side))
+        found.append(_worst(f"The coordinator with {with_whom}", side))
     return [observer for observer in found if observer is not None]
 
 

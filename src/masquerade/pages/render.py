@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]
 SECURITY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 """The page's Content-Security-Policy: nothing is loaded, nothing runs, and one style sheet counts, by its hash."""
 
+_HYPHENED = re.compile(r"((?<![\w-])(?=[\w-]{3,24}(?![\w-]))\w+(?:-\w+)+)")
 _SMALL, _LARGE = 1e-4, 1e7  # between these a number is written in full
 
 
@@ -59,6 +61,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
         "exact": exact,
         "number": number,
         "percent": _percent,
+        "pieces": _pieces,
         "seconds": human_seconds,
         "sentence": _sentence,
         "who": _who,
@@ -88,6 +91,11 @@ def _sentence(text: str) -> str:
 
 def _percent(place: float) -> str:
     return f"{place:.2f}%"
+
+
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    """Split a text into pieces, and say of each whether it is a short name with hyphens, to be kept on one line."""
+    return [(piece, bool(_HYPHENED.fullmatch(piece))) for piece in _HYPHENED.split(text) if piece]
 
 
 def _who(name: str) -> str:

@@ -67,7 +67,9 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
     entry = _entry(str(run.result["protocol"]))
     rows = views(run.result["statement"], audit)
     found = [v for view in rows for v in (view.claimed, view.proved, view.audited) if v is not None]
-    noise = entry.weight_noise(run.study) if entry and entry.weight_noise and run.study and run.model else None
+    published = run.result.get("published") or {}
+    known = entry.weight_noise if entry else None
+    noise = known(run.study, published.get("records")) if known and run.study and run.model else None
     explanation = entry.explain(run.study) if entry and run.study and not entry.baseline else None
     baseline = entry is not None and entry.baseline
     context = {
@@ -82,6 +84,7 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
         "pictures": pictures,
         "learned": learned(run.model, noise) if run.model else [],
         "noise": noise,
+        "published": published,
         "talk": talk_of(run.result, run.transcript, run.study.names if run.study else ()),
         "explanation": explanation,
         "flags": flags(run.study, run.result["statement"]) if run.study else [],

@@ -97,15 +97,19 @@ class Row:
         return {
             "table": self.table,
             "name": self.name,
-            "value": self.value,
-            "standard_error": self.error,
-            "low": self.low,
-            "high": self.high,
+            "value": float(self.value),  # numpy's numbers and truth values are none of JSON's
+            "standard_error": _number(self.error),
+            "low": _number(self.low),
+            "high": _number(self.high),
             "broken_variant": self.broken,
-            "inside": self.inside() if self.banded else None,
-            "holds": self.holds if self.banded else None,
+            "inside": bool(self.inside()) if self.banded else None,
+            "holds": bool(self.holds) if self.banded else None,
             "note": self.note,
         }
+
+
+def _number(x: float | None) -> float | None:
+    return None if x is None else float(x)
 
 
 def _short(x: float) -> str:

@@ -238,7 +238,7 @@ def _panels(names: list[str], same: Descents, ind: Descents, plain: Descents) ->
         Panel(
             "Extra iterations",
             label,
-            "extra iterations, as a fraction of plain descent's",
+            "extra, as a fraction of plain descent's",
             [*both(lambda found, column: _extra(found.iterations[column], quiet)), said("5 %", _CLOSE)],
             x_scale="log",
         ),

@@ -4,12 +4,15 @@ No paper prints these figures. The bands come from an independent implementation
 ``docs/reproduction/dp-whitened.md`` has the tables.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from math import hypot
 from pathlib import Path
+from typing import Any
 
 from masquerade.reproduce.bands import Report, Row
-from masquerade.reproduce.dp_whitened_data import BENCHMARKS
+from masquerade.reproduce.dp_whitened_data import BENCHMARKS, Benchmark, Split
+from masquerade.reproduce.dp_whitened_found import Found
 from masquerade.reproduce.dp_whitened_runs import (
     ADASSP,
     AMP,
@@ -25,10 +28,11 @@ from masquerade.reproduce.dp_whitened_runs import (
     PARTIES,
     ROLES_EPSILON,
     THINNED,
-    Found,
     halved_epsilon,
-    measure,
+    measure_once,
 )
+from masquerade.reproduce.panels import Panel, Series
+from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.errors import BadInput
 
 __all__ = ["figure_1", "tables"]
@@ -65,6 +69,10 @@ _BANDS: dict[str, dict[float, tuple[float | None, float | None]]] = {
 _TWO_SIDED = {"Adult": {0.1: 0.163}}
 """The least mean error, where a smaller one would mean too little noise."""
 
+_WEIGHTS = {"Adult": 30.0, "a9a": 20.0, "KDD": 30.0, "HAR": 15.0, "Bank": 20.0}
+_SMALL, _WITHOUT_CENTRAL = ("WDBC", "Breast cancer original", "Credit card", "HAR"), 0.05
+"""About how long draws take; the large sets have the central methods in their first draws alone."""
+
 _ROLES = f"Through the real roles, eps = {ROLES_EPSILON}: how far the classifier is from that in the clear"
 _MU = "The noise itself: the mu that it keeps, measured over all sums, beside that of epsilon and delta"
 _BROKEN = "Broken variants must miss"
@@ -90,7 +98,7 @@ _CENTRAL = (
 # --- The tables -----------------------------------------------------------------------
 
 
-def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: Path | None) -> Report:
+def figure_1(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> Report:
     """Return the tables for the data sets whose folders are there.
 
     Parameters
@@ -98,8 +106,8 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     draws : int
         How many draws of the noise for each data set; where it has no fixed split, how many splits.
     seed : int
-    progress : callable
-        (done, of).
+    run_tasks : callable
+        It runs a task for each draw or split of each data set.
     data : path
         The directory that holds the folders; the current one by default.
 
@@ -117,19 +125,36 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
         )
     absent = [f"{one.title} (no folder {one.folder})" for one in BENCHMARKS if one not in there]
     notes = [f"Left out, since {root} does not have it: {', '.join(absent)}."] if absent else []
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        progress(done, draws * len(there))
-
-    # One set at a time: the large ones take some tens of megabytes each.
-    found = [
-        measure(one, one.read(root / one.folder), draws, seed, broken=_TWO_SIDED.get(one.title, {}), advance=advance)
+    tasks = [
+        Task(
+            f"{one.title}, {number}",
+            _measured,
+            (one.title, root / one.folder if one.folder else None, number, seed),
+            _WEIGHTS.get(one.title, 1.0) * (1.0 if number < CENTRAL_DRAWS or one.title in _SMALL else _WITHOUT_CENTRAL),
+        )
         for one in there
+        for number in range(draws)
     ]
+    results = iter(run_tasks(tasks))
+    found = [Found(one) for one in there]
+    for one in found:
+        for _ in range(draws):
+            one.add(next(results))
     return tables(found, draws, seed, notes)
+
+
+def _measured(title: str, folder: Path | None, number: int, seed: int) -> dict[str, Any]:
+    """Measure one draw or split of a data set."""
+    (benchmark,) = (one for one in BENCHMARKS if one.title == title)
+    files = sorted(folder.rglob("*")) if folder else []
+    records = _read(benchmark, folder or Path(), tuple((path, path.stat().st_mtime_ns) for path in files))
+    return measure_once(benchmark, records, number, seed, broken=tuple(_TWO_SIDED.get(title, {}))).parts()
+
+
+@lru_cache(maxsize=1)  # the large ones take some tens of megabytes each
+def _read(benchmark: Benchmark, folder: Path, _times: tuple[tuple[Path, int], ...]) -> Split:
+    """Read a data set; the times of its files say whether it has been read already."""
+    return benchmark.read(folder)
 
 
 def tables(found: Sequence[Found], draws: int, seed: int, notes: Sequence[str] = ()) -> Report:
@@ -138,7 +163,17 @@ def tables(found: Sequence[Found], draws: int, seed: int, notes: Sequence[str] =
     settings = {"draws": draws, "K": PARTIES, "seed": seed, "data_sets": len(found)}
     last = (*_mu_rows(found), *_role_rows(found), *_broken_rows(found))
     notes = (_CLEAR, _SEEDED, _MEANING, _CENTRAL, *notes)
-    return Report("dp-whitened", "1", notes, settings, [*rows, *last])
+    return Report("dp-whitened", "1", notes, settings, [*rows, *last], [_panel(one) for one in found])
+
+
+def _panel(found: Found) -> Panel:
+    """Draw errors against epsilon, ours and those of central methods."""
+    curves = []
+    for method in (OURS, AMP, OBJECTIVE, ADASSP):
+        points = [found.error(found.best(method, epsilon), epsilon) for epsilon in EPSILONS]
+        curves.append(Series(method, EPSILONS, [value for value, _ in points], [error or 0.0 for _, error in points]))
+    levels = tuple((name, found.error(found.best(name, 0), 0)[0]) for name in (MAJORITY, FREE))
+    return Panel(f"{found.benchmark.title}, N = {found.N:,}", "epsilon", "error rate", curves, "log", reference=levels)
 
 
 def _heading(found: Found) -> str:

@@ -1,19 +1,16 @@
 """Runs of ``dp-whitened`` and of central methods on one data set: without encryption, once through the real roles."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from functools import cache
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from masquerade.draft import Draft, throwaway_key
-from masquerade.reproduce.bands import mean_and_error
 from masquerade.reproduce.central_baselines import Logistic, adassp, amp, objective_perturbation, penalties
 from masquerade.reproduce.dp_whitened_data import Benchmark, Split
+from masquerade.reproduce.dp_whitened_found import Found, Noise
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.model import Model
@@ -46,6 +43,7 @@ __all__ = [
     "halved_epsilon",
     "learn_in_clear",
     "measure",
+    "measure_once",
     "study_of",
 ]
 
@@ -66,7 +64,6 @@ _FREE_PENALTIES = (0.01, 0.1, 1.0, 10.0)
 _SMALL_KEYS = 512
 
 _Array = NDArray[np.float64]
-_At = tuple[str, float, int]
 _Integers = NDArray[np.int64]
 
 
@@ -99,23 +96,6 @@ def draw_shares(label: str, d: int) -> _Integers:
 
 def _rngs(label: str) -> dict[str, SimulationRng]:
     return {f"party-{k}": SimulationRng(label, f"party {k}") for k in range(1, PARTIES + 1)}
-
-
-@dataclass
-class Noise:
-    """The noise that was added to the sums of the same place in each run.
-
-    Parameters
-    ----------
-    squares : float
-        The sum of the noise's squares, in units of how far a replaced record moves the sum at most. Those of products
-        of two coordinates count twice.
-    numbers : int
-        How many numbers there were.
-    """
-
-    squares: float = 0.0
-    numbers: int = 0
 
 
 class _InTheClear:
@@ -194,101 +174,36 @@ def _through_roles(study: Study, data: Dataset, label: str) -> Model:
 # --- One data set -----------------------------------------------------------------------
 
 
-@dataclass
-class Found:
-    """What was measured on one data set.
-
-    Parameters
-    ----------
-    benchmark : Benchmark
-    N, d : int
-        Training records, and coordinates of one.
-    by : dict
-        By method and epsilon, for each draw: the number of the split or of the draw, the error and the AUC.
-    noise : dict
-        By method and epsilon, the noise of each sum in turn.
-    apart : float
-        How far the classifier of the real roles was from that in the clear.
-    """
-
-    benchmark: Benchmark
-    N: int = 0
-    d: int = 0
-    by: defaultdict[tuple[str, float], list[tuple[int, float, float]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    noise: defaultdict[tuple[str, float], list[Noise]] = field(default_factory=lambda: defaultdict(list))
-    apart: float = 0.0
-
-    def note(self, at: _At, test: Dataset, w: Sequence[float] | _Array, offset: float = 0) -> None:
-        """Add one classifier's error and AUC on test records; ``at`` has the method, epsilon and number."""
-        method, epsilon, number = at
-        scores = test.X @ np.asarray(w) + offset
-        ranks, positive = rankdata(scores), test.y > 0
-        pairs = positive.sum() * (~positive).sum()
-        above = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
-        self.by[method, epsilon].append((number, float(np.mean((scores > 0) != positive)), float(above / pairs)))
-
-    def error(self, method: str, epsilon: float) -> tuple[float, float | None]:
-        """Return the mean error and its standard error, None after a single draw."""
-        return self._mean(method, epsilon, 1)
-
-    def auc(self, method: str, epsilon: float) -> tuple[float, float | None]:
-        """Return the mean AUC and its standard error, None after a single draw."""
-        return self._mean(method, epsilon, 2)
-
-    def _mean(self, method: str, epsilon: float, which: int) -> tuple[float, float | None]:
-        values = np.array(self.by[method, epsilon])
-        means = np.array([values[values[:, 0] == number, which].mean() for number in np.unique(values[:, 0])])
-        return mean_and_error(means[:, None]) if len(means) > 1 else (float(means[0]), None)
-
-    def best(self, method: str, epsilon: float) -> str:
-        """Return the name of the method's best variant."""
-        names = [name for name, at in self.by if at == epsilon and name.startswith(method)]
-        return min(names, key=lambda name: self.error(name, epsilon)[0])
-
-    def mu_kept(self, method: str, epsilon: float) -> float:
-        """Return the mu that the measured noise of all sums together keeps, over that of the privacy target."""
-        squared = sum(one.numbers / one.squares for one in self.noise[method, epsilon])
-        return sqrt(squared) / mu_of(epsilon, self.benchmark.delta)
-
-    def strength(self, epsilon: float) -> float:
-        """Return s."""
-        return self.N * mu_of(epsilon, self.benchmark.delta) / sqrt(self.d)
-
-
-def measure(
-    benchmark: Benchmark,
-    records: Split,
-    draws: int,
-    seed: int,
-    *,
-    broken: Collection[float] = (),
-    advance: Callable[[], None] = lambda: None,
-) -> Found:
+def measure(benchmark: Benchmark, records: Split, draws: int, seed: int, *, broken: Collection[float] = ()) -> Found:
     """Learn from one data set at each epsilon, and at ``broken`` ones by broken variants too.
 
     There are so many draws of the noise; or so many splits, with ``EACH`` draws where records are few.
     """
     found = Found(benchmark)
-    logistic: Logistic | None = None
     for number in range(draws):
-        label = f"dp-whitened {seed} {benchmark.title} {number}"
-        train, test = records.draw(label)
-        found.N, found.d = train.X.shape
-        few = found.N <= LARGE
-        central = number < CENTRAL_DRAWS or few
-        if number == 0:
-            found.apart = _apart(train, benchmark.delta, label)
-        if central and (logistic is None or records.test is None):
-            logistic = Logistic(train)
-            _without_noise(found, logistic, test, number)
-        for draw in range(EACH if few and records.test is None else 1):
-            drawn = f"{label} {draw}" if draw else label
-            _ours(found, train, test, (drawn, number), broken)
-            if central and logistic is not None:
-                _central(found, logistic, test, (drawn, number))
-        advance()
+        found.add(measure_once(benchmark, records, number, seed, broken=broken).parts())
+    return found
+
+
+def measure_once(
+    benchmark: Benchmark, records: Split, number: int, seed: int, *, broken: Collection[float] = ()
+) -> Found:
+    """Return what one draw of the noise gives, or one split."""
+    found = Found(benchmark)
+    label = f"dp-whitened {seed} {benchmark.title} {number}"
+    train, test = records.draw(label)
+    found.N, found.d = train.X.shape
+    few = found.N <= LARGE
+    if number == 0:
+        found.apart = _apart(train, benchmark.delta, label)
+    logistic = Logistic(train) if number < CENTRAL_DRAWS or few else None
+    if logistic is not None and (number == 0 or records.test is None):
+        _without_noise(found, logistic, test, number)
+    for draw in range(EACH if few and records.test is None else 1):
+        drawn = f"{label} {draw}" if draw else label
+        _ours(found, train, test, (drawn, number), broken)
+        if logistic is not None:
+            _central(found, logistic, test, (drawn, number))
     return found
 
 
@@ -300,7 +215,9 @@ def _ours(found: Found, train: Dataset, test: Dataset, draw: tuple[str, int], br
     variants += [(HALVED, epsilon, halved_epsilon(epsilon, delta), noise) for epsilon in broken]
     variants += [(THINNED, epsilon, epsilon, noise // 2) for epsilon in broken]
     for method, epsilon, used, shares in variants:
-        model = learn_in_clear(study_of(found.d, used, delta), train, shares, found.noise[method, epsilon])
+        seen: list[Noise] = []
+        model = learn_in_clear(study_of(found.d, used, delta), train, shares, seen)
+        found.draws[method, epsilon].append([(one.squares, one.numbers) for one in seen])
         found.note((method, epsilon, number), test, model.weights, model.offset[0])
 
 

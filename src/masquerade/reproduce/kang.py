@@ -26,6 +26,8 @@ SETTING = Setting()
 _SMALL_U, _LARGE_U = (1, 3, 5), (1, 5, 9)
 _SMALL_PARTITIONS, _LARGE_PARTITIONS, _FEW_PARTITIONS = 20, 4, 2
 _APPENDIX = ((32, 0.1), (8, 0.01))
+_FIGURES = ((2, 12), (13, 14), (15, 16))
+"""The paper's figures: accuracy and gap, of the main setting and of those of the appendix."""
 
 _NOISELESS = {
     "BC": (0.954, 0.015),
@@ -165,11 +167,13 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None, sett
     results = iter(run_tasks([task for each in tasks for task in each]))
     found = [plan.found([next(results) for _ in each]) for plan, each in zip((*plans, *more), tasks, strict=True)]
     main = {plan.name: one for plan, one in zip(plans, found, strict=False)}
-    drawn = [
-        panel
-        for plan, one in zip((*plans, *more), found, strict=True)
-        for panel in panels(_title(plan), one, plan.us, tuple(SHOWN), gaps=True)
-    ]
+    drawn = []
+    for figures, start in zip(_FIGURES, range(0, len(found), len(there)), strict=True):
+        group, each = (*plans, *more)[start : start + len(there)], found[start : start + len(there)]
+        one = group[0].setting
+        by_name = {plan.name: cells for plan, cells in zip(group, each, strict=True)}
+        points = {plan.name: plan.us for plan in group}
+        drawn += panels(figures, f"m = {one.m}, eps = {one.epsilon:g}", by_name, points, tuple(SHOWN))
     said = [METHODS, _UNEVEN, OPTIMISTIC, SEEDED.format(shared="u"), _ENCODED]
     if set(there) & set(LARGE):
         said.append(_FEW)
@@ -177,10 +181,6 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None, sett
     settings = {**asdict(setting), "learning_rates": list(ETAS), "draws": draws, "seed": seed, "partitions": counts}
     rows = [*_rows(main), *_proved(setting), *_appendix_rows(more, found[len(plans) :])]
     return Report("kang", "2", [*said, _SILENT, *notes], settings, rows, drawn)
-
-
-def _title(plan: _Plan) -> str:
-    return f"{plan.name}, m = {plan.setting.m}, eps = {plan.setting.epsilon:g}"
 
 
 def _main(name: str, folder: Path, setting: Setting, draws: int, seed: int) -> _Plan:

@@ -28,6 +28,8 @@ SETTING = Setting(m=32)
 EPSILONS = (0.01, 0.025, 0.05, 0.1, 0.25)
 _OTHER_M = (2, 4, 8, 16)
 _SMALL_PARTITIONS, _LARGE_PARTITIONS, _FEW_PARTITIONS = 20, 4, 2
+_FIGURES = {32: (1, 3), 2: (4, 5), 4: (6, 7), 8: (8, 9), 16: (10, 11)}
+"""The paper's figures by m: accuracy, and gap."""
 _IN_APPENDIX = ("W", "U", "UJ", "C")
 _CHUNKS = 2
 _LARGE_DRAWS = 4  # a large set has a quarter of the draws
@@ -222,16 +224,14 @@ def _proved(setting: Setting) -> list[Row]:
 
 
 def _panels(found: dict[tuple[str, int], Found], setting: Setting) -> list[Panel]:
-    names = list(dict.fromkeys(name for name, _ in found))
     return [
         panel
         for m in (setting.m, *_OTHER_M)
-        for name in names
         for panel in panels(
-            f"{name}, m = {m}",
-            found[name, m],
-            EPSILONS,
+            _FIGURES[m],
+            f"m = {m}",
+            {name: one for (name, of), one in found.items() if of == m},
+            {name: EPSILONS for name, _ in found},
             (*SHOWN, "W wide") if m == setting.m else _IN_APPENDIX,
-            gaps=True,
         )
     ]

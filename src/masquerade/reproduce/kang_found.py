@@ -1,6 +1,6 @@
 """The numbers of Kang's figures: accuracies and gaps at the best learning rate, and curves of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,10 @@ SEEDED = (
 SHOWN = {"W": "W, the paper's", "U": "U, plain average", "UJ": "UJ, compared", "C": "C, central", "W own": "W own"}
 """The methods, and what the curves are called."""
 
+_AXES = {"u": "u: the large parties' records over the small ones'", "eps": "epsilon"}
+
 _Array = NDArray[np.float64]
+Methods = Sequence[str]
 
 
 def folders(data: Path | None, *, needed: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
@@ -94,22 +97,42 @@ def _at_rate(values: _Array, best: Any) -> _Array:
     return np.asarray(by_rate[int(best(by_rate.mean(axis=(1, 2))))])
 
 
-def panels(title: str, found: Found, points: Sequence[float], methods: Sequence[str], *, gaps: bool) -> list[Panel]:
-    """Return the accuracies' panel, and the gaps' where they are asked for. C does not depend on u."""
-    label = {"u": "u: the large parties' records over the small ones'", "eps": "epsilon"}[found.axis]
+def panels(
+    figures: tuple[int, int],
+    setting: str,
+    found: dict[str, Found],
+    points: Mapping[str, Sequence[float]],
+    methods: Methods,
+) -> list[Panel]:
+    """Return a panel of accuracies for each data set, and then one of gaps.
 
-    def curve(method: str, values: Any) -> Series:
-        fixed = method == "C" and found.axis == "u"
-        pairs = [mean_and_error(values(method, points[0] if fixed else point)) for point in points]
-        return Series(
-            SHOWN.get(method, method), tuple(points), [mean for mean, _ in pairs], [error for _, error in pairs]
-        )
-
-    quiet = float(found.best("W none", points[0]).mean())
-    reference = (("the more frequent label", found.share), ("W without noise", quiet))
-    series = [curve(method, found.best) for method in methods]
-    shown = [Panel(title, label, "accuracy on test records", series, reference=reference)]
-    if gaps:
-        series = [curve(method, found.gap) for method in methods]
-        shown.append(Panel(title, label, "optimal gap on training records", series, y_scale="log"))
+    Parameters
+    ----------
+    figures : tuple of int
+        The paper's two figures.
+    setting : str
+        What the titles say of both.
+    found, points : dict
+        By data set: what was found, and where. C does not depend on u.
+    methods : sequence of str
+    """
+    accuracy, gap = figures
+    shown = []
+    for name, one in found.items():
+        quiet = float(one.best("W none", points[name][0]).mean())
+        curves = [_curve(one, method, points[name], one.best) for method in methods]
+        levels = (("the more frequent label", one.share), ("W without noise", quiet))
+        title, label = f"Figure {accuracy}: {name}, {setting}", _AXES[one.axis]
+        shown.append(Panel(title, label, "accuracy on test records", curves, reference=levels))
+    for name, one in found.items():
+        curves = [_curve(one, method, points[name], one.gap) for method in methods]
+        title, label = f"Figure {gap}: {name}, {setting}", _AXES[one.axis]
+        shown.append(Panel(title, label, "optimal gap on training records", curves, y_scale="log"))
     return shown
+
+
+def _curve(found: Found, method: str, points: Sequence[float], values: Callable[[str, float], _Array]) -> Series:
+    fixed = method == "C" and found.axis == "u"
+    pairs = [mean_and_error(values(method, points[0] if fixed else point)) for point in points]
+    name = SHOWN.get(method, method)
+    return Series(name, tuple(points), [mean for mean, _ in pairs], [error for _, error in pairs])

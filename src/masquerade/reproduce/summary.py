@@ -4,9 +4,10 @@ No paper prints these figures. Ranges and levels are public: round numbers of ou
 set's description lists. ``docs/protocols/summary.md`` has the figures.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tomllib import loads
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from masquerade.draft import Draft, throwaway_key
 from masquerade.originals import Table, adult
 from masquerade.reproduce.bands import Report, Row
+from masquerade.reproduce.panels import Panel, Series
+from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.counts import Levels, Numbers
 from masquerade_core.data.cells import Cells
 from masquerade_core.data.schema import Dataset, Encoder
@@ -36,6 +39,8 @@ _LEARNING_EPSILON = 1.0
 _LAMBDA = 1e-4
 _SD = 44.13
 _MISSING = "?"
+_FREE = "no privacy"
+_METHODS = {_FREE: _FREE, DEFAULT_PROTOCOL: f"{DEFAULT_PROTOCOL}, epsilon = {_LEARNING_EPSILON:g}"}
 _LABEL = Label(name="income", positive=">50K")
 _RANGES = {
     "age": (0.0, 120.0),
@@ -66,14 +71,14 @@ _GAPS = (
 _Columns = Mapping[str, Sequence[str]]
 
 
-def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: Path | None) -> Report:
+def figure_1(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> Report:
     """Return the figures of ``draws`` summaries, and of the studies that follow from them.
 
     Parameters
     ----------
     draws, seed : int
-    progress : callable
-        (done, of).
+    run_tasks : callable
+        It runs a task for each summary, and then two for each study.
     data : path
         The directory that holds the folder ``adult``, or Adult's files themselves.
 
@@ -84,41 +89,66 @@ def figure_1(draws: int, seed: int, progress: Callable[[int, int], None], data: 
     """
     root = data or Path()
     train, test = adult(root / "adult" if (root / "adult").is_dir() else root)
-    return tables(train, test, draws, seed, progress)
+    return tables(train, test, draws, seed, run_tasks)
 
 
-def tables(train: Table, test: Table, draws: int, seed: int, progress: Callable[[int, int], None]) -> Report:
+def tables(train: Table, test: Table, draws: int, seed: int, run_tasks: RunTasks) -> Report:
     """Return the figures for these records."""
+    summaries = run_tasks([Task(f"summary {draw}", _summarised, (train, seed + draw)) for draw in range(draws)])
+    studies = [(None, seed), *((found["toml"], seed + draw) for draw, found in enumerate(summaries))]
+    learning = [
+        Task(f"{method}, study {number}", _learned, (method, toml, train, test, started))
+        for method in _METHODS
+        for number, (toml, started) in enumerate(studies)
+    ]
+    errors = np.array(run_tasks(learning)).reshape(len(_METHODS), len(studies))
+    rows, curves = [*_noise(summaries), *_bounds(summaries)], []
+    for what, (before, *each) in zip(_METHODS.values(), errors.tolist(), strict=True):
+        rows += [
+            Row(_ERRORS, f"{what}, the public ranges and levels", before),
+            Row(_ERRORS, f"{what}, the columns of the summary", float(np.mean(each)), high=before + 0.01),
+        ]
+        curves += [Series(what, range(1, draws + 1), each)]
+    settings = {"epsilon": _EPSILON, "learning_epsilon": _LEARNING_EPSILON, "draws": draws, "seed": seed}
+    levels = tuple(
+        (f"{what}, public ranges", before)
+        for what, before in zip(_METHODS.values(), errors[:, 0].tolist(), strict=True)
+    )
+    panel = Panel(
+        "Adult, with a summary's columns", "draw of the summary's noise", "error rate", curves, reference=levels
+    )
+    return Report("summary", "1", [_WHAT, _SEEDED, _GAPS], settings, rows, [panel])
+
+
+def _summarised(train: Table, seed: int) -> dict[str, Any]:
+    """Run a summary, and return what it is compared with and the next study's columns."""
     study = _study("summary", _features(train), _EPSILON)
     grid = public.grid_of(study)
     cells = grid.place(_columns(train))
     data = {
         name: Cells(part, grid) for name, part in zip(study.names, np.array_split(cells.places, study.K), strict=True)
     }
-    exact, releases = noiseless(study, data), list[Statistics]()
-    errors: dict[str, list[float]] = {}
-    known = _learned(_study(DEFAULT_PROTOCOL, _known(study), _LEARNING_EPSILON), train, test, seed)
-    for draw in range(draws):
-        releases.append(run_in_memory(protocol_of(study), study, data, table=_seats(study, seed + draw))[CHARLIE])
-        next_study = _study(DEFAULT_PROTOCOL, _suggested(releases[-1], study), _LEARNING_EPSILON)
-        for what, error in _learned(next_study, train, test, seed + draw).items():
-            errors.setdefault(what, []).append(error)
-        progress(draw + 1, draws)
-    rows = [*_noise(exact, releases), *_bounds(exact, releases)]
-    for what, before in known.items():
-        after = float(np.mean(errors[what]))
-        rows += [
-            Row(_ERRORS, f"{what}, the public ranges and levels", before),
-            Row(_ERRORS, f"{what}, the columns of the summary", after, high=before + 0.01),
-        ]
-    settings = {"epsilon": _EPSILON, "learning_epsilon": _LEARNING_EPSILON, "draws": draws, "seed": seed}
-    return Report("summary", "1", [_WHAT, _SEEDED, _GAPS], settings, rows)
+    exact = noiseless(study, data)
+    released: Statistics = run_in_memory(protocol_of(study), study, data, table=_seats(study, seed))[CHARLIE]
+    distances, counts = list[float](), list[float]()
+    for name, column in released.columns.items():
+        if isinstance(column, Levels):
+            counts += column.kept.values()
+        else:
+            distances += _distances(column, exact.columns[name])
+    return {
+        "drawn": np.array(released.noisy) - np.array(exact.noisy),
+        "sd": released.sd,
+        "distances": distances,
+        "least": min(counts) / released.threshold,
+        "toml": released.to_toml(study),
+    }
 
 
-def _noise(exact: Statistics, releases: Sequence[Statistics]) -> list[Row]:
+def _noise(summaries: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return the standard deviation of the noise as stated, as it was drawn, and as two mistakes would have it."""
-    drawn = np.array([released.noisy for released in releases]) - np.array(exact.noisy)
-    found, stated = float(np.sqrt(np.mean(drawn**2))), releases[0].sd
+    drawn = np.array([one["drawn"] for one in summaries])
+    found, stated = float(np.sqrt(np.mean(drawn**2))), summaries[0]["sd"]
     low, high = 0.95 * stated, 1.05 * stated
     return [
         Row(_NOISE, "stated", stated, low=_SD - 0.01, high=_SD + 0.01),
@@ -128,18 +158,13 @@ def _noise(exact: Statistics, releases: Sequence[Statistics]) -> list[Row]:
     ]
 
 
-def _bounds(exact: Statistics, releases: Sequence[Statistics]) -> list[Row]:
-    distances, counts = list[float](), list[float]()
-    for released in releases:
-        for name, column in released.columns.items():
-            if isinstance(column, Levels):
-                counts += column.kept.values()
-            else:
-                distances += _distances(column, exact.columns[name])
+def _bounds(summaries: Sequence[Mapping[str, Any]]) -> list[Row]:
+    distances = [distance for one in summaries for distance in one["distances"]]
+    least = min(one["least"] for one in summaries)
     return [
         Row(_BOUNDS, "within one cell", float(np.mean(np.array(distances) <= 1)), low=0.95),
         Row(_BOUNDS, "the largest distance, in cells", max(distances), high=2.0),
-        Row(_LEVELS, "the smallest noisy count, beside the threshold", min(counts) / releases[0].threshold, low=1.0),
+        Row(_LEVELS, "the smallest noisy count, beside the threshold", least, low=1.0),
     ]
 
 
@@ -193,9 +218,9 @@ def _known(study: Study) -> list[Feature]:
     ]
 
 
-def _suggested(released: Statistics, study: Study) -> list[Feature]:
+def _suggested(toml: str) -> list[Feature]:
     """Return the columns that the statistics print; a column of levels gets a place for missing cells."""
-    blocks = [Feature.model_validate(block) for block in loads(released.to_toml(study))["feature"]]
+    blocks = [Feature.model_validate(block) for block in loads(toml)["feature"]]
     return [b if b.levels is None or OTHER in b.levels else _with_levels(b, (*b.levels, OTHER)) for b in blocks]
 
 
@@ -222,11 +247,14 @@ def _seats(study: Study, seed: int) -> Seats:
     return Seats(study.names, {who: SimulationRng(seed, who) for who in (*study.names, CHARLIE)})
 
 
-def _learned(study: Study, train: Table, test: Table, seed: int) -> dict[str, float]:
-    """Return the errors of a classifier without privacy, and of the default protocol's."""
+def _learned(method: str, toml: str | None, train: Table, test: Table, seed: int) -> float:
+    """Return the error of a classifier on a summary's columns, or on the known ones where there is none."""
+    features = _suggested(toml) if toml is not None else _known(_study("summary", _features(train), _EPSILON))
+    study = _study(DEFAULT_PROTOCOL, features, _LEARNING_EPSILON)
     records, tests = _encoded(study, train), _encoded(study, test)
-    free = error_rate(tests.X, tests.y, fit(records.X, records.y, _LAMBDA))
+    if method == _FREE:
+        return error_rate(tests.X, tests.y, fit(records.X, records.y, _LAMBDA))
     parts = zip(np.array_split(records.X, study.K), np.array_split(records.y, study.K), strict=True)
     data = {name: Dataset(X.copy(), y.copy()) for name, (X, y) in zip(study.names, parts, strict=True)}
     model: Model = run_in_memory(protocol_of(study), study, data, table=_seats(study, seed))[CHARLIE]
-    return {"no privacy": free, f"{DEFAULT_PROTOCOL}, epsilon = {_LEARNING_EPSILON:g}": error_on(model, tests)}
+    return error_on(model, tests)
