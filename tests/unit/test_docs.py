@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import typer
-
 from docs import commands
 from docs.commands import Block, blocks_of, missing, pages, run_page
+
 from masquerade.cli.app import app
 from tests.pages import ROOT, Page, defined_tests
 from tests.unit.test_readme import sentences
@@ -53,7 +53,8 @@ def test_every_comment_before_a_block_has_a_known_meaning() -> None:
 
 def test_no_block_of_commands_hides_in_a_fence_without_a_language() -> None:
     for page in pages():
-        for content in re.findall(r"^```\n(.*?)^```", re.sub(r"(?ms)^```\w.*?^```$", "", Page(page).text), re.M | re.S):
+        named_left_out = re.sub(r"(?ms)^```\w.*?^```$", "", Page(page).text)
+        for content in re.findall(r"(?ms)^```\n(.*?)^```", named_left_out):
             assert not commands.PROGRAM.match(content), f"{page}: say sh:\n{content}"
 
 
@@ -181,7 +182,9 @@ def test_commands_in_sentences_exist_and_have_the_options_named() -> None:
         if name in groups or name in {f"{group} COMMAND" for group in groups}:
             continue
         assert name in known, f"{page}: masquerade {' '.join(words)}"
-        options = {option for parameter in known[name].params for option in (*parameter.opts, *parameter.secondary_opts)}
+        options = {
+            option for parameter in known[name].params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         used = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert used <= options | {"--help"}, f"{page}: masquerade {' '.join(words)}"
         checked += 1
@@ -198,7 +201,7 @@ def test_the_site_s_page_of_commands_has_every_command_and_option(monkeypatch: p
         assert f"\n## masquerade {name}\n" in f"\n{text}"
         for parameter in command.params:
             assert any(option in text for option in parameter.opts), (name, parameter.opts)
-    assert sys.modules.pop("masquerade_docs")
+    del sys.modules["masquerade_docs"]
 
 
 def test_the_table_of_gaps_names_tests_and_pages_that_exist() -> None:
