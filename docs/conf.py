@@ -49,6 +49,8 @@ nitpick_ignore_regex = [
 ]  # the docstrings' types are words, such as "mapping of str"
 nitpick_ignore = [("py:mod", "masquerade_core.wire.proof")]
 suppress_warnings = ["ref.python"]  # a name that a package passes on has two homes
+doctest_global_setup = "import examples_place; test = examples_place.enter()"
+trim_doctest_flags = True
 
 # --- Notebooks -------------------------------------------------------------------
 
