@@ -6,10 +6,12 @@ threads share may differ in its last bit. A call that was lost with its process 
 
 import contextlib
 import os
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +236,16 @@ def _value(answer: _Answer, call: Call) -> Any:
 def _limit() -> Any:
     """Give every library of linear algebra one thread, those included that a function would load only later."""
     import scipy.linalg  # noqa: F401, PLC0415 - it loads a library of its own
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
 
-    return threadpool_limits(1)
+    return _libraries(len(sys.modules)).limit(limits=1)
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> Any:
+    """Look for the libraries again when modules were loaded, for that takes milliseconds."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
+
+    return ThreadpoolController()
 
 
 @contextlib.contextmanager

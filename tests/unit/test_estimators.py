@@ -278,8 +278,21 @@ def test_a_number_may_be_a_category() -> None:
     X, y = _numbers()
     X[:, 2] = np.round(X[:, 2])
     fitted = Pooled(bounds={"x0": (-1, 1), "x1": (-1, 1)}, levels={"x2": [-1, 0, 1]}).fit(X, y)
-    assert fitted.study_.coordinates[2:5] == ("x2=-1", "x2=0", "x2=1")
-    assert fitted.simulation_.model.weights[2:5] != (0.0, 0.0, 0.0)
+    assert fitted.study_.coordinates[2:5] == ("x2=-1.0", "x2=0.0", "x2=1.0")
+    assert 0.0 not in fitted.weights_[0, 2:5]
+    whole = np.round(X[:5] * 0).astype(int)
+    assert fitted.predict(whole).tolist() == fitted.predict(whole.astype(float)).tolist()
+
+
+@pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), (False, True), ("no", "yes")])
+def test_labels_read_back_from_a_file_are_the_same_labels(values: tuple[Any, Any], tmp_path: Path) -> None:
+    X, y = _numbers(60)
+    labels, parties = np.array(values)[y], np.array(["a", "b"])[np.arange(60) % 2]
+    fitted = Pooled(bounds=(-1, 1)).fit(X, labels, parties=parties)
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(label=labels, site=parties)
+    frame.to_parquet(tmp_path / "records.parquet")
+    data = load_split(tmp_path / "records.parquet", fitted.study_, "site")
+    assert simulate(fitted.study_, data).model.weights == tuple(fitted.weights_[0])
 
 
 def test_a_date_is_refused_by_name() -> None:

@@ -290,7 +290,7 @@ def test_without_its_package_a_form_is_refused_with_the_extra_to_install(
         answer = shell.json(*words)
         assert answer.code == 4
         assert f"needs {package}, which is not installed" in answer.json["message"]
-        assert f"masquerade[{package}]" in answer.json["hint"]
+        assert answer.json["hint"] == f"install it with 'pip install {package}'"
 
 
 # --- The card ----------------------------------------------------------------------
@@ -311,6 +311,7 @@ def test_a_machine_reads_the_statement_back_from_a_card(model: SavedModel, water
     path = tmp_path / "MODEL_CARD.md"
     path.write_text(card_of(about), encoding="utf-8")
     assert read_card(path) == about
+    assert path.read_text(encoding="utf-8").partition("## For machines")[0].count("```") == 2  # no name opens a block
     assert (WATERMARK in path.read_text(encoding="utf-8").partition("## How")[0]) == bool(watermark)
 
 

@@ -154,6 +154,27 @@ def test_a_pipeline_takes_frames_in_any_order_and_with_further_columns() -> None
         pipeline.predict(frame.drop(columns="age"))
 
 
+@pytest.mark.parametrize("rule", ["clamp", "refuse"])
+def test_a_pipeline_takes_what_frames_have_in_the_place_of_missing_cells(rule: str) -> None:
+    shade = Feature(name="shade", levels=("light", "?", "dark"))
+    model = model_of((COLOUR, NARROW, shade), rule=rule)
+    nothing: list[Any] = [None, math.nan, "red", "", "NA", "?"]
+    shades: list[Any] = ["dark", None, "", "light", "?", "light"]
+    columns: dict[str, list[Any]] = {
+        "colour": nothing,
+        "seconds": [1e9, math.nan, 1e9 + 1, 1e9, 1e9, 1e9],
+        "shade": shades,
+    }
+    ours = predict(model, columns)
+    assert ours.probabilities is not None
+    pipeline = by_skops(model)
+    found = pipeline.predict_proba(pd.DataFrame(columns, dtype=object))[:, 1]
+    np.testing.assert_allclose(found, ours.probabilities, rtol=0, atol=AGREES)
+    columns["shade"] = ["light"] * 6
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns, strict=False)):  # these have one kind of missing text
+        assert pipeline.predict(frame).tolist() == predict(model, frame).words()
+
+
 def test_the_same_model_gives_the_same_onnx_file() -> None:
     model = model_of(ALL, rule="refuse", classes=("a", "b", "c"))
     assert to_onnx(model, Provenance.of(model)) == to_onnx(model, Provenance.of(model))

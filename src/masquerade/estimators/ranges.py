@@ -41,7 +41,7 @@ def features_of(records: Records, bounds: Any, levels: Any) -> tuple[tuple[Featu
     features, unbounded, unlevelled = [], [], []
     for name, cells in records.columns.items():
         if name in given_levels:
-            features.append(_feature(name, levels=tuple(text_of(level) for level in given_levels[name])))
+            features.append(_feature(name, levels=tuple(_level(level, cells) for level in given_levels[name])))
         elif name in records.truths:
             features.append(_feature(name, levels=_TRUTHS))
         elif name in given_bounds:
@@ -56,6 +56,12 @@ def features_of(records: Records, bounds: Any, levels: Any) -> tuple[tuple[Featu
             found = tuple(sorted(set(cells)))
             features.append(_feature(name, levels=found if len(found) > 1 else (*found, OTHER)))
     return tuple(features), (*_said("bounds", unbounded), *_said("levels", unlevelled))
+
+
+def _level(level: Any, cells: Any) -> str:
+    """Return a level's text as a file would hold it: 1 is "1.0" in a column of floating point."""
+    real = isinstance(cells, np.ndarray) and cells.dtype.kind == "f" and isinstance(level, int | np.integer)
+    return text_of(float(level) if real else level)
 
 
 def _said(what: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -49,22 +49,29 @@ class Records:
         return tuple(name for name, cells in self.columns.items() if isinstance(cells, np.ndarray))
 
     def encodable(self, features: Sequence[Feature]) -> Mapping[str, Column]:
-        """Return the columns as an encoder of these features reads them: a number with levels is text, 1.0 as "1"."""
-        levelled = {feature.name for feature in features if feature.levels is not None}
+        """Return the columns as an encoder of these features reads them: a number of a category is its level's text."""
+        levels = {feature.name: feature.levels for feature in features if feature.levels is not None}
         return {
-            name: [text_of(cell) for cell in cells.tolist()]
-            if name in levelled and isinstance(cells, np.ndarray)
-            else cells
+            name: _levels(cells, levels[name]) if name in levels and isinstance(cells, np.ndarray) else cells
             for name, cells in self.columns.items()
         }
 
 
+def _levels(cells: NDArray[Any], levels: Sequence[str]) -> list[str]:
+    """Return numbers as the levels that are equal to them: 1 and 1.0 are one level, however it is written."""
+    known = {number: level for level in levels if (number := _number(level)) is not None}
+    return [known.get(float(cell), text_of(cell)) for cell in cells.tolist()]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def text_of(value: Any) -> str:
-    """Return the text of a level or a label, such as a study holds it; a whole number has no decimal point."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    """Return the text of a level or a label, as a file of records would hold it; empty where it is missing."""
     return cell_text(value) or ""
 
 
