@@ -362,6 +362,8 @@ def test_claims_are_hollow_and_dashed_and_series_differ_without_colour(tmp_path:
     assert [line.get_marker() for line in lines] == ["o", "s", "D", "^", "v", "o"]
     assert len({(line.get_marker(), repr(line._dash_pattern)) for line in lines[:5]}) == 5
     assert lines[5].get_markerfacecolor() == "none"
+    assert (lines[5].get_linestyle(), lines[0].get_linestyle()) == ("--", "-")
+    assert len({repr(line._dash_pattern) for line in lines}) == 6
     assert lines[5].get_color() == lines[0].get_color()
     assert list(lines[1].get_xdata()) == [2.0]  # neither 0 on an axis of logarithms, nor what is not a number
 

@@ -113,7 +113,7 @@ def board_of_run(run: Run, entry: Protocol | None) -> Board:
     learned = tuple(observers(rows, per_person))
     return Board(
         done=tuple(_done(run, entry)),
-        good=_good(result),
+        good=_good(result, entry),
         learned=learned,
         about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
         chance=chance(rows),
@@ -202,7 +202,7 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     return said
 
 
-def _good(result: Mapping[str, Any]) -> str:
+def _good(result: Mapping[str, Any], entry: Protocol | None) -> str:
     found = result.get("evaluation")
     if found:
         error = found["error"]
@@ -219,6 +219,8 @@ def _good(result: Mapping[str, Any]) -> str:
     error = result.get("metrics", {}).get("test_error")
     if error is not None:
         return f"On a public test set, the model errs in {error:.1%} of the records."
+    if entry is not None and not entry.makes_model:
+        return "What was released stands in the other files of this folder."
     return "How good the model is was not measured in this run."
 
 

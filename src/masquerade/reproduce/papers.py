@@ -75,12 +75,13 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2010,
             "a9a and a9a.t",
             title="local aggregation on Adult, by how unevenly records lie",
+            seconds=90,
             where="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#a9a",
         )
     },
     "rajkumar-2012": {
-        "1": Figure(figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew"),
-        "2": Figure(rajkumar_figure_2, 20, 2012, title="the same on breast cancer: a null result"),
+        "1": Figure(figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew", seconds=22),
+        "2": Figure(rajkumar_figure_2, 20, 2012, title="the same on breast cancer: a null result", seconds=65),
     },
     "kang": {
         "1": Figure(
@@ -107,6 +108,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2016,
             "UCI HAR's train and test folders",
             title="votes of 1,000 parties, six activities",
+            seconds=15,
             where="https://doi.org/10.24432/C54S4K",
         ),
         "3": Figure(
@@ -115,6 +117,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2016,
             "KDD Cup 1999's kddcup.data_10_percent and corrected",
             title="votes of 5,000 to 20,000 parties, network intrusion",
+            seconds=65,
             where="https://kdd.ics.uci.edu/databases/kddcup99/kddcup99.html",
         ),
         "4": Figure(
@@ -123,6 +126,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2016,
             optional="the malicious URLs' Day0.svm to Day19.svm",
             title="the same on a stand-in for malicious URLs, or on their own files",
+            seconds=50,
             where="http://www.sysnet.ucsd.edu/projects/url/",
         ),
     },
@@ -132,6 +136,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             40,
             1,
             title="descent on noisy examples",
+            seconds=20,
         )
     },
     "dp-gd": {"1": Figure(dp_gd_figure_1, 5, 2012, title="no paper: dp-gd beside PSGD and local aggregation")},
@@ -142,6 +147,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2026,
             "UCI Adult's adult.data and adult.test",
             title="no paper: summary's bounds, and what the next study learns from them",
+            seconds=12,
             where="https://doi.org/10.24432/C5XW20",
         )
     },
@@ -152,6 +158,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2026,
             "at least one folder with a public data set, such as adult",
             title="no paper: dp-whitened beside central methods, on eight data sets",
+            seconds=300,
             where="the pages of examples/ say where each is",
         )
     },

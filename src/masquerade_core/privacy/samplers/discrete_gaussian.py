@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import gmpy2
 from scipy.special import erfcinv
@@ -52,6 +53,7 @@ def discrete_gaussian(rng: Rng, sigma: Fraction, size: int) -> list[int]:
     return draws
 
 
+@lru_cache(maxsize=256)  # every participant of a simulation asks for the same bound, many times
 def discrete_gaussian_tail_bound(sigma: Fraction, size: int, bits: int = TAIL_BITS) -> int:
     """Return a bound B with P(any of ``size`` coordinates of :func:`discrete_gaussian` beyond +-B) <= 2^-bits.
 
