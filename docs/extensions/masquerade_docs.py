@@ -24,6 +24,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the handlers with Sphinx."""
     app.connect("source-read", put_commands)
     app.connect("autodoc-process-docstring", keep_bars, priority=400)  # before napoleon
+    app.connect("autodoc-skip-member", skip_requests)
     app.connect("doctree-read", words_for_folders)
     app.connect("build-finished", refuse_networks)
     NumpyDocstring._parse_attribute_docstring = whole_docstring  # noqa: SLF001 (no setting turns it off)
@@ -57,6 +58,11 @@ def keep_bars(_app: Sphinx, _what: str, _name: str, _thing: object, _options: ob
             lines[i] = "``".join(p if n % 2 else p.replace("|", "\\|") for n, p in enumerate(pieces))
             if line.rstrip().endswith("::"):
                 literal = indent
+
+
+def skip_requests(_app: Sphinx, _what: str, name: str, _thing: object, _skip: bool, _options: object) -> bool | None:
+    """Leave out what scikit-learn puts into every estimator to route a call's extra arguments."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
 def whole_docstring(docstring: NumpyDocstring) -> list[str]:
