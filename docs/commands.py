@@ -1,8 +1,8 @@
 """Run the commands that stand in the pages: ``python docs/commands.py``, or with the names of some pages.
 
-A block of commands is a fence that says ``sh``, ``bash``, ``console``, ``python`` or ``pycon``. Or it is an indented
-block that begins with a program's name. The blocks of a page run in the page's order, in one empty folder, with a home
-of their own. A comment right before a block, which no reader sees, says what is special about it:
+A block of commands is a fence that says ``sh``, ``bash``, ``console``, ``python`` or ``pycon``, or an indented block
+that begins with a program's name. The blocks of a page run in the page's order, in one empty folder, with a home of
+their own. A comment right before a block, which no reader sees, says what is special about it:
 
 ``<!-- first: COMMANDS -->``
     These run before it, and are not shown: they put files where the page's reader has some.

@@ -5,11 +5,13 @@ The source folder is the root of the repository, so that a link between two page
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # notebooks run the program
 
 import masquerade_core  # noqa: E402 (the extensions' folder comes first)
 
