@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system soak audit compose check bench wheel docs lock clean
+.PHONY: help demo test test-system soak audit compose check bench wheel release bundle docs lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
@@ -45,11 +45,19 @@ check: $(DEV) ## format, lint, types, import contracts, protocols' names, packag
 bench: $(DEV) ## naive phe and ours, measured in the same run
 	$(BIN)/python -m benchmarks $(ARGS)
 
-wheel: $(DEV) ## the wheel in empty environments: lowest and newest dependencies, each Python that is there
+wheel: $(DEV) ## wheel and sdist in empty environments: lowest and newest dependencies, each Python that is there
 	@.ci/wheel
+
+release: $(DEV) ## a release in dist/, all but its upload: sdist, wheel, bill of materials, checksums
+	@.ci/release
+
+bundle: $(DEV) ## dist/masquerade-...tar.gz, with which a site installs without a network (PYTHONS="3.11 3.12" EXTRAS=parquet)
+	@PYTHONS="$(PYTHONS)" EXTRAS="$(EXTRAS)" .ci/release bundle
 
 docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
+	$(BIN)/sphinx-build -q -W -D nb_execution_mode=off -c docs -b doctest -d build/doctrees-doctest . build/doctest
+	$(BIN)/python docs/commands.py
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
 	@set -e; \

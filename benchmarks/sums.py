@@ -122,7 +122,10 @@ def run_descent(study: Study) -> MeteredTable:
 async def adding(
     seat: Seat, study: Study, rounds: int, clock: Callable[[], float]
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """A party that contributes one vector again and again; returns when each round began and the last one ended."""
+    """A party that contributes one vector again and again; returns when each round began and the last one ended.
+
+    Each round counts as a release, as a round of gradients does; where the party keeps a ledger, it is debited.
+    """
     layout = gradient_layout(study)
     vector = some_vector(layout, seat.me)
     await seat.join()
@@ -134,6 +137,7 @@ async def adding(
     times = [clock()]
     total: tuple[int, ...] = ()
     for t in range(rounds):
+        await seat.release(f"round {t}", 1e-6, 0.0)
         total = await sums.open_sum(layout, vector, t.to_bytes(4, "big"))
         times.append(clock())
     await sums.close()

@@ -22,16 +22,20 @@ from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying
 from masquerade_core import __version__
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
 from masquerade_core.data.auxiliary import load_study
+from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, PublicKeys
+from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_host.charlie_session import CharlieSession
+from masquerade_host.debits import Debits
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.journal_file import SqliteJournal
 from masquerade_host.keyfiles import Keys, load_keys, make_keys
+from masquerade_host.ledger import Ledger
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
+from masquerade_host.state import StateFolder
 from masquerade_host.stats import quiet
 from masquerade_host.transport import CharlieSocket
 
@@ -65,10 +69,22 @@ def _take_part(who: str, directory: Path) -> None:
         lambda: probe(dialed, study.curator.key.curve),
         version=__version__,
         observe=quiet,
+        debits=None if journal is None else _debits(study, who, StateFolder(directory / f"{who}-state"), rounds),
     )
     role = adding(Seat(who, study.names), study, rounds, time.perf_counter)
     times, total = run_role(role, session, SystemRng(), journal=journal)
     (directory / f"{who}.json").write_text(json.dumps({"times": times, "total": total}))
+
+
+def _debits(study: Study, who: str, folder: StateFolder, rounds: int) -> Debits:
+    """Return a ledger's place for the debits of so many rounds."""
+    ledger = Ledger.init(folder, "default", epsilon=10.0, delta=0.0, by="a benchmark")
+    own = ledger.fingerprint(who)
+    ledger.adopt(own, "default", by="a benchmark")
+    spends = target(1e-6 * (rounds + 1), 0.0, gaussian=False)
+    ledger.reserve(study, who, population="default", fingerprint=own, approved_by="a benchmark", spends=spends)
+    ledger.start_attempt(study, who, own)
+    return ledger.debits_for(study, who)
 
 
 def _free_port() -> int:
@@ -102,7 +118,7 @@ def processes_seconds(
     ``trip`` is the round-trip time in seconds between a party and Charlie, which a relay adds to this machine's own.
 
     With ``slot``, in seconds, what parties send leaves on the public schedule. With ``durable``, everybody keeps a
-    journal.
+    journal, and each party a ledger that every round is debited in.
 
     Raises
     ------

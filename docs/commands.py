@@ -1,7 +1,7 @@
 """Run the commands that stand in the pages: ``python docs/commands.py``, or with the names of some pages.
 
-A block of commands is a fence that says ``sh``, ``bash`` or ``console``, an indented block that begins with a program's
-name, or a fence that says ``python``. The blocks of a page run in the page's order, in one empty folder, with a home of
+A block of commands is a fence that says ``sh``, ``bash``, ``console``, ``python`` or ``pycon``, or an indented block
+that begins with a program's name. The blocks of a page run in the page's order, in one empty folder, with a home of
 their own. A comment right before a block, which no reader sees, says what is special about it:
 
 ``<!-- first: COMMANDS -->``
@@ -46,6 +46,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md")
 PROGRAM = re.compile(r"(\$|bash|curl|dask|docker|git|make|masquerade|pip|python3?|tar|uv) \S")  # a command line's begin
 SHELLS = {"sh", "bash", "console", "shell"}
+PYTHON = {"python", "pycon"}
 MARKS = {"first", "last", "with", "types", "exit code", "shows", "run by", "not run"}
 WHOLE = {"this page is run by": "run by", "this page is not run": "not run"}
 SECONDS = 240.0  # a block that takes longer hangs
@@ -62,7 +63,7 @@ class Block:
     line : int
         Where it begins, from 1 on.
     language : str
-        ``sh``, ``console`` or ``python``.
+        ``sh``, ``console``, ``python`` or ``pycon``.
     text : str
         As the page has it.
     marks : dict
@@ -161,8 +162,8 @@ def _language(token: Token) -> str:
     word = (token.info.split() or [""])[0]
     if token.type == "fence" and word in SHELLS:
         return "console" if word == "console" else "sh"
-    if token.type == "fence" and word == "python":
-        return "python"
+    if token.type == "fence" and word in PYTHON:
+        return word
     if token.type == "code_block" and PROGRAM.match(token.content):
         return "sh"
     return ""
@@ -230,9 +231,9 @@ def _free_port() -> int:
 def _run(block: Block, folder: Path, env: dict[str, str]) -> str:
     """Run one block, and return what is wrong."""
     wanted = int(block.marks.get("exit code", "0"))
-    if block.language == "python":
+    if block.language in PYTHON:
         (folder.parent / "block.py").write_text(block.commands, encoding="utf-8")
-        script = "python ../block.py"
+        script = "python -m doctest ../block.py" if block.language == "pycon" else "python ../block.py"
     else:
         script = block.commands
     script = f"set -e -o pipefail\n{block.marks.get('first', '')}\n{script}\n{block.marks.get('last', '')}\nwait"

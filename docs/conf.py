@@ -5,11 +5,13 @@ The source folder is the root of the repository, so that a link between two page
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # notebooks run the program
 
 import masquerade_core  # noqa: E402 (the extensions' folder comes first)
 
@@ -17,6 +19,7 @@ project = "masquerade"
 author = "masquerade developers"
 version = release = masquerade_core.__version__
 language = "en"
+smartquotes = False  # it would make a dash of an option's two hyphens
 
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "examples/**.md"]
@@ -48,10 +51,14 @@ nitpick_ignore_regex = [
 ]  # the docstrings' types are words, such as "mapping of str"
 nitpick_ignore = [("py:mod", "masquerade_core.wire.proof")]
 suppress_warnings = ["ref.python"]  # a name that a package passes on has two homes
+doctest_global_setup = "import examples_place; test = examples_place.enter()"
+trim_doctest_flags = True
 
 # --- Notebooks -------------------------------------------------------------------
 
 nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_merge_streams = True
 nb_execution_timeout = 120  # seconds for a cell
 nb_execution_raise_on_error = True
 
@@ -62,6 +69,8 @@ html_title = "masquerade"
 html_static_path = ["static"]
 html_css_files = ["masquerade.css"]
 html_show_sourcelink = False
+html_show_copyright = False
+html_show_sphinx = False
 html_copy_source = False
 html_additional_pages = {"index": "start.html"}
 templates_path = ["templates"]

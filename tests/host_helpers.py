@@ -1,5 +1,7 @@
 """A toy protocol and a study with fresh keys, for everything that tests the host and no real protocol."""
 
+import contextlib
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -70,10 +72,15 @@ def new_keys() -> Keys:
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that was free a moment ago.
+
+    The system gives it to nobody who asks for any port, so a Charlie who is killed finds it free when he comes back.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)  # below those that systems give out
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from masquerade.prediction import Prediction, load_model, predict
     from masquerade.simulation import Simulation, load_named, load_split, simulate
+    from masquerade.sweeps import simulate_many
     from masquerade_core.data.auxiliary import Auxiliary, load_study
     from masquerade_core.data.schema import Dataset
     from masquerade_core.errors import MasqueradeError
@@ -30,6 +31,7 @@ __all__ = [
     "load_study",
     "predict",
     "simulate",
+    "simulate_many",
 ]
 
 # Imported at first use: 'masquerade --help' imports this package too, and must not wait for numpy.
@@ -46,6 +48,7 @@ _HOMES = {
     "load_study": "masquerade_core.data.auxiliary",
     "predict": "masquerade.prediction",
     "simulate": "masquerade.simulation",
+    "simulate_many": "masquerade.sweeps",
 }
 
 

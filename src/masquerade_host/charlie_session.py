@@ -31,6 +31,9 @@ from masquerade_host.verdicts import check_abort, heard, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
 
+_NOTICE = 3.0  # seconds after which it is said that a party has not confirmed the last message
+_NOTICES = 30.0  # seconds until it is said again
+
 
 class CharlieSession(AdmittingSession):
     """Charlie's side of a run; it is made as an :class:`~masquerade_host.admission.AdmittingSession`.
@@ -45,6 +48,7 @@ class CharlieSession(AdmittingSession):
         super().__init__(*arguments, **options)
         self.relayed: list[Relayed] = []
         self._finished = False
+        self._next_notice = 0.0
 
     # --- The role's side ------------------------------------------------------
 
@@ -172,6 +176,12 @@ class CharlieSession(AdmittingSession):
             if hop.state is JoinState.CLOSED and not hop.lane.all_acknowledged and now - hop.heard <= self.deadline
         ]
         self.closed = not waits
+        if waits and now >= self._next_notice:
+            if self._next_notice:  # it mostly takes a moment, and nobody needs to hear of it
+                names = listed(tuple(hop.name for hop in waits))
+                left = max(self.deadline - (now - hop.heard) for hop in waits)
+                self._observe("unconfirmed", waited_for=names, left=round(max(0.0, left)))
+            self._next_notice = now + (_NOTICES if self._next_notice else _NOTICE)
 
     def _check_digests(self) -> None:
         """Check that every party closes with the hash of what Charlie broadcast.

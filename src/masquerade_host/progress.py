@@ -36,6 +36,7 @@ _SENTENCES = {
     "connecting": "Connecting to Charlie at {address}.",
     "unresolved": "Cannot resolve the name in {address}; trying again until the deadline.",
     "unreachable": "Charlie cannot be reached at {address}; {left} seconds are left before this party gives up.",
+    "unconfirmed": "The run is over, but no word of {waited_for} says that it knows; Charlie waits for {left} seconds.",
     "cut_off": "The connection to {address} is lost; making a new one.",
     "reconnected": "The connection to {address} is there again.",
     "turned_away": "Refused a process of {party} ({reason}); the run goes on.",

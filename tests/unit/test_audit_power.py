@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from masquerade import sweeps
 from masquerade.audit import Gate, audits, catalogue
 from masquerade.audit import study as study_module
 from masquerade.audit.bounds import epsilon_bound
@@ -286,8 +287,7 @@ UNIT = Fraction(1 << 20)
 def _release(apart: float) -> Any:
     """Return a simulation whose model is the canary's side and Gaussian noise."""
 
-    def simulated(_study: Any, data: Any, *, seed: int, auxiliary: Any) -> Any:
-        del auxiliary
+    def simulated(_study: Any, data: Any, *, seed: int, **_options: Any) -> Any:
         noise = rounded_gaussian.gaussian(SimulationRng(seed), Fraction(1), 2, UNIT)
         side = np.array([0.0, apart if data["party-2"].y[-1] < 0 else 0.0])
         return SimpleNamespace(model=SimpleNamespace(weights=side + np.array(noise) / float(UNIT)))
@@ -311,7 +311,7 @@ def _own(**more: Any) -> Study:
 def test_an_own_study_s_verdict_follows_from_its_control_and_it_says_what_would_have_been_noticed(
     monkeypatch: pytest.MonkeyPatch, apart: float, verdict: str, low: float, high: float
 ) -> None:
-    monkeypatch.setattr(study_module, "simulate", _release(apart))
+    monkeypatch.setattr(sweeps, "simulate", _release(apart))
     told: list[tuple[int, int, str]] = []
     found = audit_study(_own(), runs=400, progress=lambda *values: told.append(values))
     assert found.verdict == verdict == found.to_json()["verdict"]
@@ -325,7 +325,7 @@ def test_an_own_study_s_verdict_follows_from_its_control_and_it_says_what_would_
 
 
 def test_a_protocol_with_a_sampler_of_its_own_has_no_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_module, "simulate", _release(0.0))
+    monkeypatch.setattr(sweeps, "simulate", _release(0.0))
     monkeypatch.setattr(study_module, "less_noise", lambda _factor: nullcontext(SimpleNamespace(calls=0)))
     found = audit_study(_own(), runs=100)
     assert (found.control, found.noticed, found.verdict) == (None, 0.0, "no power")
@@ -357,7 +357,7 @@ def test_the_command_says_beforehand_what_is_enough_and_afterwards_what_would_ha
 ) -> None:
     shell, path = Shell(capsys), tmp_path / "study.toml"
     path.write_text(_own().to_toml())
-    monkeypatch.setattr(study_module, "simulate", _release(0.4))
+    monkeypatch.setattr(sweeps, "simulate", _release(0.4))
     answer = shell("audit", path, "--runs", 400)
     words = " ".join(answer.err.split())
     enough = runs_enough(_own())
@@ -365,7 +365,7 @@ def test_the_command_says_beforehand_what_is_enough_and_afterwards_what_would_ha
     assert words.index(f"--runs {enough:,} would be enough") < words.index("no power: 400 runs")
     assert "With half of the noise, as many runs show epsilon >= " in words
     assert "would have noticed noise below 0." in words
-    monkeypatch.setattr(study_module, "simulate", _release(0.7))
+    monkeypatch.setattr(sweeps, "simulate", _release(0.7))
     words = " ".join(shell("audit", path, "--runs", 2000).err.split())
     assert "2,000 runs with each of two data sets are enough to notice half of the noise" in words
     assert "not exceeded: 2,000 runs" in words

@@ -225,6 +225,18 @@ def _trusts_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartySession, "_reopen", still_live)
 
 
+def _is_answered_by_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the roster, a party says no hello on the next connection."""
+    reopen = PartySession._reopen
+
+    def still_heard(self: PartySession) -> None:
+        state = self._state
+        reopen(self)
+        self._state = state
+
+    monkeypatch.setattr(PartySession, "_reopen", still_heard)
+
+
 def _found(check: Callable[[str, int], Group], name: str) -> bool:
     for seed in range(200):
         try:
@@ -241,6 +253,7 @@ def _found(check: Callable[[str, int], Group], name: str) -> bool:
         (_ignores_the_order, "network"),
         (_forgets_what_was_lost, "network"),
         (_trusts_a_late_beat, "network"),
+        (_is_answered_by_a_late_beat, "network"),
         (_draws_anew, "kills"),
         (_acknowledges_before_it_commits, "kills"),
         (_waits_for_ever, "ends"),

@@ -128,16 +128,16 @@ def test_containers_run_the_page_s_commands_and_nothing_can_connect_to_them(
 ) -> None:
     typed = [words for program, *words in commands("$ ") if program == "masquerade"]
     started = list(_in_containers())
-    assert [words[1] for _, words in started] == ["budget", "approve", "party"]
+    assert [words[0] for _, words in started] == ["budget", "approve", "party"]
     for options, words in started:
-        assert words[0] == "masquerade"
-        assert [word for word in words[1:] if word not in next(t for t in typed if t[0] == words[1])] == []
-        assert Shell(capsys)(*words[1:], "--help").code == 0
+        assert [word for word in words if word not in next(t for t in typed if t[0] == words[0])] == []
+        assert Shell(capsys)(*words, "--help").code == 0
         assert not {"-p", "-P", "--publish", "--publish-all", "--privileged"} & set(options)
         assert "masquerade-state:/state" in options
         assert "XDG_STATE_HOME=/state" in options
     assert "/state" in re.findall(r"mkdir -m 1777 (.*)", (ROOT / "Dockerfile").read_text())[0].split()
     assert "--approved" in started[-1][1]
+    assert 'ENTRYPOINT ["masquerade"]' in (ROOT / "Dockerfile").read_text()
 
 
 # --- The unit --------------------------------------------------------------------------

@@ -249,8 +249,14 @@ def test_charlie_waits_for_the_last_acknowledgement_no_longer_than_the_deadline(
     wired.pump(3)
     wired.link.sent.clear()
     assert all(wired.parties[name].closed for name in NAMES)
-    wired.pump(58, seconds=1.0)
+    wired.pump(2, seconds=1.0)
+    assert "unconfirmed" not in wired.seen(CHARLIE)  # it mostly takes a moment
+    wired.pump(56, seconds=1.0)
     assert not wired.charlie.closed
+    said = [fields for who, event, fields in wired.events if (who, event) == (CHARLIE, "unconfirmed")]
+    assert [fields["waited_for"] for fields in said] == ["p1", "p1"]
+    assert 50 <= said[0]["left"] <= 60
+    assert said[0]["left"] - said[1]["left"] == pytest.approx(30, abs=1)
     wired.pump(4, seconds=1.0)
     assert wired.sessions[CHARLIE].closed
     assert not wired.errors

@@ -15,6 +15,8 @@ BUGS = (
     "debit comes after",
     "comes twice",
     "order of frames",
+    "late beat of a lost connection lets",
+    "late beat of a lost connection answers",
     "secret",
     "frame of a stale attempt",
     "hello of a stale attempt",

@@ -31,6 +31,8 @@ from masquerade_protocols import WeightNoise, entry_of, statement_of
 from tests.face_helpers import Shell
 from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, NAMES, Read, field_of, make_world, run_to
+from tests.statement_studies import studies
+from tests.summary_helpers import dealt, summary_study
 
 PROTOCOLS = ("dp-gd", "dp-whitened", "local-aggregation", "vote")
 
@@ -177,6 +179,8 @@ def test_page_one_takes_the_worst_row_of_each_observer(runs: dict[str, Path]) ->
     public, charlie, party, together = observers(rows)
     assert (public.epsilon, charlie.epsilon) == (rows[0]["epsilon"], rows[1]["epsilon"])
     assert party.epsilon == max(row["epsilon"] for row in rows if row["view"].startswith(("one party", "the lead")))
+    worse = [{**row, "epsilon": 3.0} if row["view"] == "the lead" else row for row in rows]
+    assert observers(worse)[2].epsilon == 3.0
     assert "1 party" in together.name
     assert public.percent == pytest.approx(100 / (1 + math.exp(-rows[0]["epsilon"])))
     bare = [{**row, "epsilon": None, "delta": None} if row["view"] == "Charlie" else row for row in rows]
@@ -324,6 +328,35 @@ def test_a_study_with_short_keys_is_marked_and_a_baseline_is_refused(shell: Shel
     assert shell("study", "show", study, "--format", "html").code == 4
 
 
+def _kinds() -> dict[str, Study]:
+    """Return one study of each protocol and calibration."""
+    found: dict[str, Study] = {}
+    for name, text in studies():
+        kind = " ".join(re.findall(r'^(?:protocol|calibration) = "(.*)"$', text, re.MULTILINE))
+        if kind not in found and "example" not in name:
+            found[kind] = Study.parse(text, name, in_memory=True)
+    return found
+
+
+def test_there_is_a_page_for_signature_of_every_protocol_and_what_is_bare_is_said_on_page_one() -> None:
+    found = {kind: study for kind, study in _kinds().items() if not entry_of(study).baseline}
+    assert len(found) > 10
+    for study in found.values():
+        page = signature_page(study)
+        text = Read(page[: page.index('<div class="reference">')]).text
+        seen = observers([row.to_json() for row in statement_of(study)], study.study.records_per_person)
+        assert ("Nothing is proved against these observers" in text) == any(one.percent is None for one in seen)
+
+
+def test_the_report_of_statistics_has_no_weights_and_says_where_they_are(tmp_path: Path) -> None:
+    study = summary_study()
+    simulate(study, dealt(study, [30, 40, 50]), seed=1).write(tmp_path / "run")
+    read = Read(_page(tmp_path / "run"))
+    assert "statistics of their records" in read.text
+    assert "What was released stands in the other files" in read.text
+    assert not any(name.startswith("weights") for name in read.numbers)
+
+
 # --- The commands ---------------------------------------------------------------------------------
 
 
@@ -354,7 +387,8 @@ def test_study_show_writes_a_page_for_signature_with_the_budget(shell: Shell, tm
 
 def test_an_audit_and_its_picture_stand_in_both_pages(runs: dict[str, Path], shell: Shell, tmp_path: Path) -> None:
     audit, picture = tmp_path / "audit.json", tmp_path / "audit.svg"
-    found = {"study": "ward", "unit": "record", "bound": 0.25, "runs": 400, "exceeded": False}
+    found = {"study": "ward", "protocol": "dp-gd", "epsilon": 1.0, "delta": 1e-6, "unit": "record", "bound": 0.25}
+    found |= {"runs": 400, "exceeded": False}
     audit.write_text(json.dumps({"status": "ok", "data": found}))
     picture.write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
     study = runs["dp-gd"] / "charlie" / "study.toml"
@@ -367,6 +401,22 @@ def test_an_audit_and_its_picture_stand_in_both_pages(runs: dict[str, Path], she
         assert read.text.count("An audit found at least ε = 0.250") == 1
         assert [f["src"] for t, f in read.tags if t == "img"] == [read_picture(picture).address]
         assert list(_hostile(out.read_text())) == []
+
+
+def test_an_audit_that_refutes_the_promise_stands_on_page_one_and_one_of_another_study_is_refused(
+    runs: dict[str, Path], shell: Shell, tmp_path: Path
+) -> None:
+    audit, out, folder = tmp_path / "audit.json", tmp_path / "page.html", runs["dp-gd"] / "charlie"
+    found = {"study": "ward", "protocol": "dp-gd", "epsilon": 1.0, "delta": 1e-6, "unit": "record", "bound": 2.5}
+    audit.write_text(json.dumps({**found, "runs": 400, "exceeded": True}))
+    assert shell("report", folder, "--audit", audit, "-o", out).code == 0
+    page = out.read_text()
+    assert "refuted" in Read(page[: page.index('<div class="reference">')]).text
+    for field, value in (("study", "other"), ("protocol", "vote"), ("epsilon", 2.0)):
+        audit.write_text(json.dumps({**found, "runs": 400, field: value}))
+        answer = shell("report", folder, "--audit", audit, "-o", out)
+        assert (answer.code, "is of another study" in answer.err) == (4, True)
+        assert shell("study", "show", folder / "study.toml", "--format", "html", "--audit", audit).code == 4
 
 
 @pytest.mark.parametrize(

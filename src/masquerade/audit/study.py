@@ -22,7 +22,7 @@ from masquerade.audit.canary import FLAT
 from masquerade.audit.less_noise import less_noise
 from masquerade.audit.made_up import made_up
 from masquerade.audit.power import MOST_RUNS, enough_runs, fraction, least_separation
-from masquerade.simulation import simulate
+from masquerade.sweeps import simulate_many
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
@@ -163,12 +163,15 @@ class _Runs:
         self.planned = max(self.planned, self.done + 2 * runs)
         released: tuple[list[_Array], list[_Array]] = ([], [])
         label = "all of the noise" if factor == 1 else f"noise x {float(factor):.3g}"
+        first = ((self.seed << 32) + int(factor * _PARTS)) << 32
         with less_noise(factor) as drawn:
-            for run in range(runs):
+            pair = [
+                simulate_many(self.study, data, range(first + moved, first + 2 * runs, 2), auxiliary=self.auxiliary)
+                for moved, data in enumerate(self.pair)
+            ]
+            for simulations in zip(*pair, strict=True):
                 self.progress(self.done, self.planned, label)
-                for moved, data in enumerate(self.pair):
-                    seed = (((self.seed << 32) + int(factor * _PARTS)) << 32) + 2 * run + moved
-                    simulation = simulate(self.study, data, seed=seed, auxiliary=self.auxiliary)
+                for moved, simulation in enumerate(simulations):
                     released[moved].append(np.array(simulation.model.weights))
                     self.done += 1
         zeros, ones = (np.array(models) for models in released)

@@ -38,7 +38,7 @@ def figures() -> Outcome:
             "paper": paper,
             "figure": name,
             "title": figure.title,
-            "data": figure.needs,
+            "data": figure.needs or (f"none, or {figure.optional}" if figure.optional else ""),
             "where": figure.where,
             "seconds_on_two_cores": figure.seconds,
         }
@@ -59,7 +59,7 @@ def _table(rows: list[dict[str, Any]]) -> "Table":
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("paper", "figure", "what it shows", "data it needs, and where they are", "time"):
-        table.add_column(heading, no_wrap=heading in ("paper", "time"))
+        table.add_column(heading, no_wrap=heading in ("paper", "time"), overflow="fold")
     for row in rows:
         data = f"{row['data']}: {row['where']}" if row["where"] else row["data"] or "none"
         table.add_row(row["paper"], row["figure"], row["title"], data, in_words(row["seconds_on_two_cores"]))

@@ -37,6 +37,4 @@ def skops_package() -> Any:
 
 
 def _missing(what: str, package: str) -> BadInput:
-    return BadInput(
-        f"{what} needs {package}, which is not installed", f"install it with \"pip install 'masquerade[{package}]'\""
-    )
+    return BadInput(f"{what} needs {package}, which is not installed", f"install it with 'pip install {package}'")

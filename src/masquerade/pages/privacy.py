@@ -160,7 +160,7 @@ def _public(view: str) -> bool:
 
 
 def _charlie(view: str) -> bool:
-    return view == "Charlie" or view.startswith("Charlie or ")
+    return view in {"Charlie", "Charlie or a party that breaks the rules"}
 
 
 def _party(view: str) -> bool:
@@ -168,7 +168,7 @@ def _party(view: str) -> bool:
 
 
 def _together(view: str) -> bool:
-    return view.startswith("Charlie with") and "adds no noise" not in view
+    return view.startswith(("Charlie with", "Charlie or any party")) and "adds no noise" not in view
 
 
 _OBSERVERS = (
@@ -193,8 +193,8 @@ def observers(rows: Sequence[Row], records_per_person: int = 1) -> list[Observer
     found = [_worst(name, [row for row in own if seen(str(row["view"]))]) for name, seen in _OBSERVERS]
     side = [row for row in own if _together(str(row["view"])) and not str(row["claimed"]).startswith(NOT_PROMISED)]
     if side:
-        with_whom = max((str(row["view"]) for row in side), key=len).removeprefix("Charlie with ").partition(",")[0]
-        found.append(_worst(f"The coordinator with {with_whom}", side))
+        worst = max(side, key=lambda row: float(row["epsilon"]) if held(row) else math.inf)
+        found.append(_worst(str(worst["view"]).replace("Charlie", "The coordinator", 1), side))
     return [observer for observer in found if observer is not None]
 
 

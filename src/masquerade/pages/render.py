@@ -19,7 +19,7 @@ __all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]
 SECURITY = "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 """The page's Content-Security-Policy: nothing is loaded, nothing runs, and one style sheet counts, by its hash."""
 
-_HYPHENED = re.compile(r"(?<![\w;&-])(?=[\w-]{3,24}(?![\w-]))\w+(?:-\w+)+")
+_HYPHENED = re.compile(r"((?<![\w-])(?=[\w-]{3,24}(?![\w-]))\w+(?:-\w+)+)")
 _SMALL, _LARGE = 1e-4, 1e7  # between these a number is written in full
 
 
@@ -61,9 +61,9 @@ def render(template: str, context: Mapping[str, Any]) -> str:
         "exact": exact,
         "number": number,
         "percent": _percent,
+        "pieces": _pieces,
         "seconds": human_seconds,
         "sentence": _sentence,
-        "unbroken": _unbroken,
         "who": _who,
     }
     style = _source("page.css")
@@ -93,11 +93,9 @@ def _percent(place: float) -> str:
     return f"{place:.2f}%"
 
 
-def _unbroken(text: str) -> str:
-    """Keep short names with hyphens on one line. The text is escaped first; what is put in are two tags of our own."""
-    from markupsafe import Markup, escape  # noqa: PLC0415 - it comes with jinja2
-
-    return Markup(_HYPHENED.sub(r'<span class="one">\g<0></span>', str(escape(text))))  # noqa: S704 - escaped above
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    """Split a text into pieces, and say of each whether it is a short name with hyphens, to be kept on one line."""
+    return [(piece, bool(_HYPHENED.fullmatch(piece))) for piece in _HYPHENED.split(text) if piece]
 
 
 def _who(name: str) -> str:

@@ -77,7 +77,7 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
         "result": run.result,
         "study": run.study,
         "entry": entry,
-        "board": board_of_run(run, entry),
+        "board": board_of_run(run, entry, audit),
         "views": rows,
         "axis": Axis.over([*found, float(run.result["epsilon"])]),
         "audit": audit,
@@ -97,7 +97,7 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
         "entries": debits(run.ledger),
         "unproved": NOT_PROVED,
         "expectation": entry.expectation(run.study) if entry and run.study and entry.expectation else None,
-        "quality": _quality(run.result.get("evaluation")),
+        "quality": list(_quality(run.result.get("evaluation"))),
         "warnings": evaluation_warnings(run.result["evaluation"]) if run.result.get("evaluation") else [],
     }
     return render("report.html", context)

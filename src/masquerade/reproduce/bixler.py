@@ -127,9 +127,8 @@ def _split(title: str, columns: Sequence[Column], drawn: tuple[int, int], order:
 
 
 def _descents(
-    draws: int, seed: int, columns: Sequence[Column] | None, order: str, *flags: bool
+    draws: int, seed: int, columns: Sequence[Column] | None, order: str, kept: bool
 ) -> tuple[_Array, _Array, _Array]:
-    (kept,) = flags
     found = descend(draw_sample(seed, draws), columns, order, kept=kept)
     return found.iterations, found.weights, found.losses
 

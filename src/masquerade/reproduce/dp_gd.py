@@ -204,7 +204,7 @@ def _psgd(records: Dataset, label: str) -> dict[str, list[_Array]]:
         study = paper_study(eps, _LAMBDA)
         schedule = psgd(study, _N)
         eta = draw_eta(f"{label} {eps}", schedule.sigma, 1)
-        rho = draw_rho(f"{label} {eps}", schedule, _PSGD_ROUNDS, 1, (5,), lambda: None)[:, 0]
+        rho = draw_rho(f"{label} {eps}", schedule, _PSGD_ROUNDS, 1, (5,))[:, 0]
         (w,) = descend(records, study, schedule, (eta + rho).__getitem__, (_PSGD_ROUNDS,))
         found[f"psgd {eps}"] = list(w)
     return found

@@ -24,7 +24,7 @@ _LEVELS = ((0, (1, 3)), (0, (8, 3)), (0, (2, 2, 6, 2)))
 _GREY = "#595959"
 _COLUMNS = 3
 _WIDTH, _HEIGHT = 3.7, 3.0  # inches of a panel
-_LEGEND_ROW = 0.21  # inches
+_LEGEND_ROW, _HANDLE, _LETTER = 0.21, 0.6, 0.065  # inches
 _DOTS_PER_INCH = 150
 _POINTS = 9
 
@@ -63,12 +63,13 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
     columns = min(_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
     legends = _legends(panels)
-    lines = max(len(names) for names in legends)
-    beneath = _LEGEND_ROW * (math.ceil(lines / (2 * columns)) if len(legends) == 1 else 0)
-    inside = _LEGEND_ROW * math.ceil(lines / 2) if len(legends) > 1 else 0.0
+    width, lines = max(_WIDTH * columns, 5.0), max(len(names) for names in legends)
+    beside = _beside(width if len(legends) == 1 else width / columns, legends)
+    beneath, inside = (math.ceil(lines / beside) * _LEGEND_ROW * share for share in _shares(len(legends)))
+    levels = {name for panel in panels for name, _ in panel.reference}
     settings: Any = {"font.size": _POINTS, "svg.hashsalt": title, "svg.fonttype": "none", "axes.titlesize": _POINTS + 1}
     with mpl.rc_context(settings):
-        size = (max(_WIDTH * columns, 5.0), (_HEIGHT + inside) * rows + 0.6 + beneath)
+        size = (width, (_HEIGHT + inside) * rows + 0.6 + beneath)
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         figure.suptitle(f"{title}\n{watermark}", fontsize=_POINTS)
@@ -76,17 +77,13 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
         for axes, panel, looks in zip(places, panels, _looks(panels), strict=False):
             _panel(axes, panel, looks)
             if len(legends) > 1:
-                axes.legend(
-                    loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=_POINTS - 2
-                )
+                place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+                axes.legend(*_together([axes], levels), ncols=beside, frameon=False, fontsize=_POINTS - 2, **place)
         for axes in places[len(panels) :]:
             axes.set_axis_off()
         if len(legends) == 1:
-            levels = {name for panel in panels for name, _ in panel.reference}
             handles, names = _together(places[: len(panels)], levels)
-            figure.legend(
-                handles, names, loc="outside lower center", ncols=2 * columns, frameon=False, fontsize=_POINTS - 1
-            )
+            figure.legend(handles, names, loc="outside lower center", ncols=beside, frameon=False, fontsize=_POINTS - 1)
         for path in paths:
             vector = path.suffix == ".svg"
             said = {"Date": None, "Description": watermark} if vector else {"Description": watermark}
@@ -106,6 +103,17 @@ def _legends(panels: Sequence[Panel]) -> list[list[str]]:
     everywhere = list(dict.fromkeys(name for panel in panels for name in _names(panel)))
     each = [_names(panel) for panel in panels]
     return [everywhere] if len(everywhere) <= max(map(len, each)) + 2 else each
+
+
+def _beside(width: float, legends: Sequence[Sequence[str]]) -> int:
+    """Return how many of a legend's entries stand side by side in so many inches."""
+    longest = max(len(name) for names in legends for name in names)
+    return max(1, int(width / (_HANDLE + _LETTER * longest)))
+
+
+def _shares(legends: int) -> tuple[int, int]:
+    """Return whether the height of a legend belongs beneath all panels, and whether beneath each."""
+    return (1, 0) if legends == 1 else (0, 1)
 
 
 def _looks(panels: Sequence[Panel]) -> list[dict[str, _Look]]:

@@ -74,8 +74,8 @@ _ENCODED = (
     "data set's authors advise."
 )
 _FEW = (
-    "The large sets (Adult, Bank, KDD) have four partitions and half as many draws; the other m and epsilon, of the "
-    "appendix, have fewer partitions still. All of these are computed in single precision."
+    "The large sets (Adult, Bank, KDD) have four partitions and a quarter of the draws. The appendix, with its other m "
+    "and epsilon, has two for them. All of these are computed in single precision."
 )
 _SILENT = "The paper's text states no number of this figure, so the drawings have no claimed curve."
 
@@ -130,9 +130,9 @@ def _descended(
     numbers: tuple[int, ...],
     draws: int,
     seed: str,
-    *flags: bool,
+    alone: bool,
+    single: bool,
 ) -> Cells:
-    alone, single = flags
     return over_u((name, folder), setting, us, numbers, draws, seed, alone=alone, single=single)
 
 
@@ -191,7 +191,7 @@ def _main(name: str, folder: Path, setting: Setting, draws: int, seed: int) -> _
         folder,
         setting,
         us,
-        draws if small else max(1, draws // 2),
+        draws if small else max(1, draws // 4),
         f"{seed} {name}",
         tuple((number,) for number in range(partitions)),
         1.0 if small else 6.0,

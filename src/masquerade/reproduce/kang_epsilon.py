@@ -102,9 +102,8 @@ def _apart(
     numbers: tuple[int, ...],
     draws: int,
     seed: str,
-    *flags: bool,
+    own: bool,
 ) -> Cells:
-    (own,) = flags
     return over_epsilon(name, folder, setting, epsilons, numbers, draws, seed, own=own)
 
 
@@ -185,15 +184,15 @@ def _rows(found: dict[tuple[str, int], Found], setting: Setting) -> list[Row]:
 def _ordered(name: str, found: Found) -> list[Row]:
     low, high = EPSILONS[0], EPSILONS[-1]
     rise = found.best("W", high) - found.best("W", low)
-    note = "noise of n_j records for W's"
+    note = "with the noise of n_j records"
     return [
         Row(_K1, f"{name}, W(eps = {high:g}) - W(eps = {low:g})", *mean_and_error(rise), *_NO_LESS),
         Row(_K1, f"{name}, W - UJ", *_mean(found, "W", "UJ"), *_NO_LESS),
         Row(_K1, f"{name}, W - C", *_mean(found, "W", "C"), *_NO_LESS, note="the paper: similar"),
         Row(_K1, f"{name}, W own - UJ", *_mean(found, "W own", "UJ"), *_NO_LESS, broken=True, note=note),
         Row(_K1, f"{name}, W own - C", *_mean(found, "W own", "C"), *_NO_LESS, broken=True, note=note),
-        Row(_K1, f"{name}, W wide - C", *_mean(found, "W wide", "C"), note="noise wider by the root of m for W's"),
-        Row(_K1, f"{name}, W - U", *_mean(found, "W", "U"), note="equal noise: the weights alone"),
+        Row(_K1, f"{name}, W wide - C", *_mean(found, "W wide", "C"), note="with noise wider by the root of m"),
+        Row(_K1, f"{name}, W - U", *_mean(found, "W", "U"), note="equal noise: only the weights differ"),
     ]
 
 

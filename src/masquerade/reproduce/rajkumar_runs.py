@@ -108,7 +108,6 @@ def draw_rho(
     rounds: int,
     draws: int,
     parties: Sequence[int],
-    drawn: Callable[[], None] = lambda: None,
     d: int = D,
 ) -> _Array:
     """Draw rho_t^k for every party, round and draw, and add up those of the first K; shape (rounds, K's, draws, d).
@@ -117,8 +116,6 @@ def draw_rho(
     ----------
     parties : sequence of int
         The values of K, rising.
-    drawn : callable, optional
-        Called after each draw.
     """
     sums = np.empty((rounds, len(parties), draws, d))
     for draw in range(draws):
@@ -127,7 +124,6 @@ def draw_rho(
             beta = schedule.beta(t)
             rho = np.array([l2_laplace(rng, beta, d, _UNIT) for rng in rngs], dtype=np.float64)
             sums[t, :, draw] = np.cumsum(rho, axis=0)[[K - 1 for K in parties]]
-        drawn()
     return _ungrid(sums)
 
 

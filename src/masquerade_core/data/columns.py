@@ -17,7 +17,16 @@ from masquerade_core.data.tables import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Feature
 
-__all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Repaired", "encode_column", "length_of"]
+__all__ = [
+    "MISSING_LEVEL",
+    "MISSING_WORDS",
+    "Column",
+    "Levels",
+    "Repaired",
+    "encode_column",
+    "encode_whole",
+    "length_of",
+]
 
 Column = Sequence[Any] | NDArray[Any]
 """A column's cells: text, numbers or truth values."""
@@ -29,6 +38,34 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """The words, in small letters, that stand for a missing value."""
 
 _Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class Levels:
+    """A column as its different texts.
+
+    Parameters
+    ----------
+    places : ndarray of int, shape (n,)
+        For each record, the place of its text in ``texts``.
+    texts : sequence of str
+        A missing cell is the empty text.
+    """
+
+    places: NDArray[np.intp]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.places)
+
+    def __getitem__(self, records: slice) -> "Levels":
+        """Return some of the records."""
+        return Levels(self.places[records], self.texts)
+
+
+WholeColumn = NDArray[np.float64] | Levels
+"""A column that was read at once: numbers, NaN where a cell is missing; or texts."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,11 +138,39 @@ def encode_column(
     return _levels(f, cells, at, clamps) if f.levels is not None else _numbers(f, cells, at, clamps)
 
 
-def _levels(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) -> tuple[_Array, Repaired]:
-    levels = f.levels or ()
-    index = {level: i for i, level in enumerate(levels)}
+def encode_whole(f: Feature, column: WholeColumn, *, clamps: bool) -> tuple[_Array, Repaired] | None:
+    """Return what :func:`encode_column` does; None where a cell does not fit and the study refuses such cells."""
+    allowed = clamps or f.missing is not None
+    if isinstance(column, Levels):
+        index = _level_index(f)
+        known = np.array([index.get(text, -1) for text in column.texts], dtype=np.intp)
+        places = known[column.places]
+        strange = np.flatnonzero(places < 0)
+        if len(strange):
+            seen = {column.texts[i] for i in np.unique(column.places[strange]).tolist()}
+            if not (clamps or (allowed and all(map(_is_missing, seen)))):
+                return None
+            places[strange] = (f.levels or ()).index(str(f.filler))
+        return _one_hot(places, len(f.levels or ())), Repaired(filled=len(strange))
+    missing = np.isnan(column)
+    filled = int(missing.sum())
+    if (filled and not allowed) or (not clamps and np.isinf(column).any()):
+        return None
+    values = np.where(missing, float(f.filler), column) if filled else column
+    if not clamps and f.min is not None and f.max is not None and ((values < f.min) | (values > f.max)).any():
+        return None
+    return _scaled(f, values, filled)
+
+
+def _level_index(f: Feature) -> dict[str, int]:
+    index = {level: i for i, level in enumerate(f.levels or ())}
     if MISSING_LEVEL in index:
         index.setdefault("", index[MISSING_LEVEL])
+    return index
+
+
+def _levels(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) -> tuple[_Array, Repaired]:
+    levels, index = f.levels or (), _level_index(f)
     texts = _texts(f.name, cells, at, clamps)
     places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
     filled = 0
@@ -122,7 +187,6 @@ def _levels(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) -
 
 def _numbers(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) -> tuple[_Array, Repaired]:
     values, filled = _values(f, cells, at, clamps)
-    clamped = 0
     if f.min is not None and f.max is not None:
         outside = (values < f.min) | (values > f.max)
         if outside.any() and not clamps:
@@ -132,7 +196,14 @@ def _numbers(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) 
                 'correct the value or leave the record out; in a study with out_of_bounds = "clamp" the program moves '
                 "such a value to the bound",
             )
-        clamped = int(outside.sum())
+    return _scaled(f, values, filled)
+
+
+def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
+    """Return the coordinates of numbers; those outside the public bounds are moved to the nearer one."""
+    clamped = 0
+    if f.min is not None and f.max is not None:
+        clamped = int(((values < f.min) | (values > f.max)).sum())
         values = np.clip(values, f.min, f.max)
     repaired = Repaired(clamped, filled)
     if f.edges is not None:  # a value on an edge belongs to the bin above it

@@ -4,7 +4,7 @@ An error names the column and the record's place. Errors end in logs, so they ne
 records. Records of one class are read like all others: whether a party takes part must not tell what its records say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.blocks import source_of
+from masquerade_core.data.columns import Levels, WholeColumn
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
 from masquerade_core.data.tables import TextTable, read_table
-from masquerade_core.errors import BadInput, RefusedLocally
+from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
 from masquerade_core.study import Study
 
 __all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups"]
@@ -39,13 +41,11 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
-    encoder = Encoder.from_study(study)
-    table = _read(path, (*encoder.columns, study.label.name), encoder)
-    X, repaired = encoder.encode_counted(table.columns, at=table.at)
-    y, filled = _labels(table, study)
-    dataset = Dataset(X, y, study.classes, repaired + Repaired(filled=filled))
+    labels = _Labels(study)
+    X, repaired = _read(path, Encoder.from_study(study), labels)
+    dataset = Dataset(X, labels.finish(Path(path).name), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
-        check_size(len(dataset.y), study, table.source)
+        check_size(len(dataset.y), study, Path(path).name)
     return dataset
 
 
@@ -57,8 +57,7 @@ def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
     BadInput
         The file cannot be used as it is.
     """
-    table = _read(path, encoder.columns, encoder)
-    return encoder.encode(table.columns, at=table.at)
+    return _read(path, encoder, None)[0]
 
 
 def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
@@ -77,10 +76,12 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
         A group has fewer records than the study's ``min_records``, or more than it allows.
     """
     encoder = Encoder.from_study(study)
-    table = _read(path, tuple(dict.fromkeys((*encoder.columns, study.label.name, column))), encoder)
+    wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
+    table = read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
     groups = row_groups(table, column)
-    X = encoder.encode(table.columns, at=table.at)
-    y, _ = _labels(table, study)
+    X, labels = encoder.encode(table.columns, at=table.at), _Labels(study)
+    labels.take(table)
+    y = labels.finish(table.source)
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
@@ -109,8 +110,30 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
     return groups
 
 
-def _read(path: Path | str, wanted: Sequence[str], encoder: Encoder) -> TextTable:
-    return read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
+def _read(path: Path | str, encoder: Encoder, labels: "_Labels | None") -> tuple[NDArray[np.float64], Repaired]:
+    """Return all records of a file. Memory holds their matrix, and beside it one block of the file."""
+    numbers = [f.name for f in encoder.features if f.levels is None]
+    others = [f.name for f in encoder.features if f.levels is not None]
+    source = source_of(
+        path, numbers, others + ([labels.name] if labels else []), fills=encoder.out_of_bounds == "clamp"
+    )
+    X = np.empty((source.most, encoder.d))  # the system gives memory only to the rows that are written
+    n, repaired = 0, Repaired()
+    for block in source.blocks:
+        if (found := block.columns()) is not None:
+            whole = encoder.encode_whole(X[n:], found)
+            if whole is not None and (labels is None or labels.take_whole(found)):
+                n, repaired = n + whole[0], repaired + whole[1]
+                continue
+        for table in block.tables():
+            end = n + len(table.numbers)
+            repaired += encoder.encode_into(X[n:end], table.columns, table.at)
+            if labels is not None:
+                labels.take(table)
+            n = end
+    if not n:
+        raise BadInput(f"{source.name} has column names and no records", "write the records into it")
+    return X[:n], repaired
 
 
 def check_size(n: int, study: Study, source: str, party: str = "") -> None:
@@ -147,41 +170,74 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
         )
 
 
-def _labels(table: TextTable, study: Study) -> tuple[NDArray[np.float64], int]:
-    """Return the labels, and how many cells were filled. With "clamp" no label makes a party refuse."""
-    name, cells, clamps = study.label.name, table.columns[study.label.name], study.study.out_of_bounds == "clamp"
-    empty = cells.count("")
-    if empty and not clamps:
-        raise BadInput(f"{table.at(cells.index(''))}: the label {name!r} is empty", "leave records without a label out")
-    if study.label.classes is not None:
-        return _class_numbers(table, name, study.label.classes, clamps)
-    positive, others = study.label.positive, set(cells) - {study.label.positive}
-    if len(others) > 1 and not clamps:
-        raise BadInput(
-            f"{table.source}: the label {name!r} "
-            + (
-                "has more than two different values"
-                if positive in cells or len(others) > 2  # noqa: PLR2004  a positive value and another
-                else f"is never {positive!r}, the study's positive value"
-            ),
-            f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
-        )
-    return np.where(np.fromiter((cell == positive for cell in cells), dtype=bool, count=len(cells)), 1.0, -1.0), empty
+class _Labels:
+    """The labels of a file, block by block.
 
+    Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
+    no class is the first class.
+    """
 
-def _class_numbers(
-    table: TextTable, name: str, classes: Sequence[str], clamps: bool
-) -> tuple[NDArray[np.float64], int]:
-    """Return the numbers of the classes, and how many cells were none of them and became the first class."""
-    number, cells = {label: float(i) for i, label in enumerate(classes)}, table.columns[name]
-    unknown = [row for row, cell in enumerate(cells) if cell not in number]
-    if unknown and not clamps:
+    def __init__(self, study: Study) -> None:
+        self.filled = 0
+        """How many cells were empty, or no class."""
+        self.name = study.label.name
+        self._positive, self._classes = study.label.positive, study.label.classes
+        self._clamps = study.study.out_of_bounds == "clamp"
+        self._values: set[str] = set()
+        self._parts: list[NDArray[np.float64]] = []
+
+    def take(self, table: TextTable) -> None:
+        """Take a block's labels from its cells."""
+        cells = table.columns[self.name]
+        numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
+        levels = Levels(np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells)), list(numbers))
+        if self.take_whole({self.name: levels}):
+            return
+        faults = [self._is_fault(text) for text in levels.texts]
+        row = next(row for row, place in enumerate(levels.places.tolist()) if faults[place])
+        if self._classes is None:
+            raise BadInput(f"{table.at(row)}: the label {self.name!r} is empty", "leave records without a label out")
         raise BadInput(
-            f"{table.at(unknown[0])}: the label {name!r} is none of the study's classes",
-            f"the classes are {', '.join(map(repr, classes))}; blanks and capitals count",
+            f"{table.at(row)}: the label {self.name!r} is none of the study's classes",
+            f"the classes are {', '.join(map(repr, self._classes))}; blanks and capitals count",
         )
-    y = np.fromiter((number.get(cell, 0.0) for cell in cells), dtype=np.float64, count=len(cells))
-    return y, len(unknown)
+
+    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
+        """Take a block's labels, and return whether each of them can be used."""
+        levels = columns[self.name]
+        if not isinstance(levels, Levels):
+            raise LocalProtocolError("a label is read as text")
+        counts = np.bincount(levels.places, minlength=len(levels.texts))
+        faulty = [count > 0 and self._is_fault(text) for text, count in zip(levels.texts, counts.tolist(), strict=True)]
+        if any(faulty) and not self._clamps:
+            return False
+        self.filled += int(counts[faulty].sum())
+        self._values |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
+        self._parts.append(np.array([self._number(text) for text in levels.texts])[levels.places])
+        return True
+
+    def _is_fault(self, text: str) -> bool:
+        return not text if self._classes is None else text not in self._classes
+
+    def _number(self, text: str) -> float:
+        if self._classes is None:
+            return 1.0 if text == self._positive else -1.0
+        return float(self._classes.index(text)) if text in self._classes else 0.0
+
+    def finish(self, source: str) -> NDArray[np.float64]:
+        """Return all labels. A label of two values has one that is not the positive one, and no third."""
+        positive, others = self._positive, self._values - {self._positive}
+        if positive is not None and len(others) > 1 and not self._clamps:
+            raise BadInput(
+                f"{source}: the label {self.name!r} "
+                + (
+                    "has more than two different values"
+                    if positive in self._values or len(others) > 2  # noqa: PLR2004  a positive value and another
+                    else f"is never {positive!r}, the study's positive value"
+                ),
+                f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
+            )
+        return np.concatenate(self._parts)
 
 
 # --- What a protocol needs --------------------------------------------------------

@@ -15,13 +15,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
-from masquerade_core.data.columns import MISSING_LEVEL, MISSING_WORDS, Column, Repaired, encode_column, length_of
+from masquerade_core.data.columns import (
+    MISSING_LEVEL,
+    MISSING_WORDS,
+    Column,
+    Repaired,
+    WholeColumn,
+    encode_column,
+    encode_whole,
+    length_of,
+)
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
 
 __all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Dataset", "Encoder", "Repaired", "check_unit_ball"]
 
 _NORM_SLACK = 1e-12
+_ROWS = 1 << 16
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
@@ -33,10 +43,14 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
     LocalProtocolError
         It is not, so it did not come from the encoder.
     """
-    if X.ndim != 2 or not np.isfinite(X).all():  # noqa: PLR2004
+    if X.ndim != 2:  # noqa: PLR2004
         raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-    if (np.linalg.norm(X, axis=1) > 1 + _NORM_SLACK).any():
-        raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
+    for start in range(0, len(X), _ROWS):  # some rows at a time: a copy of all of them would double the memory
+        rows = X[start : start + _ROWS]
+        if not np.isfinite(rows).all():
+            raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
+        if (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
+            raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -183,14 +197,52 @@ class Encoder:
         self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory
     ) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
-        n, repaired = length_of(columns, self.columns), Repaired()
-        blocks = []
-        for feature in self.features:
-            block, own = encode_column(feature, columns[feature.name], at, clamps=self.out_of_bounds == "clamp")
-            blocks.append(block)
-            repaired += own
+        X = np.empty((length_of(columns, self.columns), self.d))
+        return X, self.encode_into(X, columns, at)
+
+    def encode_into(
+        self, X: NDArray[np.float64], columns: Mapping[str, Column], at: Callable[[int], str] = _in_memory
+    ) -> Repaired:
+        """Encode and clip records as :meth:`encode` does, into the rows of X; returns how many cells were repaired."""
+        clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
+        for f in self.features:
+            block, own = encode_column(f, columns[f.name], at, clamps=clamps)
+            X[:, place : place + block.shape[1]] = block
+            place, repaired = place + block.shape[1], repaired + own
+        self._finish(X)
+        return repaired
+
+    def encode_whole(self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn]) -> tuple[int, Repaired] | None:
+        """Encode and clip records into the first rows of X, as :meth:`encode` does, but None where it would raise.
+
+        Parameters
+        ----------
+        X : ndarray of float64, shape (n or more, d)
+        columns : mapping of str to WholeColumn
+            The columns of n records as pyarrow has read them.
+
+        Returns
+        -------
+        n : int
+        repaired : Repaired
+        """
+        clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
+        for f in self.features:
+            column, width = columns[f.name], len(f.coordinates)
+            n = len(column)
+            for start in range(0, n, _ROWS):
+                found = encode_whole(f, column[start : start + _ROWS], clamps=clamps)
+                if found is None:
+                    return None
+                X[start : min(start + _ROWS, n), place : place + width] = found[0]
+                repaired += found[1]
+            place += width
+        self._finish(X[:n])
+        return n, repaired
+
+    def _finish(self, X: NDArray[np.float64]) -> None:
         if self.intercept:
-            blocks.append(np.ones((n, 1)))
-        X = np.hstack(blocks)
-        X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-        return X, repaired
+            X[:, -1] = 1.0
+        for start in range(0, len(X), _ROWS):
+            rows = X[start : start + _ROWS]
+            rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]

@@ -7,23 +7,26 @@ nearly a wanted one, since the first line of a file without headings is a record
 """
 
 import csv
-import difflib
-import importlib
-from collections.abc import Callable, Iterable, Sequence
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from masquerade_core.data.files import find_columns, no_utf8, opened
+from masquerade_core.data.parquet import PARQUET, ParquetFile
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted
 
-__all__ = ["TextTable", "cell_text", "read_table"]
-
-_PARQUET = frozenset({".parquet", ".pq"})
-_BATCH = 1 << 16
-_SAVE_AS_CSV = "save the table as CSV in UTF-8"
+__all__ = [
+    "TextTable",
+    "cell_text",
+    "parse_header",
+    "parse_lines",
+    "read_table",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,17 +78,24 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, 
         The file cannot be used as it is.
     """
     path = Path(path)
-    try:
-        if path.suffix.lower() in _PARQUET:
-            return _parquet(path, wanted)
-        with path.open(encoding="utf-8-sig", newline="", errors="replace" if fills else "strict") as file:
-            return _parse(file, wanted, path.name, fills=fills, keeps=keeps)
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}", "correct the path") from error
-    except UnicodeDecodeError:
-        raise BadInput(f"{path.name} is not UTF-8 text", _SAVE_AS_CSV) from None
-    except OSError as error:
-        raise BadInput(f"{path.name} cannot be read: {error.strerror}", "check the path and who may read it") from error
+    if path.suffix.lower() in PARQUET:
+        file = ParquetFile(path)
+        file.find(wanted)
+        columns: dict[str, list[str]] = {name: [] for name in wanted}
+        for group in range(len(file.groups)):
+            for records in file.batches(wanted, group):
+                for name in columns:
+                    columns[name] += file.texts(records.column(name), name)
+        if not (n := len(columns[wanted[0]])):
+            raise BadInput(f"{path.name} has column names and no records", "write the records into it")
+        return TextTable(dict(columns), range(1, n + 1), "record", path.name)
+    with opened(path) as raw:
+        text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="", errors="replace" if fills else "strict")
+        try:
+            return _parse(text, wanted, path.name, fills=fills, keeps=keeps)
+        except UnicodeDecodeError:
+            pass
+    raise no_utf8(path.name)
 
 
 def cell_text(value: Any) -> str | None:
@@ -115,101 +125,83 @@ def cell_text(value: Any) -> str | None:
 
 
 def _parse(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool, keeps: bool) -> TextTable:
+    header, first = parse_header(file, wanted, source, fills=fills)
+    table = parse_lines(file, header, wanted, source, first, fills=fills, keeps=keeps)
+    if not table.numbers:
+        raise BadInput(f"{source} has column names and no records", "put a record on each further line")
+    return table
+
+
+def parse_header(file: TextIO, wanted: Sequence[str], source: str, *, fills: bool) -> tuple[list[str], int]:
+    """Return the columns' names in a CSV file, and the number of lines that they take.
+
+    Raises
+    ------
+    BadInput
+        The file is empty, or lacks a wanted column, or has it twice.
+    """
     reader = csv.reader(file, strict=not fills)
+    try:
+        header = next(reader, None)
+    except csv.Error:
+        header = []
+    if header is None:
+        raise BadInput(f"{source} is empty", "the first line names the columns, each further line is a record")
+    find_columns(header, wanted, source, "the first line of the file names the columns")
+    return header, reader.line_num
+
+
+def parse_lines(
+    file: TextIO,
+    header: Sequence[str],
+    wanted: Sequence[str],
+    source: str,
+    first: int,
+    *,
+    fills: bool,
+    keeps: bool = False,
+) -> TextTable:
+    """Return the wanted cells of a CSV file's lines.
+
+    Parameters
+    ----------
+    file : text file
+        It stands behind the columns' names.
+    header, wanted : sequence of str
+    source : str
+        The file's name.
+    first : int
+        How many lines of the file come before.
+    fills, keeps : bool
+        As in :func:`read_table`.
+
+    Raises
+    ------
+    BadInput
+        A line is not CSV; or, without ``fills`` and ``keeps``, has another number of cells than the columns' names.
+    """
+    reader = csv.reader(file, strict=not fills)
+    picks = {name: header.index(name) for name in wanted}
     rows: list[list[str]] = []
     lines: list[int] = []
-    header: list[str] | None = None
-    picks: dict[str, int] = {}
     broken: dict[int, str] = {}
     try:
         for row in reader:
-            if header is None:
-                header = row
-                picks = _find(header, wanted, source, "the first line of the file names the columns")
-            elif row:  # a blank line is no record
+            if row:  # a blank line is no record
                 fits = len(row) == len(header)
                 if not fits:
                     wrong = f"has {counted(len(row), 'column')}, but the first line has {len(header)}"
                     if not (fills or keeps):
                         raise BadInput(
-                            f"{source}, line {reader.line_num} {wrong}",
+                            f"{source}, line {first + reader.line_num} {wrong}",
                             "each record has one cell for each column; quote cells that hold a comma",
                         )
                     broken |= {len(rows): wrong} if keeps else {}
                 rows.append(row if fits else [""] * len(header))
-                lines.append(reader.line_num)
+                lines.append(first + reader.line_num)
     except csv.Error:
-        raise BadInput(f"{source}, line {reader.line_num} is not CSV", "see whether a quote is left open") from None
-    if header is None:
-        raise BadInput(f"{source} is empty", "the first line names the columns, each further line is a record")
-    if not rows:
-        raise BadInput(f"{source} has column names and no records", "put a record on each further line")
-    cells = list(zip(*rows, strict=True))
-    return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source, broken)
-
-
-def _find(header: Sequence[str], wanted: Iterable[str], source: str, otherwise: str) -> dict[str, int]:
-    picks: dict[str, int] = {}
-    for name in wanted:
-        if name not in header:
-            near = difflib.get_close_matches(name, header, n=1, cutoff=0.75)
-            hint = f"did you mean the column {near[0]!r}?" if near else otherwise
-            if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-                hint = "columns are separated by commas, not by semicolons or tabs"
-            raise BadInput(f"{source} has no column {name!r}", hint)
-        if header.count(name) > 1:
-            raise BadInput(f"{source} has the column {name!r} twice", "rename or remove one of them")
-        picks[name] = header.index(name)
-    return picks
-
-
-def _parquet(path: Path, wanted: Sequence[str]) -> TextTable:
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
         raise BadInput(
-            f"{path.name} is a Parquet file, and pyarrow, which reads such files, is not installed",
-            f"install it with 'pip install pyarrow', or {_SAVE_AS_CSV}",
+            f"{source}, line {first + reader.line_num} is not CSV", "see whether a quote is left open"
         ) from None
-    columns: dict[str, list[str]] | None
-    with path.open("rb") as raw:
-        try:
-            columns = _batches(parquet.ParquetFile(raw), wanted, path.name, arrow.types)
-        except (OSError, UnicodeDecodeError, arrow.ArrowException):
-            columns = None
-    # Raised outside the handler: the original error may show a cell, and must not become this one's context.
-    if columns is None:
-        raise BadInput(f"{path.name} is not a Parquet file, or is damaged", f"write the file again, or {_SAVE_AS_CSV}")
-    n = len(columns[wanted[0]])
-    if not n:
-        raise BadInput(f"{path.name} has column names and no records", "write the records into it")
-    return TextTable(dict(columns), range(1, n + 1), "record", path.name)
-
-
-def _batches(file: Any, wanted: Sequence[str], source: str, types: Any) -> dict[str, list[str]]:
-    schema = file.schema_arrow
-    picks = _find(schema.names, wanted, source, "the file's own schema names the columns")
-    text = {name: _to_text(types, schema.field(i).type, name, source) for name, i in picks.items()}
-    columns: dict[str, list[str]] = {name: [] for name in picks}
-    for batch in file.iter_batches(batch_size=_BATCH, columns=list(picks), use_threads=False):
-        for name, cells in columns.items():
-            cells += ["" if v is None else text[name](v) for v in batch.column(name).to_pylist()]
-    return columns
-
-
-def _to_text(types: Any, kind: Any, name: str, source: str) -> Callable[[Any], str]:
-    """Return a function that writes a value of an Arrow type as the text that stands for exactly it."""
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_boolean(kind):
-        return lambda value: "true" if value else "false"
-    if types.is_floating(kind):
-        return lambda value: repr(float(value))  # of every width: read back, it is the same number
-    if types.is_integer(kind) or types.is_decimal(kind) or types.is_null(kind):
-        return str
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return str
-    raise BadInput(
-        f"{source}: column {name!r} holds neither numbers, text nor truth values",
-        "dates, binary data and nested values are not read; write such a column as numbers or text",
-    )
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    return TextTable({name: cells[i] for name, i in picks.items()}, lines, "line", source, broken)
