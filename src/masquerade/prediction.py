@@ -228,7 +228,7 @@ def _encoded(encoder: Encoder, table: _Table, on_error: OnError) -> tuple[NDArra
     bad = bad_records(encoder, table.columns, table.place, table.broken)
     if not bad:
         return encoder.encode(table.columns), ()
-    if on_error == "refuse":
+    if on_error != "skip":
         raise BadRecords(bad, table.n, table.source, _CORRECT)
     rows = np.setdiff1d(np.arange(table.n), [record.row for record in bad])
     return encoder.encode({name: [table.columns[name][i] for i in rows] for name in encoder.columns}), bad

@@ -87,7 +87,7 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("form", ["onnx", "skops"])
 def test_a_model_that_is_read_back_is_the_same(form: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = model_of(**{"features": FEATURES, **options})
-    about = Provenance.of(model, "", {"statement": [{"view": "all"}], "parties": 3})
+    about = Provenance.of(model, "", {"statement": [dict.fromkeys(STATEMENT_FIELDS, "all")], "parties": 3})
     found = load_model(written(model, tmp_path, about)[form])
     for name in (
         "weights",
@@ -243,6 +243,11 @@ def test_an_archive_that_would_fill_the_memory_is_not_unpacked(tmp_path: Path, m
         {"label": {"name": "ill"}},
         {"encoder": {"features": []}},
         {"more": 1},
+        {"statement": [{"view": "all"}]},
+        {"statement": "none"},
+        {"facts": []},
+        {"facts": {"evaluation": {"records": "many"}}},
+        {"facts": {"evaluation": {"records": 9, "auc": {"value": 0.5}}}},
     ],
 )
 def test_a_provenance_of_another_form_is_refused(wrong: dict[str, Any]) -> None:

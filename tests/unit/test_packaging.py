@@ -139,6 +139,12 @@ def test_plot_itself_refuses_without_matplotlib(tmp_path: Path, monkeypatch: pyt
         plot([], tmp_path / "audit.svg")
 
 
+def test_the_image_s_label_has_this_release() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert re.findall(r"^ARG VERSION=(.*)$", text, re.MULTILINE) == [__version__]
+    assert f'org.opencontainers.image.licenses="{PROJECT["project"]["license"]}"' in text
+
+
 def test_the_citation_has_this_release_and_the_five_papers() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     said = dict(re.findall(r"^([a-z-]+): (.+)$", text, re.MULTILINE))

@@ -169,6 +169,12 @@ def test_a_skipped_record_has_no_label_and_no_number(classes: Any, loss: str) ->
             assert found.scores[1][row] == pytest.approx(fine.scores[1][row], abs=1e-15)
 
 
+def test_only_the_word_skip_skips() -> None:
+    wrong: Any = "ignore"
+    with pytest.raises(BadRecords):
+        loaded().predict({"age": [-1.0, 50.0], "sex": ["f", "f"], "stay": [1, 2]}, on_error=wrong)
+
+
 def test_every_single_bad_record_may_be_skipped() -> None:
     found = loaded().predict({"age": [-1.0, 500.0], "sex": ["f", "f"], "stay": [1, 2]}, on_error="skip")
     assert found.words() == ["", ""]

@@ -25,6 +25,7 @@ KIND = "masquerade provenance 1"
 ATTRIBUTE = "masquerade"
 """The key of an ONNX file's metadata that holds it; the attribute of a pipeline is this and an underscore."""
 
+_ESTIMATE = ("value", "low", "high")
 _HINT = "export the model.json of the run again"
 
 
@@ -127,15 +128,28 @@ class Provenance:
             found = cls(**{key: value for key, value in data.items() if key != "kind"})
             found.schema()
             LOSSES[found.loss]
-            texts = (found.study, found.protocol, found.run_id, found.watermark, found.version)
-            numbers = (found.epsilon, found.delta, found.threshold)
-            fit = all(isinstance(t, str) for t in texts) and all(isinstance(x, int | float) for x in numbers)
-        except (BadInput, KeyError, TypeError, ValueError, ValidationError):
+            fit = found._fits()
+        except (AttributeError, BadInput, KeyError, TypeError, ValueError, ValidationError):
             fit = False
             found = None
         if not fit or found is None:
             raise BadInput(f"what {source} says of the run that it comes from has the wrong form", _HINT)
         return found
+
+    def _fits(self) -> bool:
+        """Say whether each field has its type, as far as anything else rests on it."""
+        texts = (self.study, self.protocol, self.run_id, self.watermark, self.version)
+        numbers = (self.epsilon, self.delta, self.threshold)
+        shown = ("view", "unit", "claimed", "provable")
+        rows = [] if self.statement is None else self.statement
+        evaluation = self.facts.get("evaluation") or {"records": 0}
+        estimates = [evaluation.get(name) or {"value": None} for name in ("error", "auc")]
+        numbers += (evaluation["records"], *(e[key] for e in estimates if e["value"] is not None for key in _ESTIMATE))
+        return (
+            all(isinstance(text, str) for text in texts)
+            and all(isinstance(number, int | float) for number in numbers)
+            and all(isinstance(row[key], str) for row in rows for key in shown)
+        )
 
     def schema(self) -> tuple[Encoder, Label]:
         """Return the encoder and the label.
