@@ -56,6 +56,8 @@ bundle: $(DEV) ## dist/masquerade-...tar.gz, with which a site installs without 
 
 docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
+	$(BIN)/sphinx-build -q -W -D nb_execution_mode=off -c docs -b doctest -d build/doctrees-doctest . build/doctest
+	$(BIN)/python docs/commands.py
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes
 	@set -e; \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from docutils import nodes
 from pygments.lexers.special import TextLexer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.ext.napoleon import NumpyDocstring
 
 from masquerade.cli.app import app as program
@@ -21,7 +23,10 @@ COMMANDS = "<!-- here the site has every command's help -->"
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the handlers with Sphinx."""
     app.connect("source-read", put_commands)
+    app.connect("autodoc-process-docstring", keep_bars, priority=400)  # before napoleon
+    app.connect("autodoc-skip-member", skip_requests)
     app.connect("doctree-read", words_for_folders)
+    app.connect("build-finished", refuse_networks)
     NumpyDocstring._parse_attribute_docstring = whole_docstring  # noqa: SLF001 (no setting turns it off)
     app.add_lexer("mermaid", TextLexer)  # a code host draws these diagrams; the site shows their text
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -41,9 +46,38 @@ def words_for_folders(app: Sphinx, page: nodes.document) -> None:
             link.replace_self(nodes.inline("", "", *link.children))
 
 
+def keep_bars(_app: Sphinx, _what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:
+    """Escape the bars of a norm, such as ``|w|``, which reStructuredText would take for a substitution."""
+    literal = None  # the indent of the line that began a literal block
+    for i, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if literal is not None and line.strip() and indent <= literal:
+            literal = None
+        if literal is None:
+            pieces = line.split("``")
+            lines[i] = "``".join(p if n % 2 else p.replace("|", "\\|") for n, p in enumerate(pieces))
+            if line.rstrip().endswith("::"):
+                literal = indent
+
+
+def skip_requests(_app: Sphinx, _what: str, name: str, _thing: object, _skip: bool, _options: object) -> bool | None:
+    """Leave out what scikit-learn puts into every estimator to route a call's extra arguments."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def whole_docstring(docstring: NumpyDocstring) -> list[str]:
     """Take a property's docstring as it is: napoleon would read "The sum: ..." as a type and its meaning."""
     return docstring._consume_to_end()  # noqa: SLF001 (as above)
+
+
+def refuse_networks(app: Sphinx, failed: Exception | None) -> None:
+    """End the build if a page would load something from a network: a script, a style, a font or a picture."""
+    if failed is not None or app.builder.format != "html":
+        return
+    loads = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^\"']+", re.IGNORECASE)
+    for page in sorted(Path(app.outdir).rglob("*.html")):
+        if found := loads.search(page.read_text(encoding="utf-8")):
+            raise ExtensionError(f"{page} loads something from a network: {found[0]}")
 
 
 def help_of_commands() -> Iterator[str]:

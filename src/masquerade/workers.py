@@ -133,13 +133,24 @@ def _parallel(calls: dict[int, Call], jobs: int, dask: str | None) -> Generator[
             stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
         else:
             client = stack.enter_context(_client(dask))
-            stack.enter_context(parallel_config("dask", client=client, wait_for_workers_timeout=_WAIT_SECONDS))
+            stack.enter_context(parallel_config(_dask_backend(client)))
         # No array is written to a file for the workers to map: records stay in memory.
         pool = Parallel(return_as="generator_unordered", batch_size=1, max_nbytes=None)
         answers = pool(todo)
         stack.callback(_closed, answers)
         for answer in answers:  # noqa: UP028 - "yield from" would close joblib's generator, which then warns
             yield answer
+
+
+def _dask_backend(client: Any) -> Any:
+    """Return joblib's Dask backend, which with a single worker of one thread would make the calls in this process."""
+    from joblib._dask import DaskDistributedBackend  # noqa: PLC0415 - it needs the extra
+
+    class Cluster(DaskDistributedBackend):  # type: ignore[misc]  # joblib has no types
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            return max(2, int(super().effective_n_jobs(n_jobs)))
+
+    return Cluster(client=client, wait_for_workers_timeout=_WAIT_SECONDS)
 
 
 def _closed(answers: Any) -> None:

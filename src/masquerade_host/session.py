@@ -177,6 +177,7 @@ class Session(Journaling):
     def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes) -> None:
         """Answer the role's Join: the roster is known, and so is the run's id."""
         self.run, self.kept.roster = run, roster
+        self._commit()  # the ledger counts an attempt now, and after a restart it must be this one
         self._observe("joined", parties=self.study.K)
         self._reply((keys, run))
 

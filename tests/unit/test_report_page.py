@@ -342,7 +342,8 @@ def test_there_is_a_page_for_signature_of_every_protocol_and_what_is_bare_is_sai
     found = {kind: study for kind, study in _kinds().items() if not entry_of(study).baseline}
     assert len(found) > 10
     for study in found.values():
-        text = Read(signature_page(study)).text
+        page = signature_page(study)
+        text = Read(page[: page.index('<div class="reference">')]).text
         seen = observers([row.to_json() for row in statement_of(study)], study.study.records_per_person)
         assert ("Nothing is proved against these observers" in text) == any(one.percent is None for one in seen)
 
@@ -386,7 +387,8 @@ def test_study_show_writes_a_page_for_signature_with_the_budget(shell: Shell, tm
 
 def test_an_audit_and_its_picture_stand_in_both_pages(runs: dict[str, Path], shell: Shell, tmp_path: Path) -> None:
     audit, picture = tmp_path / "audit.json", tmp_path / "audit.svg"
-    found = {"study": "ward", "unit": "record", "bound": 0.25, "runs": 400, "exceeded": False}
+    found = {"study": "ward", "protocol": "dp-gd", "epsilon": 1.0, "delta": 1e-6, "unit": "record", "bound": 0.25}
+    found |= {"runs": 400, "exceeded": False}
     audit.write_text(json.dumps({"status": "ok", "data": found}))
     picture.write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
     study = runs["dp-gd"] / "charlie" / "study.toml"
@@ -399,6 +401,22 @@ def test_an_audit_and_its_picture_stand_in_both_pages(runs: dict[str, Path], she
         assert read.text.count("An audit found at least ε = 0.250") == 1
         assert [f["src"] for t, f in read.tags if t == "img"] == [read_picture(picture).address]
         assert list(_hostile(out.read_text())) == []
+
+
+def test_an_audit_that_refutes_the_promise_stands_on_page_one_and_one_of_another_study_is_refused(
+    runs: dict[str, Path], shell: Shell, tmp_path: Path
+) -> None:
+    audit, out, folder = tmp_path / "audit.json", tmp_path / "page.html", runs["dp-gd"] / "charlie"
+    found = {"study": "ward", "protocol": "dp-gd", "epsilon": 1.0, "delta": 1e-6, "unit": "record", "bound": 2.5}
+    audit.write_text(json.dumps({**found, "runs": 400, "exceeded": True}))
+    assert shell("report", folder, "--audit", audit, "-o", out).code == 0
+    page = out.read_text()
+    assert "refuted" in Read(page[: page.index('<div class="reference">')]).text
+    for field, value in (("study", "other"), ("protocol", "vote"), ("epsilon", 2.0)):
+        audit.write_text(json.dumps({**found, "runs": 400, field: value}))
+        answer = shell("report", folder, "--audit", audit, "-o", out)
+        assert (answer.code, "is of another study" in answer.err) == (4, True)
+        assert shell("study", "show", folder / "study.toml", "--format", "html", "--audit", audit).code == 4
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,21 @@ from masquerade.reproduce.tasks import Task, one_after_another
 _Array = NDArray[np.float64]
 
 
+_SMALL = {"_PARTIES": (2, 3), "_ROUNDS": 2, "_OTHER_LAMBDAS": (0.1,)}
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rajkumar_breast_cancer, "_PARTIES", (2, 3))
-    monkeypatch.setattr(rajkumar_breast_cancer, "_ROUNDS", 2)
-    monkeypatch.setattr(rajkumar_breast_cancer, "_OTHER_LAMBDAS", (0.1,))
+    for name, value in _SMALL.items():
+        monkeypatch.setattr(rajkumar_breast_cancer, name, value)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _SMALL.items():
+            patch.setattr(rajkumar_breast_cancer, name, value)
+        return reproduce("rajkumar-2012", "2", draws=1)
 
 
 def _rows(report: Report, table: str) -> dict[str, float]:
@@ -40,8 +50,7 @@ def test_each_record_is_in_one_fold_and_rows_are_in_the_unit_ball() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_majority_has_its_line_and_no_private_method_is_below_it() -> None:
-    report = reproduce("rajkumar-2012", "2", draws=2)
+def test_the_majority_has_its_line_and_no_private_method_is_below_it(report: Report) -> None:
     assert _rows(report, rajkumar_breast_cancer._MAJORITY)["its error"] == pytest.approx(212 / 569, abs=5e-4)
     for eps in (0.1, 0.2):
         assert len(_rows(report, rajkumar_breast_cancer._NULL.format(eps))) == 1 + 2 + 2 + 3
@@ -76,9 +85,7 @@ def test_a_gop_without_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("small")
-def test_the_numbers_depend_on_the_seed_and_not_on_the_order_of_the_tasks() -> None:
-    report = reproduce("rajkumar-2012", "2", draws=1)
-
+def test_the_numbers_depend_on_the_seed_and_not_on_the_order_of_the_tasks(report: Report) -> None:
     def backwards(tasks: Sequence[Task]) -> list[Any]:
         assert len({task.key for task in tasks}) == len(tasks) == FOLDS * 5
         return one_after_another(tasks[::-1])[::-1]

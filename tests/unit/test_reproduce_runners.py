@@ -107,15 +107,20 @@ def test_a_dask_cluster_writes_the_same_bytes_and_outlives_a_worker(
     for name in (CSV, CURVES, SVG):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "dask" / name).read_bytes()
 
-    first, got = _tasks(8), list[Standing]()
+    runs, got = tmp_path / "cluster", list[Standing]()
+    runs.mkdir()
 
     def tell(standing: Standing) -> None:
         got.append(standing)
         if standing.done == 1:
-            processes[2].kill()  # a worker, in the middle of the work
+            processes[2].kill()  # a worker, in the middle of the work: a single one is left
 
-    assert repr(Runner(dask=address, tell=tell)(first)) == repr(one_after_another(first))
-    assert got[-1].done == 8
+    assert Runner(dask=address, tell=tell)(_fated(runs, "")) == [0, 1, 2, 3, 4]
+    assert got[-1].done == 5
+    ran = {int(path.name.split("-")[1]) for path in runs.iterdir()}
+    assert ran <= {processes[1].pid, processes[2].pid}
+    assert Runner(dask=address)(_fated(runs, "")[:1]) == [0]
+    assert {int(path.name.split("-")[1]) for path in runs.glob("0-*")} <= {processes[1].pid, processes[2].pid}
     answer = shell("reproduce", "small", "--out", tmp_path / "both", "--dask", address, "--jobs", 2)
     assert (answer.code, "both jobs and dask" in answer.err) == (4, True)
 

@@ -9,8 +9,10 @@ import pytest
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
+from masquerade_host.steps import Steps
 from tests.host_helpers import All, Hi, Secret, World
-from tests.restarts import Group, Role
+from tests.restarts import Group, MemoryJournal, Role
+from tests.wired import Wired
 
 ROUNDS = 2
 
@@ -82,3 +84,21 @@ def test_kills_of_two_with_long_absences_change_nothing(world: World, seed: int)
     run.run(down=9)
     run.check()
     assert run.sites["p1"].debited == ["round 0", "round 1"]
+
+
+def test_the_journal_has_the_roster_before_the_ledger_counts_an_attempt() -> None:
+    """A process that dies between the two goes on with this attempt; in the other order it would begin a second one."""
+    wired = Wired(World.new(3, port=5555))
+    journal = MemoryJournal(lambda _: None)
+    party = wired.parties["p1"]
+    party.steps = Steps(journal.opened())
+    observe, kept = party._observe, list[str]()
+
+    def at_the_join(event: str, /, **fields: str | float) -> None:
+        if event == "joined":  # with this, a party's process has its ledger count the attempt
+            kept.extend(row.kind for row in journal.rows)
+        observe(event, **fields)
+
+    party._observe = at_the_join
+    wired.join()
+    assert "received" in kept

@@ -1,5 +1,6 @@
 """``masquerade report``: what a run did, as one page for a board, and for whoever files it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,9 @@ def report(
     del output_format
     require_jinja()
     read = read_run(run)
-    text = report_page(read, audit=audit_of(audit), pictures=[read_picture(path) for path in picture or ()])
+    text = report_page(
+        read, audit=audit_of(audit, read.result), pictures=[read_picture(path) for path in picture or ()]
+    )
     path = out or run / "report.html"
     written(path, text)
     state = "verified" if read.verified else "not verified"
@@ -73,22 +76,31 @@ def written(path: Path, text: str) -> None:
         raise BadInput(f"{path} cannot be written: {error.strerror}", "give another file with --out") from error
 
 
-def audit_of(path: Path | None) -> dict[str, Any] | None:
-    """Read what an audit of the study printed as JSON.
+def audit_of(path: Path | None, study: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read what an audit of a study printed as JSON.
+
+    Parameters
+    ----------
+    path : Path or None
+    study : mapping
+        What the audit must be of: the fields ``study``, ``protocol``, ``epsilon`` and ``delta`` of a result.
 
     Raises
     ------
     BadInput
-        It is something else.
+        It is something else, or of another study.
     """
     from masquerade.pages.reading import read_json
     from masquerade_core.errors import BadInput
 
     if path is None:
         return None
-    hint = "give what 'masquerade audit STUDY --format json' printed"
+    hint = "give what 'masquerade audit STUDY --format json' printed of this study"
     found = read_json(path, hint)
     data = found.get("data", found)
     if not isinstance(data, dict) or not {"bound", "unit", "runs"} <= set(data):
         raise BadInput(f"{path} is not what an audit of one study printed", hint)
+    for field in ("study", "protocol", "epsilon", "delta"):
+        if data.get(field) != study[field]:
+            raise BadInput(f"{path} is of another study: its {field} is {data.get(field)!r}", hint)
     return data

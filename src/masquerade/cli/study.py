@@ -104,7 +104,7 @@ def show(
         page = signature_page(
             loaded,
             budget="" if line is None else _sentence(line.text),
-            audit=audit_of(audit),
+            audit=audit_of(audit, {**_summary(loaded), "study": loaded.study.name}),
             pictures=[read_picture(path) for path in picture or ()],
         )
         return _page(page, out, loaded)

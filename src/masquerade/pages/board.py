@@ -13,9 +13,10 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted, listed
 from masquerade_protocols import Protocol
 
-__all__ = ["Answer", "Board", "board_of_run", "board_of_study", "day", "minute", "subject", "unlimited"]
+__all__ = ["Answer", "Board", "board_of_run", "board_of_study", "day", "minute", "subject"]
 
 _NOISE = "And random noise was added, which hides what any one record holds."
+_TINY = 1e-9  # a chance that nobody reads as a number
 _FEW = 8  # parties that a page names one by one
 
 
@@ -105,7 +106,7 @@ def subject(study: Study | None) -> str:
     return f"whether “{label.name}” is “{label.positive}”"
 
 
-def board_of_run(run: Run, entry: Protocol | None) -> Board:
+def board_of_run(run: Run, entry: Protocol | None, audit: Mapping[str, Any] | None = None) -> Board:
     """Return page one of a finished run's report."""
     result, study = run.result, run.study
     per_person = study.study.records_per_person if study else 1
@@ -117,13 +118,15 @@ def board_of_run(run: Run, entry: Protocol | None) -> Board:
         learned=learned,
         about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
         chance=chance(rows),
-        limits=limits(rows, learned),
+        limits=limits(rows, learned, audit),
         agreed=tuple(_agreed(run)),
         answer=_answer(run),
     )
 
 
-def board_of_study(study: Study, entry: Protocol, rows: Sequence[Mapping[str, Any]]) -> Board:
+def board_of_study(
+    study: Study, entry: Protocol, rows: Sequence[Mapping[str, Any]], audit: Mapping[str, Any] | None = None
+) -> Board:
     """Return page one of a study for signature, before anything has run."""
     per_person = study.study.records_per_person
     learned = tuple(observers(rows, per_person))
@@ -144,7 +147,7 @@ def board_of_study(study: Study, entry: Protocol, rows: Sequence[Mapping[str, An
         learned=learned,
         about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
         chance=chance(rows),
-        limits=limits(rows, learned),
+        limits=limits(rows, learned, audit),
         agreed=(),
         answer=Answer("unknown", "For signature", ""),
     )
@@ -230,12 +233,18 @@ def chance(rows: Sequence[Mapping[str, Any]]) -> str:
     worst = max(deltas, default=0.0)
     if worst <= 0:
         return ""
+    if worst < _TINY:
+        return "less than one in a billion"
     return f"one in {1 / worst:,.0f}" if worst < 0.1 else f"{worst:.0%}"  # noqa: PLR2004
 
 
-def limits(rows: Sequence[Mapping[str, Any]], learned: Sequence[Observer]) -> tuple[str, ...]:
-    """Return what a statement does not promise, in plain words."""
+def limits(
+    rows: Sequence[Mapping[str, Any]], learned: Sequence[Observer], audit: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """Return what a statement does not promise, in plain words, and whether an audit refuted it."""
     said = []
+    if audit and audit.get("exceeded"):
+        said.append("An audit refuted the promise of this study: more can be learned than it allows.")
     if bare := [observer.name for observer in learned if observer.percent is None]:
         said.append(f"Nothing is proved against these observers: {'; '.join(bare)}.")
     if any("all parties but one" in str(row["view"]) for row in rows):
@@ -253,11 +262,6 @@ def limits(rows: Sequence[Mapping[str, Any]], learned: Sequence[Observer]) -> tu
     )
     said.append("Each further run over the same records adds to what may be learned.")
     return tuple(said)
-
-
-def unlimited(learned: Sequence[Observer]) -> bool:
-    """Whether nothing is proved against somebody who looks."""
-    return any(observer.percent is None for observer in learned)
 
 
 def _agreed(run: Run) -> list[str]:

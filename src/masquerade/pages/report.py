@@ -77,7 +77,7 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
         "result": run.result,
         "study": run.study,
         "entry": entry,
-        "board": board_of_run(run, entry),
+        "board": board_of_run(run, entry, audit),
         "views": rows,
         "axis": Axis.over([*found, float(run.result["epsilon"])]),
         "audit": audit,

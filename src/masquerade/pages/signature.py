@@ -43,7 +43,7 @@ def signature_page(
     context = {
         "study": study,
         "entry": entry,
-        "board": board_of_study(study, entry, statement),
+        "board": board_of_study(study, entry, statement, audit),
         "views": rows,
         "axis": Axis.over([*found, study.privacy.epsilon]),
         "audit": audit,

@@ -139,7 +139,9 @@ PAPERS: dict[str, dict[str, Figure]] = {
             seconds=20,
         )
     },
-    "dp-gd": {"1": Figure(dp_gd_figure_1, 5, 2012, title="no paper: dp-gd beside PSGD and local aggregation")},
+    "dp-gd": {
+        "1": Figure(dp_gd_figure_1, 5, 2012, title="no paper: dp-gd beside PSGD and local aggregation", seconds=57)
+    },
     "summary": {
         "1": Figure(
             summary_figure_1,
