@@ -1,6 +1,7 @@
 """The program asks a protocol's entry: outside three folders no string is a protocol's name.
 
-``reproduce/``, ``audit/`` and ``estimators/`` speak of particular protocols: the last has a class for each. Everything else has to work with a protocol that nobody has written yet.
+``reproduce/``, ``audit/`` and ``estimators/`` speak of particular protocols: the last has a class for each.
+Everything else has to work with a protocol that nobody has written yet.
 """
 
 from __future__ import annotations
