@@ -269,6 +269,10 @@ def test_an_unknown_level_counts_as_the_missing_one_and_with_refuse_it_is_an_err
     other, missing = X.assign(ward="south"), X.assign(ward=None)
     fitted = Pooled(bounds=BOUNDS, levels=levels).fit(X, y)
     assert fitted.decision_function(other).tolist() == fitted.decision_function(missing).tolist()
+    some = X.assign(ward=X["ward"].where(X["ward"] != "west"))  # pandas has NaN for missing text
+    with pytest.warns(PrivacyLeakWarning, match="levels of 'ward'"):
+        read_off = Pooled(bounds=BOUNDS).fit(some, y)
+    assert read_off.study_.features[2].levels == ("?", "east", "north")
     strict = Pooled(bounds=BOUNDS, levels=levels, out_of_bounds="refuse").fit(X, y)
     with pytest.raises(ValueError, match="none of the study's levels"):
         strict.predict(other)

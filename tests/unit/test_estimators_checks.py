@@ -45,6 +45,13 @@ def test_an_estimator_takes_several_classes_where_its_study_does() -> None:
         )
 
 
+def test_an_estimator_has_every_setting_of_its_protocol_and_passes_it_on() -> None:
+    for kind in _classes():
+        settings = set(entry_named(kind._protocol).parameters.model_fields) - {"auxiliary"}
+        assert set(kind._section) == settings
+        assert settings <= set(kind._get_param_names())
+
+
 ESTIMATORS = [kind(**SETTINGS.get(kind.__name__, {})) for kind in _classes()]
 
 

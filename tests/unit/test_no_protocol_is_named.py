@@ -1,6 +1,7 @@
-"""The program asks a protocol's entry: outside ``reproduce/`` and ``audit/`` no string is a protocol's name.
+"""The program asks a protocol's entry: outside three folders no string is a protocol's name.
 
-Those two speak of particular protocols. Everything else has to work with a protocol that nobody has written yet.
+``reproduce/``, ``audit/`` and ``estimators/`` speak of particular protocols: the last has a class for each.
+Everything else has to work with a protocol that nobody has written yet.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from masquerade_protocols import BASELINES, PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src/masquerade", "src/masquerade_core", "src/masquerade_host", "parties", "curator")
-SPEAK_OF_SOME = {"reproduce", "audit"}
+SPEAK_OF_SOME = {"reproduce", "audit", "estimators"}
 
 NAMES = frozenset(PROTOCOLS) | frozenset(BASELINES)
 WORDS = frozenset({"average", "batch", "individual", "pooled", "soft", "summary", "vote"})
