@@ -26,7 +26,7 @@ from tests.processes import Machines
 
 RUNS, FIRST = int(os.environ.get("KILL_RUNS", "4")), int(os.environ.get("KILL_SEED", "0"))
 KILLS, ROUNDS = 15, 300
-_DEADLINE = 120.0  # seconds: a party that is killed again and again on a busy machine is silent for long
+_DEADLINE = 240.0  # seconds: a party that is killed again and again on a busy machine is silent for long
 
 _DESCENT = {
     'lead = "p1"\n': "",
