@@ -90,6 +90,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2019,
             "at least one folder with a data set of the paper, such as adult",
             title="weighted and plain averages of noisy descents, by epsilon",
+            seconds=420,
             where="the pages of examples/ say where each is",
         ),
         "2": Figure(
@@ -98,6 +99,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
             2019,
             "the folder breast-cancer-wisconsin or creditcard-balanced946",
             title="the same, by how unevenly records lie",
+            seconds=330,
             where="the pages of examples/ say where each is",
         ),
     },
