@@ -11,8 +11,8 @@ how we close them. For K parties, d coordinates in m plaintexts, and keys of n b
     party P_j                      Charlie                          lead P_L
       | train w_j, draw K eta_j      |                                |
       |============ join: everybody's box key of this run, signed ===============|
-      |                              |<-------- LeadKey --------------|   n/8
       |<-------- CharlieKeys --------|--------- CharlieKeys --------->|   n/8 + 32
+      |                              |<-------- LeadKey --------------|   n/8
       |<~~~~~~~~~~~~~~ coin toss: seed of pi1 and of the ties ~~~~~~~>|   3 boxes to each other party
     1 |~~~~~~~~~~~~~~ SizeShare: a_j, sealed b_j ~~~~~~~~~~~~~~~~~~~~>|   58 + 40
       |                              |<-------- PermutedShares -------|   K (2n/8 + 53)
@@ -176,9 +176,9 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
 
     await seat.join()
     await seat.stage("keys")
-    if xi is not None:
-        await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes()))
     keys = await seat.receive(CharlieKeys, CHARLIE)
+    if xi is not None:  # not before: Charlie's next broadcast then tells that this was sent (standing.py)
+        await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes()))
     zeta = PublicKey.received(keys.modulus, study.key_bits, CHARLIE)
     check_point(keys.decider, CHARLIE)
 
