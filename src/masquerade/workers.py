@@ -254,7 +254,7 @@ def _limit() -> Any:
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> Any:
     """Look for the libraries again when modules were loaded, for that takes milliseconds."""
-    from sklearn.utils.parallel import ThreadpoolController  # noqa: PLC0415 - threadpoolctl's, which comes with it
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # noqa: PLC0415 - it ships no types
 
     return ThreadpoolController()
 

@@ -204,7 +204,7 @@ def test_what_a_killed_process_had_debited_is_there(tmp_path: Path, after: int) 
 # --- Every step at which a process can die -------------------------------------------
 
 
-@pytest.mark.parametrize("at", range(24))
+@pytest.mark.parametrize("at", range(21))
 def test_wherever_a_process_dies_nothing_left_that_is_not_debited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -217,7 +217,7 @@ def test_wherever_a_process_dies_nothing_left_that_is_not_debited(
         for t in range(4):
             debits.debit(b"r" * 16, [Release(f"round {t}", 0.125, 0.0)])
             left += 1
-    assert len(steps) == min(at + 1, 24)
+    assert len(steps) == min(at + 1, 20)
     assert left < 4 or at >= len(steps)
     other = Ledger.open(StateFolder(tmp_path))
     assert 0.125 * left <= other.account("default").spent <= 0.125 * (left + 1)
