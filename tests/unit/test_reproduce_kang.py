@@ -312,7 +312,7 @@ def test_figure_1_s_noises_are_those_of_their_records(directory: Path, monkeypat
     sizes: list[list[int]] = []
     monkeypatch.setattr(kang_cells, "local_descents", noted)
     folder, setting = directory / "breast-cancer-wisconsin", Setting(m=4, rounds=2)
-    kang_cells.over_epsilon("BC", folder, setting, (0.1, 0.2), (0,), 1, "seed", own=True)
+    kang_cells.over_epsilon("BC", folder, setting, (0.1, 0.2), (0,), 1, "seed", True)
     (sds,), (counts,) = asked, sizes
     n = sum(counts)
     unit = math.sqrt(2 * math.log(1000))

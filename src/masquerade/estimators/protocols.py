@@ -16,8 +16,6 @@ __all__ = [
     "WeightedDP",
 ]
 
-_ROUNDS = ("rounds", "a", "t0")
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DPWhitened(SimulatedClassifier):
@@ -80,7 +78,18 @@ class LocalAggregation(SimulatedClassifier):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PSGD(SimulatedClassifier):
+class _InRounds(SimulatedClassifier):
+    """What PSGD and the two that its paper rejects have in common."""
+
+    rounds: int | None = None
+    a: float | None = None
+    t0: float | None = None
+
+    _section: ClassVar[tuple[str, ...]] = ("rounds", "a", "t0")
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PSGD(_InRounds):
     """``psgd``: rounds of noisy gradients over all records (Rajkumar and Agarwal 2012).
 
     Parameters
@@ -91,16 +100,11 @@ class PSGD(SimulatedClassifier):
         Of the steps a/(t0 + t); None follows from the objective.
     """
 
-    rounds: int | None = None
-    a: float | None = None
-    t0: float | None = None
-
     _protocol: ClassVar[str] = "psgd"
-    _section: ClassVar[tuple[str, ...]] = _ROUNDS
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NoisyGradient(SimulatedClassifier):
+class NoisyGradient(_InRounds):
     """``noisy-gradient``, which its paper rejects because every round costs epsilon: for comparisons with ``PSGD``.
 
     Parameters
@@ -109,16 +113,11 @@ class NoisyGradient(SimulatedClassifier):
         As in :class:`PSGD`.
     """
 
-    rounds: int | None = None
-    a: float | None = None
-    t0: float | None = None
-
     _protocol: ClassVar[str] = "noisy-gradient"
-    _section: ClassVar[tuple[str, ...]] = _ROUNDS
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DecayingBudget(SimulatedClassifier):
+class DecayingBudget(_InRounds):
     """``decaying-budget``, which its paper rejects because late rounds are all noise: for comparisons with ``PSGD``.
 
     Parameters
@@ -127,12 +126,7 @@ class DecayingBudget(SimulatedClassifier):
         As in :class:`PSGD`.
     """
 
-    rounds: int | None = None
-    a: float | None = None
-    t0: float | None = None
-
     _protocol: ClassVar[str] = "decaying-budget"
-    _section: ClassVar[tuple[str, ...]] = _ROUNDS
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -124,7 +124,6 @@ def over_epsilon(
     numbers: tuple[int, ...],
     draws: int,
     seed: str,
-    *,
     own: bool,
 ) -> Cells:
     """Descend at parties of random sizes, for some partitions and every epsilon, in single precision.

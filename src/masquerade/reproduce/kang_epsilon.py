@@ -91,20 +91,7 @@ class _Plan:
                 if m == 1:
                     yield m, Task(key, central, common, weight)
                 else:
-                    yield m, Task(key, _apart, (*common, m == self.setting.m), weight)
-
-
-def _apart(
-    name: str,
-    folder: Path,
-    setting: Setting,
-    epsilons: tuple[float, ...],
-    numbers: tuple[int, ...],
-    draws: int,
-    seed: str,
-    own: bool,
-) -> Cells:
-    return over_epsilon(name, folder, setting, epsilons, numbers, draws, seed, own=own)
+                    yield m, Task(key, over_epsilon, (*common, m == self.setting.m), weight)
 
 
 def figure_1(draws: int, seed: int, run_tasks: RunTasks, data: Path | None, setting: Setting = SETTING) -> Report:
