@@ -58,6 +58,11 @@ class _Everything:
         first = column_of(self.dealt, name)
         return first if self.tests is None else (*first, *column_of(self.tests, name))
 
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
+        """The tables of both files."""
+        return (self.dealt,) if self.tests is None else (self.dealt, self.tests)
+
     def at(self, row: int) -> str:
         """The file and the line of a record."""
         if self.tests is None or row < self.count:
@@ -205,7 +210,9 @@ def _guessed(
 def _checked(both: _Everything, study: Study) -> _Columns:
     """Check records against a study's bounds and levels, so that an error names the line of the user's own file."""
     columns = {feature.name: both.column(feature.name) for feature in study.features}
-    Encoder(study.features, intercept=False, out_of_bounds=study.study.out_of_bounds).encode(columns, at=both.at)
+    encoder = Encoder(study.features, intercept=False, out_of_bounds=study.study.out_of_bounds)
+    for table in both.tables:
+        encoder.check_table(table)
     return columns
 
 

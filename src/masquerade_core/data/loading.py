@@ -1,10 +1,12 @@
 """Records from a CSV or Parquet file, as a study describes them.
 
-An error names the column and the record's place. Errors end in logs, so they never show a cell or the number of
-records. Records of one class are read like all others: whether a party takes part must not tell what its records say.
+A file is read block by block. Only a block with a fault is read cell by cell. From then on reading goes on for the sake
+of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they never
+show a cell or the number of records. Records of one class are read like all others: whether a party takes part must not
+tell what its records say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import source_of
-from masquerade_core.data.columns import Levels, WholeColumn
+from masquerade_core.data.blocks import Source, source_of
+from masquerade_core.data.faults import Faults
+from masquerade_core.data.labels import Labels
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
-from masquerade_core.data.tables import TextTable, read_table
-from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
+from masquerade_core.data.tables import TextTable, no_records, note_broken, read_table
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups"]
+__all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "records_of", "row_groups"]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -41,9 +44,9 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
-    labels = _Labels(study)
+    labels = Labels(study)
     X, repaired = _read(path, Encoder.from_study(study), labels)
-    dataset = Dataset(X, labels.finish(Path(path).name), study.classes, repaired + Repaired(filled=labels.filled))
+    dataset = Dataset(X, labels.finish(), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
         check_size(len(dataset.y), study, Path(path).name)
     return dataset
@@ -79,9 +82,12 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
     groups = row_groups(table, column)
-    X, labels = encoder.encode(table.columns, at=table.at), _Labels(study)
-    labels.take(table)
-    y = labels.finish(table.source)
+    X, labels, faults = np.empty((len(table.numbers), encoder.d)), Labels(study), Faults(table.source, table.unit)
+    encoder.encode_into(X, table.columns, table.numbers, faults)
+    labels.take(table, faults)
+    labels.note(faults)
+    faults.check()
+    y = labels.finish()
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
@@ -110,30 +116,53 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
     return groups
 
 
-def _read(path: Path | str, encoder: Encoder, labels: "_Labels | None") -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, and beside it one block of the file."""
+def records_of(path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool) -> Source:
+    """Return the columns that records are made of, block by block; ``fills`` as in :func:`read_table`."""
     numbers = [f.name for f in encoder.features if f.levels is None]
     others = [f.name for f in encoder.features if f.levels is not None]
-    source = source_of(
-        path, numbers, others + ([labels.name] if labels else []), fills=encoder.out_of_bounds == "clamp"
-    )
-    X = np.empty((source.most, encoder.d))  # the system gives memory only to the rows that are written
+    return source_of(path, numbers, others + ([labels.name] if labels else []), fills=fills)
+
+
+def _read(path: Path | str, encoder: Encoder, labels: Labels | None) -> tuple[NDArray[np.float64], Repaired]:
+    """Return all records of a file. Memory holds their matrix, and beside it one block of the file."""
+    source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp")
+    faults = Faults(source.name, source.unit, signs=list(source.signs))
+    if any(sign.final for sign in source.signs):
+        faults.check()
+    X = np.empty((source.about, encoder.d))  # the system gives memory only to the rows that are written
     n, repaired = 0, Repaired()
     for block in source.blocks:
         if (found := block.columns()) is not None:
+            X = _with_room(X, n, len(found[encoder.columns[0]]))
             whole = encoder.encode_whole(X[n:], found)
             if whole is not None and (labels is None or labels.take_whole(found)):
                 n, repaired = n + whole[0], repaired + whole[1]
+                faults.records += whole[0]
                 continue
         for table in block.tables():
-            end = n + len(table.numbers)
-            repaired += encoder.encode_into(X[n:end], table.columns, table.at)
+            note_broken(table, faults, refused=True)
+            whole_table = table.whole()
+            end = n + len(whole_table.numbers)
+            X = _with_room(X, n, end - n)
+            repaired += encoder.encode_into(X[n:end], whole_table.columns, whole_table.numbers, faults)
             if labels is not None:
-                labels.take(table)
+                labels.take(whole_table, faults)
             n = end
+    if labels is not None:
+        labels.note(faults)
+    faults.check()
     if not n:
-        raise BadInput(f"{source.name} has column names and no records", "write the records into it")
+        raise no_records(source.name)
     return X[:n], repaired
+
+
+def _with_room(X: NDArray[np.float64], n: int, more: int) -> NDArray[np.float64]:
+    """Return a matrix with the first n rows of X and room for some more; X itself, if it has the room."""
+    if n + more <= len(X):
+        return X
+    larger = np.empty((2 * (n + more), X.shape[1]))
+    larger[:n] = X[:n]
+    return larger
 
 
 def check_size(n: int, study: Study, source: str, party: str = "") -> None:
@@ -168,76 +197,6 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
             f"{source} has more than {most:,} records, the most that a party may have in this study",
             "take part with fewer records, or ask the coordinator for a study with a larger max_records",
         )
-
-
-class _Labels:
-    """The labels of a file, block by block.
-
-    Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
-    no class is the first class.
-    """
-
-    def __init__(self, study: Study) -> None:
-        self.filled = 0
-        """How many cells were empty, or no class."""
-        self.name = study.label.name
-        self._positive, self._classes = study.label.positive, study.label.classes
-        self._clamps = study.study.out_of_bounds == "clamp"
-        self._values: set[str] = set()
-        self._parts: list[NDArray[np.float64]] = []
-
-    def take(self, table: TextTable) -> None:
-        """Take a block's labels from its cells."""
-        cells = table.columns[self.name]
-        numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
-        levels = Levels(np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells)), list(numbers))
-        if self.take_whole({self.name: levels}):
-            return
-        faults = [self._is_fault(text) for text in levels.texts]
-        row = next(row for row, place in enumerate(levels.places.tolist()) if faults[place])
-        if self._classes is None:
-            raise BadInput(f"{table.at(row)}: the label {self.name!r} is empty", "leave records without a label out")
-        raise BadInput(
-            f"{table.at(row)}: the label {self.name!r} is none of the study's classes",
-            f"the classes are {', '.join(map(repr, self._classes))}; blanks and capitals count",
-        )
-
-    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block's labels, and return whether each of them can be used."""
-        levels = columns[self.name]
-        if not isinstance(levels, Levels):
-            raise LocalProtocolError("a label is read as text")
-        counts = np.bincount(levels.places, minlength=len(levels.texts))
-        faulty = [count > 0 and self._is_fault(text) for text, count in zip(levels.texts, counts.tolist(), strict=True)]
-        if any(faulty) and not self._clamps:
-            return False
-        self.filled += int(counts[faulty].sum())
-        self._values |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
-        self._parts.append(np.array([self._number(text) for text in levels.texts])[levels.places])
-        return True
-
-    def _is_fault(self, text: str) -> bool:
-        return not text if self._classes is None else text not in self._classes
-
-    def _number(self, text: str) -> float:
-        if self._classes is None:
-            return 1.0 if text == self._positive else -1.0
-        return float(self._classes.index(text)) if text in self._classes else 0.0
-
-    def finish(self, source: str) -> NDArray[np.float64]:
-        """Return all labels. A label of two values has one that is not the positive one, and no third."""
-        positive, others = self._positive, self._values - {self._positive}
-        if positive is not None and len(others) > 1 and not self._clamps:
-            raise BadInput(
-                f"{source}: the label {self.name!r} "
-                + (
-                    "has more than two different values"
-                    if positive in self._values or len(others) > 2  # noqa: PLR2004  a positive value and another
-                    else f"is never {positive!r}, the study's positive value"
-                ),
-                f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
-            )
-        return np.concatenate(self._parts)
 
 
 # --- What a protocol needs --------------------------------------------------------

@@ -56,6 +56,11 @@ class ParquetFile:
         metadata = self._file.metadata
         return tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        return list(self._file.schema_arrow.names)
+
     def find(self, wanted: Sequence[str]) -> None:
         """Check that the wanted columns are there, and hold what can be read."""
         types, schema = importlib.import_module("pyarrow").types, self._file.schema_arrow

@@ -7,7 +7,7 @@ constant counted. Nothing is centred, scaled or binned by the data themselves. T
 which no theorem accounts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
@@ -23,8 +23,12 @@ from masquerade_core.data.columns import (
     WholeColumn,
     encode_column,
     encode_whole,
+    is_allowed,
     length_of,
 )
+from masquerade_core.data.faults import Faults
+from masquerade_core.data.kinds import allowed_of
+from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
 
@@ -100,10 +104,6 @@ class Dataset:
         return "<Dataset: secret>"
 
 
-def _in_memory(row: int) -> str:
-    return f"the data, record {row + 1}"
-
-
 @dataclass(frozen=True)
 class Encoder:
     """How a record becomes a vector. The encoder follows from the study and is stored with the model.
@@ -167,7 +167,7 @@ class Encoder:
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL)
         return cls(features, intercept, rule)
 
-    def encode(self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory) -> NDArray[np.float64]:
+    def encode(self, columns: Mapping[str, Column]) -> NDArray[np.float64]:
         """Encode and clip records.
 
         Parameters
@@ -176,8 +176,6 @@ class Encoder:
             The cells of each feature's column; others are ignored. All have one length n. A cell is text as it would
             stand in a CSV file, or a number, or true or false. Equal data give equal records in either form: a number
             is read as the text that stands for exactly it, so the level "1" is the integer 1 and not the float 1.0.
-        at : callable
-            Returns a record's place for an error; its argument is the record's number, from 0.
 
         Returns
         -------
@@ -187,28 +185,60 @@ class Encoder:
         Raises
         ------
         BadInput
-            A column is missing, is not a list of cells, or is shorter than another. Or, where the rule is "refuse", a
-            cell is no number, outside its public bounds or no public level; the column and the place are named, and the
-            cell is never shown.
+            A column is missing, is not a list of cells, or is shorter than another. Or, where the rule is "refuse",
+            cells are no numbers, outside their public bounds or no public levels; the columns and the first places are
+            named, and no cell is shown.
         """
-        return self.encode_counted(columns, at=at)[0]
+        return self.encode_counted(columns)[0]
 
-    def encode_counted(
-        self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory
-    ) -> tuple[NDArray[np.float64], Repaired]:
+    def encode_counted(self, columns: Mapping[str, Column]) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
-        X = np.empty((length_of(columns, self.columns), self.d))
-        return X, self.encode_into(X, columns, at)
+        n = length_of(columns, self.columns)
+        X, faults = np.empty((n, self.d)), Faults("the data", "record")
+        repaired = self.encode_into(X, columns, range(1, n + 1), faults)
+        faults.check()
+        return X, repaired
+
+    def check_table(self, table: TextTable) -> None:
+        """Check that the study refuses no cell of a file's records.
+
+        Raises
+        ------
+        BadInput
+            It refuses some; the error says all of them, and shows none.
+        """
+        faults = Faults(table.source, table.unit)
+        self.encode_into(np.empty((len(table.numbers), self.d)), table.columns, table.numbers, faults)
+        faults.check()
 
     def encode_into(
-        self, X: NDArray[np.float64], columns: Mapping[str, Column], at: Callable[[int], str] = _in_memory
+        self, X: NDArray[np.float64], columns: Mapping[str, Column], numbers: Sequence[int], faults: Faults
     ) -> Repaired:
-        """Encode and clip records as :meth:`encode` does, into the rows of X; returns how many cells were repaired."""
+        """Encode and clip records into the rows of X; returns how many cells were moved or filled.
+
+        Parameters
+        ----------
+        X : ndarray of float64, shape (n, d)
+        columns : mapping of str to sequence
+            As for :meth:`encode`.
+        numbers : sequence of int
+            The places of the records.
+        faults : Faults
+            Counts every cell that does not fit, and notes whether the study refuses it.
+        """
         clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
+        faults.records += len(numbers)
         for f in self.features:
-            block, own = encode_column(f, columns[f.name], at, clamps=clamps)
-            X[:, place : place + block.shape[1]] = block
-            place, repaired = place + block.shape[1], repaired + own
+            width = len(f.coordinates)
+            if f.name not in columns:  # its file lacks it, and says so
+                X[:, place : place + width], place = 0.0, place + width
+                continue
+            found = encode_column(f, columns[f.name])
+            for kind, rows in found.faults.items():
+                places, refused = [numbers[row] for row in rows], not is_allowed(f, kind, clamps=clamps)
+                faults.add(f.name, kind, places, refused=refused, allowed=allowed_of(f))
+            X[:, place : place + width] = found.block
+            place, repaired = place + width, repaired + found.repaired
         self._finish(X)
         return repaired
 
