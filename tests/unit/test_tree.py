@@ -46,8 +46,8 @@ async def _curator(seat: Seat) -> Any:
 def _run(instead: dict[str, Callable[[Seat], Any]] | None = None) -> tuple[Table, dict[str, Any]]:
     table, own = Table(STUDY.names, groups=GROUPS), instead or {}
     roles: dict[str, Any] = {
-        name: own.get(name, _curator if name in CHARLIES else _party)(table.seat(name))
-        for name in (*STUDY.names, *CHARLIES)
+        **{name: own.get(name, _party)(table.seat(name)) for name in STUDY.names},
+        **{name: own.get(name, _curator)(table.seat(name)) for name in CHARLIES},
     }
     return table, table.run(roles)
 
