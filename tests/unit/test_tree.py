@@ -44,12 +44,13 @@ async def _curator(seat: Seat) -> Any:
 
 
 def _run(instead: dict[str, Callable[[Seat], Any]] | None = None) -> tuple[Table, dict[str, Any]]:
-    table, own = Table(STUDY.names, groups=GROUPS), instead or {}
-    roles: dict[str, Any] = {
-        **{name: own.get(name, _party)(table.seat(name)) for name in STUDY.names},
-        **{name: own.get(name, _curator)(table.seat(name)) for name in CHARLIES},
+    table = Table(STUDY.names, groups=GROUPS)
+    play: dict[str, Callable[[Seat], Any]] = {
+        **dict.fromkeys(STUDY.names, _party),
+        **dict.fromkeys(CHARLIES, _curator),
+        **(instead or {}),
     }
-    return table, table.run(roles)
+    return table, table.run({name: role(table.seat(name)) for name, role in play.items()})
 
 
 def test_everybody_gets_the_sum_that_one_charlie_would_add_up() -> None:
