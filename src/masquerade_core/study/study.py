@@ -243,8 +243,8 @@ class Study(Section):
 
     @property
     def retries(self) -> int:
-        """R, how many sums a run may make again: 0, unless it may lose parties."""
-        return 0 if self.dropouts is None else self.dropouts.retries
+        """R, how many sums a run may make again: 0, unless it may lose parties and makes sums again for that."""
+        return 0 if self.dropouts is None else self.dropouts.retries or 0
 
     @property
     def lead(self) -> str:
