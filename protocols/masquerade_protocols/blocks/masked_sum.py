@@ -32,7 +32,8 @@ the round only grows, and a party makes one contribution for each.
 ``Summed``: the sum and the next U, or that the sum is made again by some of U. A sum that is made again is a round of
 its own: its number, its label and its noise are new. :mod:`~masquerade_protocols.blocks.survivors` has the rules.
 
-*The receipt*, which Charlie signs, is a hash over all contributions: :func:`blame` says what these prove.
+*The receipt*, which Charlie signs, is a hash over all contributions. Once a check has failed, ``blame`` says what these
+prove (:mod:`~masquerade_protocols.blocks.masked_messages`).
 
 Where Charlie alone may learn the sum, he adds and tells nobody: half a round trip. Nobody else could be deceived, so
 the check value is sent and not used.
@@ -40,100 +41,17 @@ the check value is sent and not used.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
-
-from pydantic import Field
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
 from masquerade_core.errors import ProtocolViolation, SumRefused
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
-from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import Again, Layout, as_words
-from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
+from masquerade_protocols.blocks.masked_messages import GroupKey, Masked, Summed, check_lengths, fits, summed
+from masquerade_protocols.blocks.sum_messages import check_round
 from masquerade_protocols.blocks.survivors import Outcome, Survivors
 
-__all__ = ["GroupKey", "Masked", "MaskedCharlieSums", "MaskedPartySums", "Summed", "blame", "masked_digest"]
-
-_Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
-
-
-class GroupKey(SealedMessage):
-    """The roster's first party to each other one: kappa, from which every round's check key follows."""
-
-    kappa: _Bytes32
-
-
-class Masked(Message):
-    """P_j to Charlie: its words of this round under masks, and its check value under masks."""
-
-    round: Round
-    words: bytes
-    check: bytes
-
-
-class Summed(Broadcast):
-    """Charlie to all: the sum of all words, the sum of all check values, and his receipt for the contributions."""
-
-    round: Round
-    words: bytes
-    check: bytes
-    receipt: _Bytes32
-
-
-def _fits(layout: Words, message: Masked | Summed | Outcome) -> bool:
-    return (len(message.words), len(message.check)) == (layout.total_bytes, layout.check_bytes)
-
-
-def _check_lengths(layout: Words, message: Masked | Summed | Outcome, peer: str) -> None:
-    if not _fits(layout, message):
-        raise ProtocolViolation(
-            f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
-            f"allowed are {layout.total_bytes} and {layout.check_bytes}",
-            peer=peer,
-        )
-
-
-def masked_digest(message: Masked) -> bytes:
-    """Return what the receipt has of a contribution."""
-    return tagged_hash("contribution", message.words, message.check)
-
-
-def _summed(round_: int, layout: Words, contributions: Mapping[str, Masked]) -> Summed:
-    """Add everybody's contributions."""
-    words = layout.add(layout.read(message.words) for message in contributions.values())
-    return Summed(
-        round=round_,
-        words=layout.write(words),
-        check=layout.add_checks(message.check for message in contributions.values()),
-        receipt=receipt(round_, {name: masked_digest(message) for name, message in contributions.items()}),
-    )
-
-
-def blame(layout: Layout, told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
-    """Say what the signed contributions of a round prove, once its check has failed.
-
-    Charlie shows the contributions, each signed by its party. They are masked, and their sum was to be public anyway.
-
-    Parameters
-    ----------
-    layout : Layout
-        The round's.
-    told : Summed or Outcome
-        What Charlie told, and signed.
-    contributions : mapping of str to Masked
-        What he shows, by the parties' names in roster order.
-
-    Returns
-    -------
-    str or None
-        ``CHARLIE`` if his sum is not theirs, or his receipt is for others. None if both are right: then a party's
-        contribution was not well made, and nobody can tell whose, for that would open what it hides.
-    """
-    due = _summed(told.round, as_words(layout), contributions)
-    return None if (told.words, told.check, told.receipt) == (due.words, due.check, due.receipt) else CHARLIE
-
+__all__ = ["MaskedCharlieSums", "MaskedPartySums"]
 
 # --- The parties ------------------------------------------------------------------
 
@@ -206,7 +124,7 @@ class MaskedPartySums:
         ------
         SumRefused
             The sum is not that of one contribution of each party. Nobody can tell who is at fault, before Charlie shows
-            the contributions (:func:`blame`).
+            the contributions (:func:`~masquerade_protocols.blocks.masked_messages.blame`).
         ProtocolViolation
             Charlie is at fault.
         """
@@ -219,7 +137,7 @@ class MaskedPartySums:
             self._go_on(told, "again", label)
             label, check_key = await self._send(words, await again(), bound_to)
             told = await self._told()
-        _check_lengths(words, told, CHARLIE)
+        check_lengths(words, told, CHARLIE)
         total = words.decode(words.read(told.words), len(self._survivors.members))
         if not check_key.fits(total, told.check):
             raise SumRefused(
@@ -300,7 +218,7 @@ class MaskedCharlieSums:
         """
         words = as_words(layout)
         contributions = await self._contributions(words, again=again)
-        told = _summed(self._round, words, contributions)
+        told = summed(self._round, words, contributions)
         sums = words.decode(words.read(told.words), len(contributions))
         if self.study.dropouts is None:
             await self.seat.broadcast(told)
@@ -317,7 +235,7 @@ class MaskedCharlieSums:
         while True:
             members, due = self._survivors.members, self._round
             answers = await self.seat.gather_within(Masked, members, dropouts.patience_seconds)
-            made = {name: m for name, m in answers.items() if m.round == due and _fits(words, m)}
+            made = {name: m for name, m in answers.items() if m.round == due and fits(words, m)}
             if not (silent := [name for name in members if name not in made]):
                 return made
             self._survivors = self._survivors.without(silent)
@@ -346,5 +264,5 @@ class MaskedCharlieSums:
         contributions = await self.seat.gather(Masked, self._survivors.members)
         for name, message in contributions.items():
             check_round(message.round, self._round, name, "contributed to")
-            _check_lengths(words, message, name)
+            check_lengths(words, message, name)
         return contributions
