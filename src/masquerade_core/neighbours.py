@@ -92,14 +92,13 @@ def neighbours_of(coin: bytes, members: Sequence[str], me: str, k: int = NEIGHBO
     k : int
         Even.
     """
-    names, n = tuple(members), len(members)
-    mine = names.index(me)
+    n = len(members)
     if n <= k + 1:
-        return names[:mine] + names[mine + 1 :]
+        return tuple(name for name in members if name != me)
     order, place = _circle(coin, n)
-    here, half = int(place[mine]), k // 2
+    here, half = int(place[members.index(me)]), k // 2
     steps = np.r_[here - half : here, here + 1 : here + half + 1]
-    return tuple(names[i] for i in np.sort(order[steps % n]).tolist())
+    return tuple(members[i] for i in np.sort(order[steps % n]).tolist())
 
 
 @lru_cache(maxsize=_CIRCLES)
