@@ -114,11 +114,11 @@ class MaskedPartySums:
         # With one graph for all sets, Charlie could choose a set in which all of a party's neighbours side with him.
         coin = self._coin if self.study.dropouts is None else coin_of_set(self._coin, members)
         self._near = neighbours_of(coin, members, me)
-        new = [name for name in self._near if name not in self.pair_keys]
-        earlier = set(members[: members.index(me)]) if new else set()
-        for peer in new:
-            key = self.seat.shared_key(peer, b"masked sum" + self._coin)
-            self.pair_keys[peer] = (peer not in earlier, key)
+        place = self.study.place_of
+        for peer in self._near:
+            if peer not in self.pair_keys:
+                key = self.seat.shared_key(peer, b"masked sum" + self._coin)
+                self.pair_keys[peer] = (place[me] < place[peer], key)
 
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Do nothing: masks need no obfuscators."""
