@@ -14,17 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
-
-from masquerade_core.data.columns import MISSING_WORDS, Levels, WholeColumn
+from masquerade_core.data.arrow import is_number, levels_of, numbers_of
+from masquerade_core.data.columns import MISSING_WORDS, WholeColumn
+from masquerade_core.data.databases import open_query
 from masquerade_core.data.dialects import Opening, Recoded, encoding_of, opening_of
 from masquerade_core.data.faults import Sign, Unit
 from masquerade_core.data.files import columns_of, opened
+from masquerade_core.data.folders import open_folder
 from masquerade_core.data.parquet import PARQUET, ParquetFile, one_array
+from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.texts import Layout, TextTable, parse_lines
 from masquerade_core.errors import BadInput
 
@@ -63,13 +65,15 @@ class Source:
     name : str
         The file's name, for an error.
     about : int
-        Roughly how many records the file has, and seldom fewer than that.
+        Roughly how many records there are; seldom fewer than that.
     blocks : iterator of Block
         They can be read once. A block without records has an empty table.
     signs : tuple of Sign
         What is wrong with the file as a whole. The blocks have those columns that could be found.
     unit : str
         What places in it count: "line" or "record".
+    lines_of : Path or None
+        The CSV file, whose lines are not counted yet.
     """
 
     name: str
@@ -77,6 +81,18 @@ class Source:
     blocks: Iterator[Block]
     signs: tuple[Sign, ...] = ()
     unit: Unit = "record"
+    lines_of: Path | None = None
+
+    @property
+    def most(self) -> int:
+        """There are no more records than this."""
+        if self.lines_of is None:
+            return self.about
+        lines = 1
+        with opened(self.lines_of) as file:
+            while data := file.read(_BYTES):
+                lines += data.count(b"\n") + data.count(b"\r")
+        return lines
 
 
 def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *, fills: bool = False) -> Source:
@@ -84,8 +100,8 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
 
     Parameters
     ----------
-    path : path
-        A CSV or Parquet file.
+    path : path or str
+        A CSV or Parquet file, a folder of Parquet files, or a query to a database, as a text.
     numbers : sequence of str
         The columns that hold numbers.
     others : sequence of str
@@ -98,7 +114,15 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
     BadInput
         The file cannot be opened, or is a damaged Parquet file.
     """
-    path = Path(path)
+    found = data_at(path)
+    if isinstance(found, Query):
+        rows = open_query(found, numbers, others, fills=fills)
+        return Source(found.name, rows.n, starmap(Block, rows.blocks))
+    path = found
+    if path.is_dir():
+        folder = open_folder(path, (*numbers, *others))
+        parts = (source_of(file, numbers, others) for file in folder.files)
+        return Source(folder.name, sum(folder.sizes), chain.from_iterable(part.blocks for part in parts))
     if path.suffix.lower() in PARQUET:
         return _parquet_source(ParquetFile(path), numbers, others)
     wanted = (*numbers, *others)
@@ -112,7 +136,8 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
     body = first[opening.size :]
     lines = 2 * size * (body.count(b"\n") + 1) // (len(body) + 1)  # lines further down may be half as long
     about = min(lines, size // max(1, len(opening.layout.header))) + 1
-    return Source(path.name, about, _csv(path, numbers, others, opening, reader, fills=fills), opening.signs, "line")
+    blocks = _csv(path, numbers, others, opening, reader, fills=fills)
+    return Source(path.name, about, blocks, opening.signs, "line", path)
 
 
 def _arrow() -> Any:
@@ -198,8 +223,8 @@ def _csv_columns(
         )
     except arrow.ArrowException:
         return None
-    found: dict[str, WholeColumn] = {name: _numbers(one_array(table.column(name))) for name in numbers}
-    return found | {name: _levels(one_array(table.column(name)), lambda texts: texts.to_pylist()) for name in others}
+    found: dict[str, WholeColumn] = {name: numbers_of(one_array(table.column(name))) for name in numbers}
+    return found | {name: levels_of(one_array(table.column(name)), lambda texts: texts.to_pylist()) for name in others}
 
 
 # --- Parquet ---------------------------------------------------------------------------
@@ -235,7 +260,7 @@ def _parquet(
                 first += records.num_rows
 
         def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
-            if not (fits and all(_is_number(file.type_of(name)) for name in numbers)):
+            if not (fits and all(is_number(file.type_of(name)) for name in numbers)):
                 return None
             return _Columns({name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted})
 
@@ -245,7 +270,7 @@ def _parquet(
 
 def _parquet_column(file: ParquetFile, group: int, name: str, is_number: bool) -> WholeColumn:
     column = file.column(name, group)
-    return _numbers(column) if is_number else _levels(column, partial(file.texts, name=name))
+    return numbers_of(column) if is_number else levels_of(column, partial(file.texts, name=name))
 
 
 class _Columns(Mapping[str, WholeColumn]):
@@ -262,23 +287,3 @@ class _Columns(Mapping[str, WholeColumn]):
 
     def __len__(self) -> int:
         return len(self._reads)
-
-
-# --- Arrow -----------------------------------------------------------------------------
-
-
-def _is_number(kind: Any) -> bool:
-    return str(kind).startswith(("double", "float", "halffloat", "int", "uint"))
-
-
-def _numbers(column: Any) -> NDArray[np.float64]:
-    values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values, dtype=np.float64)
-
-
-def _levels(column: Any, texts: Callable[[Any], list[str]]) -> Levels:
-    if not str(column.type).startswith("dictionary"):
-        column = column.dictionary_encode()
-    different = texts(column.dictionary)
-    places = column.indices.fill_null(len(different)).to_numpy(zero_copy_only=False)
-    return Levels(places.astype(np.intp, copy=False), (*different, ""))

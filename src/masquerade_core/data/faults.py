@@ -12,9 +12,12 @@ from typing import Any, Literal
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted, listed
 
-__all__ = ["Fault", "Faults", "FaultyFile", "Kind", "Sign", "Unit", "sentence", "where"]
+__all__ = ["Fault", "Faults", "FaultyFile", "Kind", "Place", "Sign", "Unit", "sentence", "where"]
 
 Unit = Literal["line", "record"]
+
+Place = int | str
+"""The number of a line or a record; of a file among several, "7 of part-2.parquet"."""
 
 _FIRST = 3
 _ROWS = 20  # of an error; JSON has all
@@ -84,7 +87,7 @@ class Fault:
         Whether the study refuses such a cell; another one counts as the bound or as the public missing value.
     count : int
         How many there are.
-    first : tuple of int
+    first : tuple of Place
         The first three places.
     every : bool
         Whether all records have it.
@@ -96,7 +99,7 @@ class Fault:
     hint: str
     refused: bool
     count: int = 0
-    first: tuple[int, ...] = ()
+    first: tuple[Place, ...] = ()
     every: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +118,12 @@ def _filled(text: str, column: str, allowed: str) -> str:
     return text.replace("{name}", repr(column)).replace("{range}", allowed)
 
 
-def where(unit: Unit, numbers: Sequence[int], count: int, *, every: bool = False) -> str:
+def _order(place: Place) -> int:
+    """Order the lines of one file; the files of a folder come in their order already."""
+    return place if isinstance(place, int) else 0
+
+
+def where(unit: Unit, numbers: Sequence[Place], count: int, *, every: bool = False) -> str:
     """Return places in words: "line 7", "lines 7 and 9", "1,420 lines, first 7, 9 and 12"."""
     if count == 1:
         return f"{unit} {numbers[0]}"
@@ -195,7 +203,7 @@ class Faults:
         self,
         column: str,
         kind: Kind,
-        numbers: Iterable[int],
+        numbers: Iterable[Place],
         *,
         count: int | None = None,
         refused: bool = True,
@@ -208,7 +216,7 @@ class Faults:
         column : str
             Empty for whole lines.
         kind : Kind
-        numbers : iterable of int
+        numbers : iterable of Place
             The places of the cells, in their order.
         count : int, optional
             How many cells there are, where ``numbers`` has the first of them alone.
@@ -225,7 +233,7 @@ class Faults:
         if fault is None:
             says, hint = sentence(kind.says, column, allowed), _filled(kind.hint, column, allowed)
             fault = Fault(column, kind, says, hint, refused)
-        first = tuple(sorted({*fault.first, *places[:_FIRST]})[:_FIRST])
+        first = tuple(sorted((*fault.first, *places[:_FIRST]), key=_order)[:_FIRST])
         more = len(places) if count is None else count
         self._found[key] = replace(fault, count=fault.count + more, first=first)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.columns import Levels, WholeColumn
-from masquerade_core.data.faults import Faults, Kind, Sign
+from masquerade_core.data.faults import Faults, Kind, Place, Sign
 from masquerade_core.data.kinds import LABEL_EMPTY, THIRD, THIRD_ALIKE, alike, kind_of_class
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import LocalProtocolError
@@ -43,14 +43,14 @@ class Labels:
         self._strict = strict or not self._clamps
         self._has_positive = False
         self._other: str | None = None
-        self._odd: dict[str, tuple[int, list[int]]] = {}
+        self._odd: dict[str, tuple[int, list[Place]]] = {}
         self._parts: list[NDArray[np.float64]] = []
 
     def take(self, table: TextTable, faults: Faults) -> None:
         """Take a block's labels from its cells, and note those that cannot be used."""
         if self.name not in table.columns:
             return
-        cells = table.columns[self.name]
+        cells, all_places = table.columns[self.name], table.places(faults.source)
         numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
         places = np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells))
         levels = list(numbers)
@@ -58,13 +58,13 @@ class Labels:
             kind, is_odd = self._kind(text), self._is_odd(text)
             if kind is None and not is_odd:
                 continue
-            where = [table.numbers[row] for row in np.flatnonzero(places == i).tolist()]
+            where = [all_places[row] for row in np.flatnonzero(places == i).tolist()]
             if kind is not None:
                 faults.add(self.name, kind, where, refused=not self._clamps, allowed=self._allowed)
             else:
                 key = text if text in self._odd or len(self._odd) < _DIFFERENT else _REST
                 count, first = self._odd.get(key, (0, []))
-                self._odd[key] = (count + len(where), sorted([*first, *where[:3]])[:3])
+                self._odd[key] = (count + len(where), [*first, *where][:3])
         self._keep(Levels(places, levels), np.bincount(places, minlength=len(levels)).tolist())
 
     def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:

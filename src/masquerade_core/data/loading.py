@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from masquerade_core.data.blocks import Source, source_of
 from masquerade_core.data.faults import Faults
 from masquerade_core.data.labels import Labels
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
-from masquerade_core.data.tables import TextTable, no_records, note_broken, read_table
+from masquerade_core.data.sources import read_cells
+from masquerade_core.data.tables import TextTable, no_records, note_broken
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
@@ -48,7 +50,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     X, repaired = _read(path, Encoder.from_study(study), labels)
     dataset = Dataset(X, labels.finish(), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
-        check_size(len(dataset.y), study, Path(path).name)
+        check_size(len(dataset.y), study, data_at(path).name)
     return dataset
 
 
@@ -80,10 +82,10 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     """
     encoder = Encoder.from_study(study)
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
-    table = read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
+    table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
     X, labels, faults = np.empty((len(table.numbers), encoder.d)), Labels(study), Faults(table.source, table.unit)
-    encoder.encode_into(X, table.columns, table.numbers, faults)
+    encoder.encode_into(X, table.columns, table.places(faults.source), faults)
     labels.take(table, faults)
     labels.note(faults)
     faults.check()
@@ -144,7 +146,7 @@ def _read(path: Path | str, encoder: Encoder, labels: Labels | None) -> tuple[ND
             whole_table = table.whole()
             end = n + len(whole_table.numbers)
             X = _with_room(X, n, end - n)
-            repaired += encoder.encode_into(X[n:end], whole_table.columns, whole_table.numbers, faults)
+            repaired += encoder.encode_into(X[n:end], whole_table.columns, whole_table.places(faults.source), faults)
             if labels is not None:
                 labels.take(whole_table, faults)
             n = end

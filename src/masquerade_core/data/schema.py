@@ -7,9 +7,10 @@ constant counted. Nothing is centred, scaled or binned by the data themselves. T
 which no theorem accounts.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,8 +27,10 @@ from masquerade_core.data.columns import (
     is_allowed,
     length_of,
 )
-from masquerade_core.data.faults import Faults
+from masquerade_core.data.faults import Faults, Place
+from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.kinds import allowed_of
+from masquerade_core.data.records import ROWS, OfBlock, Records
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
@@ -35,7 +38,6 @@ from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
 __all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Dataset", "Encoder", "Repaired", "check_unit_ball"]
 
 _NORM_SLACK = 1e-12
-_ROWS = 1 << 16
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
@@ -49,8 +51,8 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
     """
     if X.ndim != 2:  # noqa: PLR2004
         raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-    for start in range(0, len(X), _ROWS):  # some rows at a time: a copy of all of them would double the memory
-        rows = X[start : start + _ROWS]
+    for start in range(0, len(X), ROWS):  # some rows at a time: a copy of all of them would double the memory
+        rows = X[start : start + ROWS]
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
         if (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
@@ -58,8 +60,8 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Dataset:
-    """One party's records. They are secret, and so is their number.
+class Dataset(Records):
+    """One party's records in memory. They are secret, and so is their number.
 
     Parameters
     ----------
@@ -82,6 +84,8 @@ class Dataset:
     y: NDArray[np.float64]
     classes: int | None = None
     repaired: Repaired = field(default_factory=Repaired)
+    # No field, for a ledger knows records by the fields: where each block ends, if these are one side of a source.
+    _ends_of_side: ClassVar[tuple[int, ...] | None] = None
 
     def __post_init__(self) -> None:
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
@@ -102,6 +106,36 @@ class Dataset:
 
     def __repr__(self) -> str:
         return "<Dataset: secret>"
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return len(self.y)
+
+    @property
+    def d(self) -> int:
+        """The number of a record's coordinates."""
+        return int(self.X.shape[1])
+
+    def partials(self, f: OfBlock) -> Iterator[NDArray[Any]]:
+        """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
+        for start, end in pairwise((0, *self._ends)):
+            yield f(self.X[start:end], self.y[start:end])
+
+    def sides(self, share: float) -> tuple[Self, Self]:
+        """Return the records to learn from, and the part of this share that is held back."""
+        held = are_held_back(self.n, share)
+        return self._side(~held), self._side(held)
+
+    def _side(self, kept: NDArray[np.bool_]) -> Self:
+        before = np.concatenate(([0], np.cumsum(kept)))
+        side = replace(self, X=self.X[kept], y=self.y[kept], repaired=Repaired())
+        object.__setattr__(side, "_ends_of_side", tuple(before[list(self._ends)].tolist()))
+        return side
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
 
 
 @dataclass(frozen=True)
@@ -208,11 +242,11 @@ class Encoder:
             It refuses some; the error says all of them, and shows none.
         """
         faults = Faults(table.source, table.unit)
-        self.encode_into(np.empty((len(table.numbers), self.d)), table.columns, table.numbers, faults)
+        self.encode_into(np.empty((len(table.numbers), self.d)), table.columns, table.places(faults.source), faults)
         faults.check()
 
     def encode_into(
-        self, X: NDArray[np.float64], columns: Mapping[str, Column], numbers: Sequence[int], faults: Faults
+        self, X: NDArray[np.float64], columns: Mapping[str, Column], places: Sequence[Place], faults: Faults
     ) -> Repaired:
         """Encode and clip records into the rows of X; returns how many cells were moved or filled.
 
@@ -221,13 +255,13 @@ class Encoder:
         X : ndarray of float64, shape (n, d)
         columns : mapping of str to sequence
             As for :meth:`encode`.
-        numbers : sequence of int
-            The places of the records.
+        places : sequence of Place
+            Those of the records.
         faults : Faults
             Counts every cell that does not fit, and notes whether the study refuses it.
         """
         clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
-        faults.records += len(numbers)
+        faults.records += len(places)
         for f in self.features:
             width = len(f.coordinates)
             if f.name not in columns:  # its file lacks it, and says so
@@ -235,8 +269,8 @@ class Encoder:
                 continue
             found = encode_column(f, columns[f.name])
             for kind, rows in found.faults.items():
-                places, refused = [numbers[row] for row in rows], not is_allowed(f, kind, clamps=clamps)
-                faults.add(f.name, kind, places, refused=refused, allowed=allowed_of(f))
+                refused = not is_allowed(f, kind, clamps=clamps)
+                faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
             X[:, place : place + width] = found.block
             place, repaired = place + width, repaired + found.repaired
         self._finish(X)
@@ -260,11 +294,11 @@ class Encoder:
         for f in self.features:
             column, width = columns[f.name], len(f.coordinates)
             n = len(column)
-            for start in range(0, n, _ROWS):
-                found = encode_whole(f, column[start : start + _ROWS], clamps=clamps)
+            for start in range(0, n, ROWS):
+                found = encode_whole(f, column[start : start + ROWS], clamps=clamps)
                 if found is None:
                     return None
-                X[start : min(start + _ROWS, n), place : place + width] = found[0]
+                X[start : min(start + ROWS, n), place : place + width] = found[0]
                 repaired += found[1]
             place += width
         self._finish(X[:n])
@@ -273,6 +307,6 @@ class Encoder:
     def _finish(self, X: NDArray[np.float64]) -> None:
         if self.intercept:
             X[:, -1] = 1.0
-        for start in range(0, len(X), _ROWS):
-            rows = X[start : start + _ROWS]
+        for start in range(0, len(X), ROWS):
+            rows = X[start : start + ROWS]
             rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]

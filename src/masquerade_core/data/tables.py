@@ -59,8 +59,9 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, 
 
 def note_broken(table: TextTable, faults: Faults, *, refused: bool) -> None:
     """Count the lines of a table that are no records."""
+    places = table.places(faults.source)
     for wrong in dict.fromkeys(table.broken.values()):
-        numbers = [table.numbers[row] for row, other in table.broken.items() if other == wrong]
+        numbers = [places[row] for row, other in table.broken.items() if other == wrong]
         faults.add("", line_kind(wrong), numbers, refused=refused)
 
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
-from masquerade_core.data.faults import Unit
+from masquerade_core.data.faults import Place, Unit
 from masquerade_core.data.kinds import NO_CSV, NO_UTF8
 from masquerade_core.words import counted
 
@@ -70,6 +70,10 @@ class TextTable:
         """Name the place of the record that stands at ``row``, counted from 0."""
         return f"{self.source}, {self.unit} {self.numbers[row]}"
 
+    def places(self, source: str) -> Sequence[Place]:
+        """Return the places of the records, for an error about a source; this file may be one of many in it."""
+        return self.numbers if source == self.source else [f"{number} of {self.source}" for number in self.numbers]
+
     def whole(self) -> "TextTable":
         """Return the table without its broken rows."""
         if not self.broken:
@@ -98,7 +102,7 @@ def cell_text(value: Any) -> str | None:
         case bool():
             return "true" if value else "false"
         case Integral() | Decimal():
-            return str(value)
+            return format(value, "f") if isinstance(value, Decimal) else str(value)
         case Real():
             return repr(float(value))
         case _:
