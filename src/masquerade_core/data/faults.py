@@ -102,9 +102,17 @@ class Fault:
     first: tuple[Place, ...] = ()
     every: bool = False
 
+    def row(self, unit: Unit) -> str:
+        """Return the fault as a line of a message: where it is, and what is wrong."""
+        detail = f": {self.kind.detail}" if self.kind.detail else ""
+        places = where(unit, self.first, self.count, every=self.every)
+        if self.column:
+            return f"{places}: {self.says}{detail}"
+        return f"{places} {self.says}" if self.count == 1 else f"{places}: each {self.says}"
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value. Where all records have the fault, their number is not told."""
-        found = asdict(self) | {"kind": self.kind.name, "first": list(self.first)}
+        found = asdict(self) | {"kind": self.kind.name, "detail": self.kind.detail, "first": list(self.first)}
         return found | {"count": None if self.every else self.count}
 
 
@@ -146,20 +154,20 @@ class FaultyFile(BadInput):
         Those that the study refuses.
     unit : str
         What places count.
+
+    Attributes
+    ----------
+    all_hints : str
+        What to do about each kind of fault.
     """
 
     def __init__(self, source: str, signs: Sequence[Sign], faults: Sequence[Fault], unit: Unit) -> None:
         self.signs, self.faults = tuple(signs), tuple(faults)
-        rows = [sign.says for sign in signs] + [_row(fault, unit) for fault in faults]
-        super().__init__(_message(source, rows, faults), _hint(signs, faults))
-
-
-def _row(fault: Fault, unit: Unit) -> str:
-    detail = f": {fault.kind.detail}" if fault.kind.detail else ""
-    places = where(unit, fault.first, fault.count, every=fault.every)
-    if fault.column:
-        return f"{places}: {fault.says}{detail}"
-    return f"{places} {fault.says}" if fault.count == 1 else f"{places}: each {fault.says}"
+        rows = [sign.says for sign in signs] + [fault.row(unit) for fault in faults]
+        hints = [*(sign.hint for sign in signs), *(fault.hint for fault in faults)]
+        self.all_hints = _listed_hints(list(dict.fromkeys(filter(None, hints))))
+        more = "" if len(rows) == 1 else f"\n  {_CHECK}"
+        super().__init__(_message(source, rows, faults), self.all_hints + more)
 
 
 def _message(source: str, rows: Sequence[str], faults: Sequence[Fault]) -> str:
@@ -171,11 +179,8 @@ def _message(source: str, rows: Sequence[str], faults: Sequence[Fault]) -> str:
     return f"{source} has {counted(len(rows), 'kind')} of fault:" + "".join(f"\n  {row}" for row in shown)
 
 
-def _hint(signs: Sequence[Sign], faults: Sequence[Fault]) -> str:
-    hints = list(dict.fromkeys(hint for hint in (*(s.hint for s in signs), *(f.hint for f in faults)) if hint))
-    if len(signs) + len(faults) == 1:
-        return hints[0] if hints else ""
-    return "".join(f"\n  {hint}" for hint in [*hints[:_HINTS], _CHECK])
+def _listed_hints(hints: Sequence[str]) -> str:
+    return hints[0] if len(hints) == 1 else "".join(f"\n  {hint}" for hint in hints[:_HINTS])
 
 
 @dataclass(repr=False)

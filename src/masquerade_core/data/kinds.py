@@ -8,6 +8,8 @@ from masquerade_core.data.faults import Kind
 from masquerade_core.study import Feature
 
 __all__ = [
+    "COMMA",
+    "DECIMAL_COMMA",
     "INFINITE",
     "LABEL_EMPTY",
     "MISSING",
@@ -18,6 +20,8 @@ __all__ = [
     "STRANGE",
     "THIRD",
     "THIRD_ALIKE",
+    "THOUSANDS",
+    "Kind",
     "alike",
     "allowed_of",
     "is_missing",
@@ -32,8 +36,8 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
 _FINITE = "every record needs a finite number there, with a point before decimals; leave incomplete records out"
 _FILL = (
-    "write the value or leave the record out; the study can name a public value for missing cells: missing = ... of "
-    'the feature, or out_of_bounds = "clamp"'
+    "write the missing value or leave the record out; or ask the coordinator for a study with a public value for "
+    'missing cells, missing = ..., or with out_of_bounds = "clamp"'
 )
 _WORD = "a word for a missing value stands there, such as '?' or 'NA'"
 _TEXT = "holds text where the study has a number"
@@ -44,7 +48,7 @@ _CLASSES = "the classes are {range}; blanks and capitals count"
 
 # --- Numbers ---------------------------------------------------------------------------
 
-EMPTY = Kind("empty", "is empty or missing", hint=f"{_FINITE}; or {_FILL}")
+EMPTY = Kind("empty", "is empty or missing", hint=_FILL)
 WORD = Kind("missing_word", "is empty or missing", _WORD, EMPTY.hint)
 TEXT = Kind("text", _TEXT, hint=_FINITE)
 DECIMAL_COMMA = Kind("decimal_comma", _TEXT, "a comma stands before the decimals", "write 3.5, not 3,5")

@@ -32,14 +32,16 @@ class Labels:
     study : Study
     strict : bool
         Whether a block whose labels do not fit is to be read cell by cell even where the study clamps.
+    clamps : bool, optional
+        Whether no label makes a party refuse; by default as the study says.
     """
 
-    def __init__(self, study: Study, *, strict: bool = False) -> None:
+    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None) -> None:
         self.filled = 0
         """How many cells were empty, or no class."""
         self.name = study.label.name
         self._positive, self._classes = study.label.positive, study.label.classes
-        self._clamps = study.study.out_of_bounds == "clamp"
+        self._clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
         self._strict = strict or not self._clamps
         self._has_positive = False
         self._other: str | None = None
@@ -120,7 +122,8 @@ class Labels:
             says = f"the label {self.name!r} is never {self._positive!r}, the study's positive value"
             near_hint = "; one of its values differs from that in capitals or blanks alone" if near else ""
             faults.signs.append(Sign("label_never", says, f"{_two(self._allowed)}{near_hint}"))
-            return
+            if not near:
+                return
         if others < 2 and not self._clamps:  # noqa: PLR2004
             return
         known = [text for text in (self._positive, self._other) if text is not None]
@@ -130,9 +133,21 @@ class Labels:
                 kind = THIRD_ALIKE if is_alike else THIRD
                 faults.add(self.name, kind, first, count=count, refused=not self._clamps, allowed=self._allowed)
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The values that the study names and that no record has."""
+        numbers = np.unique(self.finish()).tolist()
+        names = self._classes or (str(self._positive),)
+        return tuple(name for name in names if self._number(name) not in numbers)
+
+    @property
+    def other(self) -> str | None:
+        """The first value that is not the positive one, nor differs from it in capitals or blanks alone."""
+        return self._other
+
     def finish(self) -> NDArray[np.float64]:
         """Return all labels."""
-        return np.concatenate(self._parts)
+        return np.concatenate([np.empty(0), *self._parts])
 
 
 def _two(allowed: str) -> str:

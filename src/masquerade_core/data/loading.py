@@ -135,7 +135,8 @@ def _read(path: Path | str, encoder: Encoder, labels: Labels | None) -> tuple[ND
     n, repaired = 0, Repaired()
     for block in source.blocks:
         if (found := block.columns()) is not None:
-            X = _with_room(X, n, len(found[encoder.columns[0]]))
+            if source.unit == "line":
+                X = _with_room(X, n, len(found[encoder.columns[0]]))
             whole = encoder.encode_whole(X[n:], found)
             if whole is not None and (labels is None or labels.take_whole(found)):
                 n, repaired = n + whole[0], repaired + whole[1]

@@ -60,6 +60,7 @@ def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, 
 def note_broken(table: TextTable, faults: Faults, *, refused: bool) -> None:
     """Count the lines of a table that are no records."""
     places = table.places(faults.source)
+    faults.records += len(table.broken)
     for wrong in dict.fromkeys(table.broken.values()):
         numbers = [places[row] for row, other in table.broken.items() if other == wrong]
         faults.add("", line_kind(wrong), numbers, refused=refused)
