@@ -9,7 +9,7 @@ from masquerade_core.data.faults import Fault, Faults, FaultyFile, Sign, Unit
 from masquerade_core.data.labels import Labels
 from masquerade_core.data.loading import records_of
 from masquerade_core.data.schema import Encoder
-from masquerade_core.data.tables import note_broken
+from masquerade_core.data.tables import NO_RECORDS, note_broken
 from masquerade_core.study import Study
 
 __all__ = ["Examined", "examine"]
@@ -92,7 +92,7 @@ def examine(path: Path | str, study: Study, *, counts: bool = False) -> Examined
             labels.take(good, faults)
     labels.note(faults)
     if not (faults.records or faults.signs):
-        faults.signs.append(Sign("no_records", "has column names and no records", "put a record on each further line"))
+        faults.signs.append(NO_RECORDS)
     unseen = () if faults.signs else labels.unseen
     return Examined(
         source.name, source.unit, tuple(faults.signs), tuple(faults.all()), faults.records, unseen, labels.other

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from masquerade_core.data.blocks import source_of
-from masquerade_core.data.faults import Faults
+from masquerade_core.data.faults import Faults, FaultyFile, Sign
 from masquerade_core.data.kinds import line_kind
 from masquerade_core.data.texts import TextTable, cell_text
-from masquerade_core.errors import BadInput
 
-__all__ = ["TextTable", "cell_text", "no_records", "note_broken", "read_table"]
+__all__ = ["NO_RECORDS", "TextTable", "cell_text", "no_records", "note_broken", "read_table"]
+
+NO_RECORDS = Sign("no_records", "has column names and no records", "put a record on each further line")
+"""The sign of a file with a header and nothing else."""
 
 
 def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, keeps: bool = False) -> TextTable:
@@ -66,6 +68,6 @@ def note_broken(table: TextTable, faults: Faults, *, refused: bool) -> None:
         faults.add("", line_kind(wrong), numbers, refused=refused)
 
 
-def no_records(source: str) -> BadInput:
+def no_records(source: str) -> FaultyFile:
     """Return the error of a file with a header and nothing else."""
-    return BadInput(f"{source} has column names and no records", "put a record on each further line")
+    return FaultyFile(source, (NO_RECORDS,), (), "line")
