@@ -1,7 +1,7 @@
 """Sums over records: blocks follow from the source, sums of integers are exact, those of floats have a fixed order."""
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 import numpy as np
@@ -84,6 +84,11 @@ def test_a_sum_of_integers_that_does_not_fit_into_63_bits_is_exact(large: Datase
     assert total.tolist() == [large.n, large.n * worth]
     assert large.n * worth > 1 << 63
     assert large.total(_Rows(-1)).dtype == np.int64
+
+
+def test_a_ledger_knows_records_by_the_same_fields_as_ever() -> None:
+    """Another field would give all records of all sites another fingerprint, and so a fresh budget."""
+    assert [field.name for field in fields(Dataset)] == ["X", "y", "classes", "repaired"]
 
 
 def test_floats_are_added_in_the_order_of_the_blocks(large: Dataset) -> None:

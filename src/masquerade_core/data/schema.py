@@ -10,7 +10,7 @@ which no theorem accounts.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,8 +69,6 @@ class Dataset(Records):
         The number of named classes; None if there are none.
     repaired : Repaired
         How many cells were moved to a bound, and how many were filled. It is secret too.
-    ends : tuple of int, optional
-        The number of records up to the end of each block, where these records are one side of a source that was split.
 
     Raises
     ------
@@ -82,7 +80,8 @@ class Dataset(Records):
     y: NDArray[np.float64]
     classes: int | None = None
     repaired: Repaired = field(default_factory=Repaired)
-    ends: tuple[int, ...] | None = None
+    # No field, for a ledger knows records by the fields: where each block ends, if these are one side of a source.
+    _ends_of_side: ClassVar[tuple[int, ...] | None] = None
 
     def __post_init__(self) -> None:
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
@@ -126,12 +125,13 @@ class Dataset(Records):
 
     def _side(self, kept: NDArray[np.bool_]) -> Self:
         before = np.concatenate(([0], np.cumsum(kept)))
-        ends = tuple(before[list(self._ends)].tolist())
-        return replace(self, X=self.X[kept], y=self.y[kept], repaired=Repaired(), ends=ends)
+        side = replace(self, X=self.X[kept], y=self.y[kept], repaired=Repaired())
+        object.__setattr__(side, "_ends_of_side", tuple(before[list(self._ends)].tolist()))
+        return side
 
     @property
     def _ends(self) -> tuple[int, ...]:
-        return (*range(ROWS, self.n, ROWS), self.n) if self.ends is None else self.ends
+        return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
 
 
 def _in_memory(row: int) -> str:
