@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from masquerade_core.data.cluster import Cluster, Task, tree
+from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.loading import Labels, check_size
 from masquerade_core.data.parquet import PARQUET
@@ -29,6 +29,7 @@ from masquerade_core.data.parts import (
     sum_of,
 )
 from masquerade_core.data.records import ROWS, OfBlock, Records
+from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Study
 
