@@ -1,306 +1,210 @@
-"""What a study with many sites costs Charlie and one party: ``python -m benchmarks.sites [K] [--rounds N] [...]``.
+"""``python -m benchmarks.sites [K ...]``: what a study with many sites costs each of them, and Charlie.
 
-Charlie runs as in a process of his own: his session, his socket and his driver. The parties' sessions, sockets and
-roles are the program's own as well, but many of them share one process and one thread there: 1,000 processes would
-spend two processors on importing libraries alone. All messages go over CURVE on this machine's loopback.
+A whole ``dp-gd`` run with d = 50 at the metered in-memory table: the program's own roles, all parties in one thread,
+every frame signed and checked. The sums are masked, and above 65 parties each masks with 64 neighbours. Times are CPU
+times, in units of E, one encryption of phe at 2048 bits in the same run.
 
-The figures: Charlie's CPU time in the set-up (from the first hello until all have joined, and until the first round),
-and in each round for each party, also in units of E, the CPU time of one ``raw_encrypt`` of phe at 2048 bits, measured
-in the same process before and after; bytes of a party; and memory of a party's session.
+What a network adds is not in them: no join, no sockets, no journal and no beats. All parties have the same 20 simulated
+records. Each party of a real run works out everybody's place on the circle of the public coin; at the table this is
+done once for all, so it is measured apart.
+
+By default K is 100 and 1,000. 20,000 parties take some ten minutes and 2 GB of memory. Each K runs in a process of its
+own, so its memory is its own.
 """
 
 import argparse
-import gc
-import json
 import multiprocessing
-import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
-import zmq
-from phe import paillier
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
-from masquerade_core import __version__
+from benchmarks.measure import Yardstick
+from benchmarks.meter import BOXES, COUNTED, FRAMES, GRADIENTS, TABLE, MeteredTable
+from masquerade_core import neighbours
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Effect, Once, Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host import dialer
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.driver import run_role
-from masquerade_host.keyfiles import Keys
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import probe
-from masquerade_host.process import allow_descriptors
-from masquerade_host.resuming import returned
-from masquerade_host.transport import CharlieSocket
-from masquerade_protocols import protocol_of
-from tests.host_helpers import free_port
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.in_memory import run_in_memory
 
-__all__ = ["Figures", "measure", "study_of"]
+__all__ = ["Costs", "crowd_study", "measure"]
 
-_RECORDS = 20  # of each party
-_TICK = 0.1  # seconds between two looks at a session in which nothing happens
+COORDINATES = 50
+RECORDS = 20  # of each party
+ROUNDS = 3
 
+MOST_AT_CHARLIE = 0.02  # E, for a party in a round
+MOST_SETUP = 60.0  # seconds at Charlie
+FLAT = 1.2  # times what a party of the smallest study costs
 
-def study_of(names: list[str], keys: dict[str, PublicKeys], d: int, rounds: int, address: str) -> Study:
-    """Return a study of ``dp-gd`` under masks."""
-    lines = [
-        '[study]\nname = "sites"\nprotocol = "dp-gd"\nmin_parties = 2',
-        f'min_records = {_RECORDS}\ndeadline_seconds = 600.0\nnonce = "0123456789abcdef"',
-        '[privacy]\nepsilon = 1.0\ndelta = 1e-6\ncalibration = "proven"',
-        f"[protocol]\nrounds = {rounds}",
-        '[model]\nregularization = 0.01\n[crypto]\nsum = "masks"\n[label]\nname = "y"\npositive = "1"',
-        f'[curator]\naddress = "{address}"\nkey = "{keys[CHARLIE]}"',
-        *(f'[[feature]]\nname = "x{i}"\nmin = -1.0\nmax = 1.0' for i in range(d)),
-        *(f'[[party]]\nname = "{name}"\nkey = "{keys[name]}"' for name in names),
-    ]
-    return Study.parse("\n".join(lines))
+_BITS = 2048
+_CIRCLES = 9
+_WORK = tuple(step for step in COUNTED if step != GRADIENTS)  # a party's own records are not what is measured
 
 
-# --- The parties ----------------------------------------------------------------------
+@dataclass(frozen=True)
+class Costs:
+    """CPU seconds of one run, and memory in bytes.
+
+    Attributes
+    ----------
+    party_setup, party_round : float
+        Of a party, without the first one of the roster: until the rounds begin, and in a round; gradients left out.
+    first_setup : float
+        Of the roster's first party, which whispers the key of the check values to all others.
+    charlie_setup, charlie_round : float
+        Of Charlie: in all, and in a round.
+    messages : float
+        Of ``charlie_round``, what signatures, frames and the codec take.
+    table : float
+        What belongs to nobody: queues, and the keys that parties are shown.
+    circle : float
+        To work out everybody's place on the coin's circle, which each party of a real run does once.
+    study, party : int
+        The memory of the study, and of a party beside it.
+    e : float
+        One encryption, for the unit.
+    """
+
+    K: int
+    rounds: int
+    party_setup: float
+    party_round: float
+    first_setup: float
+    charlie_setup: float
+    charlie_round: float
+    messages: float
+    table: float
+    circle: float
+    study: int
+    party: int
+    e: float
 
 
-class _SharedContext(zmq.Context):  # type: ignore[type-arg]
-    """One context for all parties of a process; it ends with the process."""
-
-    def term(self) -> None:
-        """Keep it for the others."""
-
-
-@dataclass
-class _Party:
-    """One party's session and role, stepped by hand."""
-
-    session: PartySession
-    role: Coroutine[Effect, Any, Any]
-    rng: SystemRng
-    pending: Effect | None = None
-    begun: bool = False
-    started: bool = False
-    done: bool = False
-    sockets: tuple[Any, ...] = ()
-
-    def go_on(self) -> None:
-        """Let the role do what it can, and the session too."""
-        while not self.done and self._role_moves():
-            pass
-        if not self.session.closed:
-            self.session.step()
-            while not self.done and self._role_moves():
-                pass
-
-    def _role_moves(self) -> bool:
-        answer: Any = None
-        if isinstance(self.pending, Once):
-            packed = pack_plain(self.pending.compute(self.rng))
-            answer = unpack_plain(packed)
-        elif self.started:
-            if not self.begun:
-                self.begun = True
-                self.session.begin(self.pending)  # type: ignore[arg-type]
-            answers = self.session.answers()
-            if not answers:
-                return False
-            (answer,) = answers
-        self.started = True
-        try:
-            self.pending, self.begun = self.role.send(answer), False
-        except StopIteration as stop:
-            self.done = True
-            returned(self.session, stop.value)
-        return True
-
-
-def _rss() -> int:
-    with open(f"/proc/{os.getpid()}/statm", encoding="ascii") as file:  # noqa: PTH123 - not a file of ours
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def _records(study: Study, number: int) -> Dataset:
-    rng = np.random.default_rng(number)
-    X = rng.normal(size=(_RECORDS, study.d))
-    return Dataset(X / np.linalg.norm(X, axis=1, keepdims=True), np.where(X[:, 0] > 0, 1.0, -1.0))
-
-
-def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, listening: Any) -> None:
-    """Play these parties to their end, in this process, and tell what they cost."""
-    allow_descriptors()
-    context = _SharedContext()
-    dialer.zmq.Context = lambda: context  # type: ignore[assignment,misc,attr-defined]
-    protocol = protocol_of(study)
-    gc.collect()
-    before, cpu = _rss(), time.process_time()
-    parties = {}
-    for number, name in enumerate(names):
-        key = keys[name]
-        session = PartySession(
-            name,
-            study,
-            key,
-            lambda key=key: dialer.PartySocket(study.address, key, study.curator.key.curve),
-            lambda: probe(study.address, study.curator.key.curve),
-            version=__version__,
-        )
-        role = protocol.party(Seat(name, study.names), study, _records(study, number))
-        parties[name] = _Party(session, role, SystemRng())
-    listening.wait()
-    _loop(list(parties.values()))
-    gc.collect()
-    some = parties[names[-1]].session
-    told.put(
-        {
-            "first": parties[names[0]].session.stats.bytes,
-            "bytes": some.stats.bytes,
-            "by_stage": {stage.name: stage.bytes for stage in some.stats.stages},
-            "memory": (_rss() - before) / len(names),
-            "cpu": (time.process_time() - cpu) / len(names),
-        }
-    )
-
-
-def _loop(parties: list[_Party]) -> None:
-    """Step every party whose sockets have something, and all of them now and then."""
-    live, next_tick = dict(enumerate(parties)), 0.0
-    poller, where = zmq.Poller(), {}
-    while live:
-        now = time.monotonic()
-        due = set(live) if now >= next_tick else set()
-        next_tick = now + _TICK if due else next_tick
-        for sock, _ in poller.poll(max(0, int(1000 * (next_tick - now)))):
-            due |= {where[sock]} & live.keys()
-        moved = False
-        for number in due:
-            party = live[number]
-            party.go_on()
-            ended = party.session.closed and party.done
-            sockets = party.session.link.sockets if party.session.link is not None and not ended else ()
-            moved |= sockets != party.sockets
-            party.sockets = sockets
-            if ended:
-                del live[number]
-                party.session.link.close(500)  # type: ignore[union-attr]
-        if moved:  # a new connection has new sockets, and the old ones are closed
-            where = {sock: number for number, party in live.items() for sock in party.sockets}
-            poller = zmq.Poller()
-            for sock in where:
-                poller.register(sock, zmq.POLLIN)
-
-
-# --- Charlie --------------------------------------------------------------------------
-
-
-@dataclass
-class Figures:
-    """What a run cost."""
-
-    listens: Callable[[], None]
-    marks: list[tuple[str, float, float]] = field(default_factory=list)
-
-    def observe(self, event: str, /, **fields: str | float) -> None:
-        """Note when something happened, in seconds and in Charlie's CPU time."""
-        if event == "listening":
-            self.listens()
-        name = f"stage {fields['name']}" if event == "stage" else event
-        if event in ("stage", "joined", "listening") or (event == "connected" and fields.get("joined") == 1):
-            self.marks.append((name, time.perf_counter(), time.process_time()))
-        if event in ("left", "lost", "cut_off", "turned_away", "refused"):
-            print(event, fields, file=sys.stderr)  # noqa: T201
-
-    def since(self, start: str, end: str) -> tuple[float, float]:
-        """Return the seconds and the CPU seconds between two marks."""
-        found = {name: (wall, cpu) for name, wall, cpu in reversed(self.marks)}
-        (a, b), (c, d) = found[start], found[end]
-        return c - a, d - b
-
-
-def _E() -> list[float]:  # noqa: N802 - its name in all tables
-    key = paillier.generate_paillier_keypair(n_length=2048)[0]
-    taken = []
-    for _ in range(9):
-        start = time.process_time()
-        key.raw_encrypt(123456789)
-        taken.append(time.process_time() - start)
-    return taken
-
-
-def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
-    """Run a study with K parties once, and return what it cost."""
-    allow_descriptors()
+def crowd_study(K: int, d: int = COORDINATES, rounds: int = ROUNDS) -> Study:
+    """Return a study of K parties with few records each; its sums are masked."""
     rng = SystemRng()
-    names = [f"site-{j}" for j in range(K)]
-    keys = {name: Keys(rng.bytes(32), rng.bytes(32)) for name in (*names, CHARLIE)}
-    public = {name: key.public for name, key in keys.items()}
-    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{free_port()}")
-    protocol_of(study)
-    fork = multiprocessing.get_context("fork")
-    told: Any = fork.Queue()
-    listening: Any = fork.Event()
-    shares = [names[i::processes] for i in range(processes)]
-    children = [fork.Process(target=_play, args=(study, keys, share, told, listening), daemon=True) for share in shares]
-    for child in children:
-        child.start()
-    E = _E()
-    figures = Figures(listening.set)
-    roster = {party.name: party.key.curve for party in study.parties}
-    session = CharlieSession(
-        study,
-        keys[CHARLIE],
-        lambda: CharlieSocket(study.address, keys[CHARLIE], roster),
-        version=__version__,
-        observe=figures.observe,
+
+    def key() -> str:
+        return str(PublicKeys(rng.bytes(32), rng.bytes(32)))
+
+    lines = [
+        '[study]\nname = "crowd"\nprotocol = "dp-gd"\nmin_parties = 2\nout_of_bounds = "clamp"',
+        f'min_records = {RECORDS}\ndeadline_seconds = 600.0\nnonce = "0123456789abcdef"',
+        '[privacy]\nepsilon = 1.0\ndelta = 1e-7\ncalibration = "proven"\ncolluders = 1',
+        f"[protocol]\nrounds = {rounds}\nclip = 0.5",
+        '[model]\nregularization = 0.01\nintercept = false\n[crypto]\nsum = "masks"',
+        f'[label]\nname = "y"\npositive = "1"\n[curator]\naddress = "tcp://127.0.0.1:5555"\nkey = "{key()}"',
+        *(f'[[feature]]\nname = "x{i}"\nmin = -1.0\nmax = 1.0' for i in range(d)),
+        *(f'[[party]]\nname = "site-{j}"\nkey = "{key()}"' for j in range(K)),
+    ]
+    return Study.parse("\n".join(lines), in_memory=True)
+
+
+def _records(study: Study) -> Dataset:
+    """Return the records that every party has: they are simulated, and stand in memory once."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(RECORDS, study.d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return Dataset(X, np.where(X[:, 0] > 0, 1.0, -1.0))
+
+
+def _resident() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(K: int, rounds: int = ROUNDS) -> Costs:
+    """Run ``dp-gd`` with K parties, and return what it cost."""
+    yardstick = Yardstick(_BITS)
+    yardstick.take()
+    empty = _resident()
+    study = crowd_study(K, rounds=rounds)
+    records = _records(study)
+    before = _resident()
+    table = MeteredTable(study.names, study=study)
+    with threadpool_limits(1):
+        run_in_memory(dp_gd, study, dict.fromkeys(study.names, records), table=table)
+    after, meter = _resident(), table.meter
+    others = study.names[1:]
+
+    def setup(*who: str) -> float:
+        return meter.total_before("rounds", who, _WORK)
+
+    def in_rounds(*who: str) -> float:
+        return (meter.total(who, _WORK) - setup(*who)) / rounds
+
+    messages = sum(
+        meter.total((CHARLIE,), (step,)) - meter.total_before("rounds", (CHARLIE,), (step,)) for step in (BOXES, FRAMES)
     )
-    begun = _rss()
-    run_role(protocol_of(study).charlie(Seat(CHARLIE, study.names), study), session, rng)
-    figures.observe("stage", name="end")
-    memory = _rss() - begun
-    E += _E()
-    parties = [told.get(timeout=120) for _ in children]
-    e = median(E)
-    stages = [name for name, _, _ in figures.marks]
-    first, last = stages[stages.index("stage keys") + 1], "stage end"
-    joining, keying = figures.since("connected", "joined"), figures.since("joined", first)
-    wall, cpu = figures.since(first, last)
-    return {
-        "K": K,
-        "d": d,
-        "rounds": rounds,
-        "E_ms": 1000 * e,
-        "join_wall_s": joining[0],
-        "join_cpu_s": joining[1],
-        "keys_wall_s": keying[0],
-        "keys_cpu_s": keying[1],
-        "rounds_wall_s": wall,
-        "round_cpu_ms_per_party": 1000 * cpu / rounds / K,
-        "round_E_per_party": cpu / rounds / K / e,
-        "charlie_memory_MB": memory / 1e6,
-        "party_bytes": parties[0]["bytes"],
-        "party_bytes_by_stage": parties[0]["by_stage"],
-        "first_party_bytes": parties[0]["first"],
-        "party_memory_kB": median(p["memory"] for p in parties) / 1e3,
-        "party_cpu_s": median(p["cpu"] for p in parties),
-        "beats": session.stats.beats,
-    }
+    return Costs(
+        K=K,
+        rounds=rounds,
+        party_setup=setup(*others) / len(others),
+        party_round=in_rounds(*others) / len(others),
+        first_setup=setup(study.names[0]),
+        charlie_setup=setup(CHARLIE),
+        charlie_round=in_rounds(CHARLIE),
+        messages=messages / rounds,
+        table=meter.total(("table",), (TABLE,)),
+        circle=_circle(study.names),
+        study=before - empty,
+        party=(after - before) // K,
+        e=median(yardstick.samples + yardstick.take()),
+    )
+
+
+def _circle(names: Sequence[str]) -> float:
+    """Return what one party spends to find its neighbours, when nobody in its process has drawn the circle."""
+    taken = []
+    for i in range(_CIRCLES):
+        start = time.process_time()
+        neighbours.neighbours_of(i.to_bytes(32, "big"), names, names[i])
+        taken.append(time.process_time() - start)
+    return median(taken)
+
+
+def _alone(K: int, rounds: int) -> Costs:
+    """Measure in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure, (K, rounds))
 
 
 def main() -> int:
-    """Measure, and print JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks.sites", description="Measure a study with many sites.")
-    parser.add_argument("K", type=int, nargs="*", default=[100])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("-d", type=int, default=50)
-    parser.add_argument("--processes", type=int, default=4)
+    """Measure, print the table, and compare it with the limits."""
+    parser = argparse.ArgumentParser(prog="benchmarks.sites", description="Measure studies with many sites.")
+    parser.add_argument("parties", nargs="*", type=int, metavar="K", default=[100, 1000])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="T", help=f"rounds of a run (default: {ROUNDS})")
     arguments = parser.parse_args()
-    for K in arguments.K:
-        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))  # noqa: T201
-    return 0
+    progress = Console(stderr=True)
+    found = []
+    for K in arguments.parties:
+        progress.print(f"K = {K:,}", style="dim")
+        found.append(_alone(K, arguments.rounds))
+    Console(width=140).print(_shown(found))
+    kept = all(c.charlie_round / c.K / c.e <= MOST_AT_CHARLIE and c.charlie_setup <= MOST_SETUP for c in found)
+    flat = all(c.party_round / c.e <= FLAT * found[0].party_round / found[0].e for c in found)
+    return 0 if kept and flat else 1
+
+
+def _shown(found: Sequence[Costs]) -> Table:
+    names = "K", "party, round", "party, set-up", "circle", "first party", "Charlie / K, round", "Charlie, round"
+    shown = Table(*names, "Charlie, set-up", "study", "memory of a party", title="CPU times; E is one encryption")
+    for c in found:
+        in_e = (
+            f"{seconds / c.e:.3f} E"
+            for seconds in (c.party_round, c.party_setup, c.circle, c.first_setup, c.charlie_round / c.K)
+        )
+        memory = f"{c.study / 1e6:.1f} MB", f"{c.party / 1e3:.0f} kB"
+        shown.add_row(f"{c.K:,}", *in_e, f"{c.charlie_round:.3f} s", f"{c.charlie_setup:.2f} s", *memory)
+    return shown
 
 
 if __name__ == "__main__":
