@@ -7,7 +7,7 @@ same bits come out, even of sums of floating-point numbers, which depend on the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.columns import Repaired
 
-__all__ = ["ROWS", "OfBlock", "Records"]
+__all__ = ["ROWS", "OfBlock", "Records", "content_of"]
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""
@@ -59,6 +59,10 @@ class Records(ABC):
         """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
 
     @abstractmethod
+    def content(self) -> Iterator[Any]:
+        """Return, as buffers, what a ledger's fingerprint is made of; :func:`content_of` says what it is."""
+
+    @abstractmethod
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back.
 
@@ -90,6 +94,36 @@ class Records(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: secret>"
+
+
+def content_of(
+    X: Iterable[NDArray[Any]], y: Iterable[NDArray[Any]], records: Records, dtype: np.dtype[Any]
+) -> Iterator[Any]:
+    """Return the content of records whose coordinates and labels come part by part; the parts do not matter.
+
+    A site's ledgers know records by it, so it never changes, and it is the same wherever the records lie.
+
+    Parameters
+    ----------
+    X, y : iterable of ndarray
+    records : Records
+    dtype : dtype
+        Of a coordinate.
+    """
+    n, d = records.n, records.d
+    yield f"Dataset X array {dtype.str} {(n, d)} ".encode()
+    yield from map(np.ascontiguousarray, X)
+    yield f"y array <f8 {(n,)} ".encode()
+    yield from map(np.ascontiguousarray, y)
+    repaired = records.repaired
+    named = (
+        (b"classes ", records.classes),
+        (b"repaired Repaired clamped ", repaired.clamped),
+        (b"filled ", repaired.filled),
+    )
+    for name, value in named:
+        text = repr(value).encode()
+        yield name + len(text).to_bytes(8, "big") + text
 
 
 def _reach(part: NDArray[Any]) -> int:
