@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model, answers_of
@@ -52,7 +53,7 @@ def read_records(protocol: Protocol, path: Path | str, study: Study, me: str, st
         )
     else:
         data = loader.streamed(path, study, stream)
-    loader.check(data, study, str(path), me)
+    loader.check(data, study, str(data_at(path)), me)
     return data
 
 

@@ -15,6 +15,7 @@ PRICE = "{price of the dropouts}"
 
 _RETRIES, _PATIENCE = 1, 30.0
 _NOTES = {
+    "method": "How the run goes on: by sums that are made again, or by masks that the others can remove.",
     "min_survivors": "The fewest parties with which the run goes on. The noise is sized for these.",
     "retries": "How many sums may be made again in the whole run. The noise pays for all of them.",
     "patience_seconds": "How many seconds Charlie waits for a contribution before he goes on without it.",

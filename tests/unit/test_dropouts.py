@@ -42,6 +42,12 @@ def test_a_study_may_lose_parties_only_if_it_says_so() -> None:
         ("retries = 2", "retries = 0", ("retries", "at least 1")),
         ("retries = 2\n", "", ("retries", "missing")),
         ('"proven"', '"paper"', ("retries = 2", 'calibration is "paper"', "drawn once")),
+        (
+            "retries = 2",
+            'retries = 2\nmethod = "double-masks"',
+            ("retries = 2", "makes no sum again", "remove retries"),
+        ),
+        ("retries = 2", 'method = "none"', ("method", '"retries" or "double-masks"')),
     ],
 )
 def test_a_bad_section_is_refused_with_a_sentence(old: str, new: str, words: tuple[str, ...]) -> None:
@@ -51,6 +57,23 @@ def test_a_bad_section_is_refused_with_a_sentence(old: str, new: str, words: tup
     with pytest.raises(BadInput) as caught:
         Study.parse(text.replace(old, new), in_memory=True)
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_study_may_name_the_method_by_which_it_goes_on() -> None:
+    text = masked_text("dp-gd") + DROPOUTS
+    usual = Study.parse(text, in_memory=True)
+    named = Study.parse(text + 'method = "retries"\n', in_memory=True)
+    assert (named, named.digest()) == (usual, usual.digest())
+    assert "dropouts.method" not in usual.canonical()  # as the hash of a study was before there were methods
+    double = Study.parse(text.replace("retries = 2", 'method = "double-masks"'), in_memory=True)
+    assert (double.survivors, double.retries, double.honest) == (3, 0, 3)
+    assert double.canonical()["dropouts.method"] == '"double-masks"'
+    assert Study.parse(double.to_toml(), in_memory=True) == double
+    with pytest.raises(BadInput, match='method = "double-masks", which this version'):
+        protocol_of(double)
+    paper = double.to_toml().replace('"proven"', '"paper"')
+    with pytest.raises(BadInput, match=r'method = "double-masks", but \[privacy\] calibration is "paper"'):
+        Study.parse(paper, in_memory=True)
 
 
 def test_paillier_cannot_lose_parties() -> None:

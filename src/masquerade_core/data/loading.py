@@ -14,14 +14,27 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.columns import Levels, WholeColumn
+from masquerade_core.data.groups import row_groups
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
+from masquerade_core.data.sources import read_cells
 from masquerade_core.data.streamed import Room, Streamed
-from masquerade_core.data.tables import TextTable, read_table
+from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups", "stream_csv"]
+__all__ = [
+    "POINTS",
+    "Labels",
+    "Loader",
+    "check_size",
+    "load_csv",
+    "load_grouped",
+    "load_records",
+    "row_groups",
+    "stream_csv",
+]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -43,12 +56,11 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
-    labels = _Labels(study)
+    labels = Labels(study)
     X, repaired = _read(path, Encoder.from_study(study), labels)
-    y = labels.finish(Path(path).name).astype(np.float64)
-    dataset = Dataset(X, y, study.classes, repaired + Repaired(filled=labels.filled))
+    dataset = Dataset(X, labels.finish(data_at(path).name), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
-        check_size(len(dataset.y), study, Path(path).name)
+        check_size(len(dataset.y), study, data_at(path).name)
     return dataset
 
 
@@ -62,11 +74,13 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str) -> Streamed:
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
-    labels = _Labels(study)
+    labels = Labels(study)
     with Room(folder) as room:
         _, repaired = _read(path, Encoder.from_study(study), labels, room)
-        y = labels.finish(Path(path).name)
-        check_size(len(y), study, Path(path).name)
+        name = data_at(path).name
+        labels.check(name)
+        y = labels.numbers()
+        check_size(len(y), study, name)
         return room.records(y, study.classes, repaired + Repaired(filled=labels.filled))
 
 
@@ -98,11 +112,11 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     """
     encoder = Encoder.from_study(study)
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
-    table = read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
+    table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
-    X, labels = encoder.encode(table.columns, at=table.at), _Labels(study)
+    X, labels = encoder.encode(table.columns, at=table.at), Labels(study)
     labels.take(table)
-    y = labels.finish(table.source).astype(np.float64)
+    y = labels.finish(table.source)
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
@@ -112,27 +126,8 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     return datasets
 
 
-def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
-    """Return the rows of each party, whose names stand in a column; in the order in which they first appear.
-
-    Raises
-    ------
-    BadInput
-        A record has no party.
-    """
-    groups: dict[str, list[int]] = {}
-    for row, value in enumerate(table.columns[column]):
-        groups.setdefault(value, []).append(row)
-    if "" in groups:
-        raise BadInput(
-            f"{table.at(groups[''][0])}: the cell of column {column!r} is empty",
-            "write the name of the party that owns the record",
-        )
-    return groups
-
-
 def _read(
-    path: Path | str, encoder: Encoder, labels: "_Labels | None", room: Room | None = None
+    path: Path | str, encoder: Encoder, labels: "Labels | None", room: Room | None = None
 ) -> tuple[NDArray[np.float64], Repaired]:
     """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
     numbers = [f.name for f in encoder.features if f.levels is None]
@@ -198,7 +193,7 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
         )
 
 
-class _Labels:
+class Labels:
     """The labels of a file, block by block.
 
     Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
@@ -208,10 +203,11 @@ class _Labels:
     def __init__(self, study: Study) -> None:
         self.filled = 0
         """How many cells were empty, or no class."""
+        self.texts = set[str]()
+        """The different texts."""
         self.name = study.label.name
         self._positive, self._classes = study.label.positive, study.label.classes
         self._clamps = study.study.out_of_bounds == "clamp"
-        self._values: set[str] = set()
         self._kind = np.int16 if len(self._classes or ()) < 1 << 15 else np.int32  # small beside the records
         self._parts: list[NDArray[Any]] = []
 
@@ -241,7 +237,7 @@ class _Labels:
         if any(faulty) and not self._clamps:
             return False
         self.filled += int(counts[faulty].sum())
-        self._values |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
+        self.texts |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
         self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._kind)[levels.places])
         return True
 
@@ -253,20 +249,32 @@ class _Labels:
             return 1 if text == self._positive else -1
         return self._classes.index(text) if text in self._classes else 0
 
-    def finish(self, source: str) -> NDArray[Any]:
-        """Return all labels. A label of two values has one that is not the positive one, and no third."""
-        positive, others = self._positive, self._values - {self._positive}
+    def finish(self, source: str) -> NDArray[np.float64]:
+        """Return all labels, checked as :meth:`check` does."""
+        self.check(source)
+        return self.all()
+
+    def all(self) -> NDArray[np.float64]:
+        """Return all labels that were taken."""
+        return self.numbers().astype(np.float64)
+
+    def numbers(self) -> NDArray[Any]:
+        """Return all labels that were taken, as small integers."""
+        return np.concatenate(self._parts)
+
+    def check(self, source: str) -> None:
+        """Check that a label of two values has one that is not the positive one, and no third."""
+        positive, others = self._positive, self.texts - {self._positive}
         if positive is not None and len(others) > 1 and not self._clamps:
             raise BadInput(
                 f"{source}: the label {self.name!r} "
                 + (
                     "has more than two different values"
-                    if positive in self._values or len(others) > 2  # noqa: PLR2004  a positive value and another
+                    if positive in self.texts or len(others) > 2  # noqa: PLR2004  a positive value and another
                     else f"is never {positive!r}, the study's positive value"
                 ),
                 f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
             )
-        return np.concatenate(self._parts)
 
 
 # --- What a protocol needs --------------------------------------------------------

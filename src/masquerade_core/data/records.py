@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.columns import Repaired
+from masquerade_core.errors import LocalProtocolError
 
-__all__ = ["ROWS", "OfBlock", "Records", "content_of"]
+__all__ = ["ROWS", "OfBlock", "Records", "content_of", "exact_sum"]
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""
@@ -58,9 +59,9 @@ class Records(ABC):
     def partials(self, f: OfBlock) -> Iterator[NDArray[Any]]:
         """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
 
-    @abstractmethod
     def content(self) -> Iterator[Any]:
         """Return, as buffers, what a ledger's fingerprint is made of; :func:`content_of` says what it is."""
+        raise LocalProtocolError(f"a ledger cannot tell {type(self).__name__} from others")
 
     @abstractmethod
     def sides(self, share: float) -> tuple[Self, Self]:
@@ -74,15 +75,7 @@ class Records(ABC):
 
         It is an array of int64, or of Python's integers where a sum might not fit.
         """
-        partials = self.partials(f)
-        total = np.array(next(partials))
-        reach = _reach(total)
-        for part in partials:
-            reach += _reach(part)
-            if reach > _LARGEST and total.dtype != object:
-                total = total.astype(object)
-            total = total + part
-        return total
+        return exact_sum(self.partials(f))
 
     def added(self, f: OfBlock) -> NDArray[np.float64]:
         """Return the sum of f over all blocks, where f returns floats; they are added in the order of the blocks."""
@@ -124,6 +117,18 @@ def content_of(
     for name, value in named:
         text = repr(value).encode()
         yield name + len(text).to_bytes(8, "big") + text
+
+
+def exact_sum(parts: Iterator[NDArray[Any]]) -> NDArray[Any]:
+    """Return the sum of arrays of integers: int64, or Python's integers where a sum might not fit."""
+    total = np.array(next(parts))
+    reach = _reach(total)
+    for part in parts:
+        reach += _reach(part)
+        if reach > _LARGEST and total.dtype != object:
+            total = total.astype(object)
+        total = total + part
+    return total
 
 
 def _reach(part: NDArray[Any]) -> int:

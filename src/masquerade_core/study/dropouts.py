@@ -1,12 +1,19 @@
 """``[dropouts]``: how a run goes on without parties that no longer answer, and which of its numbers contradict others.
 
-A party that falls silent leaves a sum without its contribution. With ``[dropouts]``, Charlie then asks the others for
-new contributions, with fresh noise, to a sum that is theirs alone: a *retry*. He may also claim that a party is silent
-which is not, and so get one more noisy sum. Therefore the noise is sized as if he used every retry that the study
-allows, and as if every sum had only ``min_survivors`` parties.
+A party that falls silent leaves a sum without its contribution. The study says by which ``method`` the run goes on:
+
+``"retries"``
+    Charlie asks the others for new contributions, with fresh noise, to a sum that is theirs alone: a *retry*. He may
+    also claim that a party is silent which is not, and so get one more noisy sum. Therefore the noise is sized as if he
+    used every retry that the study allows, and as if every sum had only ``min_survivors`` parties.
+``"double-masks"``
+    A contribution is under two masks. The others hold shares of both, and open one of the two: which one depends on
+    whether the party's contribution came. No sum is made again, so the study has no ``retries``. The noise is sized as
+    if every sum had only ``min_survivors`` parties.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from pydantic import Field
 
@@ -22,7 +29,14 @@ class Dropouts(Section):
     """``[dropouts]``: how many parties must remain, how often a sum may be made again, and how long Charlie waits."""
 
     min_survivors: int = Field(description="the fewest parties with which a run goes on; the noise is sized for these")
-    retries: int = Field(ge=1, le=1000, description="how many sums a run may make again; the noise pays for all")
+    method: Literal["retries", "double-masks"] = Field(
+        default="retries",
+        exclude_if=lambda method: method == "retries",  # so the hash of a study from before this field stays the same
+        description='"retries" to make sums again, "double-masks" to remove the masks of those who fall silent',
+    )
+    retries: int | None = Field(
+        default=None, ge=1, le=1000, description="how many sums a run may make again; the noise pays for all"
+    )
     patience_seconds: float = Field(
         gt=0, allow_inf_nan=False, description="how long Charlie waits for a contribution before he goes on without it"
     )
@@ -39,6 +53,7 @@ def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, c
     K : int
         Parties.
     """
+    yield from _method_problems(section)
     s, t = section.min_survivors, privacy.colluders
     if s < _FEWEST:
         yield (
@@ -63,14 +78,30 @@ def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, c
             f"[dropouts] patience_seconds is {patience:g}, but must be more than [study] slot_seconds, which is "
             f"{slot:g}: no contribution leaves before its slot"
         )
+    seen = f"retries = {section.retries}" if section.method == "retries" else f'method = "{section.method}"'
     if privacy.calibration == "paper":
+        why = "and the same noise on two sums hides neither"
+        if section.method == "double-masks":
+            why = "and a sum without a party has less of it than the paper counts"
         yield (
-            f'[dropouts] has retries = {section.retries}, but [privacy] calibration is "paper", where noise is drawn '
-            'once for a run, and the same noise on two sums hides neither; set calibration = "proven", or remove '
-            "[dropouts]"
+            f'[dropouts] has {seen}, but [privacy] calibration is "paper", where noise is drawn once for a run, {why}; '
+            'set calibration = "proven", or remove [dropouts]'
         )
     if crypto.sum != "masks":
         yield (
-            f'[dropouts] has retries = {section.retries}, but [crypto] sum is "{crypto.sum}", where the sum needs '
+            f'[dropouts] has {seen}, but [crypto] sum is "{crypto.sum}", where the sum needs '
             'every party to the end; set sum = "masks", or remove [dropouts]'
+        )
+
+
+def _method_problems(section: Dropouts) -> Iterator[str]:
+    if section.method == "retries" and section.retries is None:
+        yield (
+            "[dropouts] retries is missing: it says how many sums may be made again; set retries = 1 or more, or "
+            'method = "double-masks", which makes none again'
+        )
+    if section.method == "double-masks" and section.retries is not None:
+        yield (
+            f'[dropouts] has retries = {section.retries}, but method is "double-masks", which makes no sum again; '
+            'remove retries, or set method = "retries"'
         )
