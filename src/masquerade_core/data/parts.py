@@ -184,7 +184,7 @@ class Part:
         """Return the blocks of one side, in their order."""
         for first in range(0, max(1, len(self.y)), ROWS):
             X, y = side.of(self.start + first, self.X[first : first + ROWS], self.y[first : first + ROWS])
-            yield X, y.astype(np.float64)
+            yield np.asarray(X, dtype=np.float64), y.astype(np.float64)
 
 
 def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
@@ -200,7 +200,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     encoder, labels, repaired, n = Encoder.from_study(study), Labels(study), Repaired(), 0
     numbers = tuple(f.name for f in encoder.features if f.levels is None)
     others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
-    X = np.empty((sum(some.end - some.start for some in rows), encoder.d))
+    X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
     for some in rows:
         if FileOfRecords.at(some.file.path) != some.file:
             raise RunFailed(
