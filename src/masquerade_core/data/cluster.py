@@ -75,12 +75,22 @@ class Cluster:
             with contextlib.suppress(Exception):  # whatever the network says, nothing is needed of it any more
                 client.close(timeout=_CONNECT)
 
+    def wait_for(self, workers: int, seconds: float = PATIENCE) -> None:
+        """Wait until so many workers are there; RunFailed if they do not come."""
+        try:
+            self._connect().wait_for_workers(workers, timeout=seconds)
+        except OSError:
+            raise RunFailed(
+                f"after {seconds:g} seconds the Dask scheduler at {self.address} has fewer than {workers} workers",
+                "see whether they run",
+            ) from None
+
     def _connect(self) -> Any:
         """Return a client that is connected, a new one where there is none."""
         if self._client is None or self._client.status != "running":
             self.close()
             try:
-                self._client = dask().Client(self.address, timeout=_CONNECT, set_as_default=False)
+                self._client = dask().Client(self.address, timeout=min(_CONNECT, self._patience), set_as_default=False)
             except (
                 OSError,
                 ValueError,
@@ -97,17 +107,16 @@ class Cluster:
 
     def _meet(self) -> None:
         """Check who can reach the scheduler, and that each worker has this version of the program."""
-        client, ends = self._client, time.monotonic() + _CONNECT
+        client = self._client
+        check_address(client.scheduler_info()["address"], "the Dask scheduler's own address")
         try:
-            client.wait_for_workers(1, timeout=max(0.1, ends - time.monotonic()))
+            client.wait_for_workers(1, timeout=_CONNECT)
         except OSError:
             raise BadInput(
                 f"the Dask scheduler at {self.address} has no worker",
                 f"start one with 'dask worker {self.address}', in an environment that has masquerade too",
             ) from None
-        known = client.scheduler_info()
-        check_address(known["address"], "the Dask scheduler's own address")
-        for worker in known["workers"]:
+        for worker in client.scheduler_info()["workers"]:
             check_address(worker, A_WORKERS)
         for answer in client.run(own_version, on_error="return").values():
             if self._value(answer) != __version__:

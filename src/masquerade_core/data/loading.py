@@ -267,11 +267,14 @@ class Loader:
     check : callable
         (records, study, source, party): raises BadInput or RefusedLocally for records that do not fit the study;
         ``source`` names them. ``party`` is their owner's name, and may be left out.
+    grid_of : callable or None
+        (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
     """
 
     one: Callable[[Path | str, Study], Any]
     grouped: Callable[[Path | str, Study, str], dict[str, Any]]
     check: Callable[..., None]
+    grid_of: Callable[[Study], Any] | None = None
 
 
 def _check_points(data: Any, study: Study, source: str, party: str = "") -> None:
