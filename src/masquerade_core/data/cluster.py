@@ -142,16 +142,12 @@ class Cluster:
         MasqueradeError
             A task raised it.
         """
-        gone, ends = _gone(), None
+        ends: float | None = None
         while True:
-            try:
+            with contextlib.suppress(BadInput, *_gone()):
                 client = self._connect()
-                return self._value(self._wait(client, work(client)))
-            except gone:
-                pass
-            except BadInput:
-                if ends is None:  # it is not that the scheduler was lost
-                    raise
+                answer = self._wait(client, work(client))
+                break
             self.close()
             ends = ends or time.monotonic() + self._patience
             if time.monotonic() > ends:
@@ -160,6 +156,7 @@ class Cluster:
                     "see why the scheduler ended, and start the run again",
                 )
             time.sleep(min(1.0, self._patience / 10))
+        return self._value(answer)
 
     def _wait(self, client: Any, future: Any) -> Any:
         """Return a future's result, or the error that Dask has in its place, as a value."""
