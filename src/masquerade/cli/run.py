@@ -27,6 +27,15 @@ NoJournalOption = Annotated[
     ),
 ]
 
+StreamOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--stream",
+        help="A folder on a disk: keep the records there, in a scratch file without a name, and not in memory.",
+        show_default=False,
+    ),
+]
+
 
 def curator(
     study: StudyArgument,
@@ -86,6 +95,7 @@ def party(
     ] = False,
     state: StateOption = None,
     population: PopulationOption = None,
+    stream: StreamOption = None,
     no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
@@ -112,6 +122,7 @@ def party(
             approved=approved,
             proxy=proxy,
             journal=not no_journal,
+            stream=stream,
             observe=observe,
         )
     return _done(result, output_format)

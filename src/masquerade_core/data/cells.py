@@ -18,7 +18,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.loading import Loader, check_size, row_groups
+from masquerade_core.data.groups import row_groups
+from masquerade_core.data.loading import Loader, check_size
 from masquerade_core.data.schema import MISSING_WORDS, Column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.tables import TextTable, cell_text

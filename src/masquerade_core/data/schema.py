@@ -27,13 +27,23 @@ from masquerade_core.data.columns import (
     length_of,
 )
 from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.records import ROWS, OfBlock, Records
+from masquerade_core.data.records import ROWS, OfBlock, Records, content_of
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
 
-__all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Dataset", "Encoder", "Repaired", "check_unit_ball"]
+__all__ = [
+    "MISSING_LEVEL",
+    "MISSING_WORDS",
+    "Column",
+    "Dataset",
+    "Encoder",
+    "Repaired",
+    "check_labels",
+    "check_unit_ball",
+]
 
 _NORM_SLACK = 1e-12
+_LABELS = "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
@@ -53,6 +63,18 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
         if (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
             raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
+
+
+def check_labels(y: NDArray[np.float64], classes: int | None) -> None:
+    """Check that all labels are -1 or +1, or with named classes, the number of a class.
+
+    Raises
+    ------
+    LocalProtocolError
+        They are not.
+    """
+    if not (np.abs(y) == 1 if classes is None else np.isin(y, np.arange(classes))).all():
+        raise LocalProtocolError(_LABELS)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -87,11 +109,9 @@ class Dataset(Records):
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
         X, y = self.X, self.y
         check_unit_ball(X)
-        fit = np.abs(y) == 1 if self.classes is None else np.isin(y, np.arange(self.classes))
-        if y.shape != X.shape[:1] or not fit.all():
-            raise LocalProtocolError(
-                "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"
-            )
+        check_labels(y, self.classes)
+        if y.shape != X.shape[:1]:
+            raise LocalProtocolError(_LABELS)
         X.setflags(write=False)
         y.setflags(write=False)
 
@@ -117,6 +137,12 @@ class Dataset(Records):
         """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
         for start, end in pairwise((0, *self._ends)):
             yield f(self.X[start:end], self.y[start:end])
+
+    def content(self) -> Iterator[Any]:
+        """Return what a ledger's fingerprint is made of."""
+        parts = range(0, self.n, ROWS)
+        X, y = (self.X[i : i + ROWS] for i in parts), (self.y[i : i + ROWS] for i in parts)
+        return content_of(X, y, self, self.X.dtype)
 
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back."""
