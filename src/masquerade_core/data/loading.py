@@ -252,10 +252,6 @@ class Labels:
     def finish(self, source: str) -> NDArray[np.float64]:
         """Return all labels, checked as :meth:`check` does."""
         self.check(source)
-        return self.all()
-
-    def all(self) -> NDArray[np.float64]:
-        """Return all labels that were taken."""
         return self.numbers().astype(np.float64)
 
     def numbers(self) -> NDArray[Any]:

@@ -202,7 +202,7 @@ class Part:
         """Return the blocks of one side, in their order."""
         for first in range(0, max(1, len(self.y)), ROWS):
             X, y = side.of(self.start + first, self.X[first : first + ROWS], self.y[first : first + ROWS])
-            yield X, y.astype(np.float64)
+            yield X.astype(np.float64, copy=False), y.astype(np.float64)
 
 
 def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
@@ -232,7 +232,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     check_unit_ball(X)
     texts = frozenset[str]() if study.study.out_of_bounds == "clamp" else frozenset(labels.texts)
     facts = Facts(texts, repaired + Repaired(filled=labels.filled))
-    return Part(start, X, labels.all().astype(np.int16 if study.multiclass else np.int8), facts)
+    return Part(start, X, labels.numbers(), facts)
 
 
 def _check_unchanged(file: FileOfRecords) -> None:
