@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade_core.data.blocks import source_of
+from masquerade_core.data.databases import _address as with_patience
 from masquerade_core.data.loading import load_csv, load_grouped
 from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.sources import read_cells
@@ -458,6 +459,32 @@ def test_postgresql_is_only_read(query: str, postgres: Server) -> None:
         postgres,
         "SELECT count(*), (SELECT is_called FROM places), (SELECT count(*) FROM pg_largeobject_metadata) FROM tame",
     ) == [(N, False, 0)]
+
+
+def _settings(address: str, *names: str) -> list[str]:
+    wanted = ", ".join(f"CAST(current_setting('{name}') AS text) AS {name}" for name in names)
+    found = read_cells(f"{address} SELECT 1 AS id, {wanted} ORDER BY id", names)
+    return [found.columns[name][0] for name in names]
+
+
+def test_connections_have_the_settings_that_are_promised(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    names = ("transaction_isolation", "transaction_read_only", "client_encoding")
+    assert _settings(postgres.address(), *names) == ["repeatable read", "on", "UTF8"]
+    loads = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
+    assert _settings("duckdb://", *loads, "lock_configuration") == ["false", "false", "false", "true"]
+    [spills] = _settings("duckdb://", "temp_directory")
+    assert "masquerade-" in spills
+    assert not Path(spills).exists()
+
+
+def test_a_server_that_is_not_there_is_waited_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    assert with_patience("postgresql://h/d") == "postgresql://h/d?connect_timeout=20"
+    assert with_patience("postgresql://h/d?user=u") == "postgresql://h/d?user=u&connect_timeout=20"
+    assert with_patience("postgresql://h/d?connect_timeout=3") == "postgresql://h/d?connect_timeout=3"
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "5")
+    assert with_patience("postgresql://h/d") == "postgresql://h/d"
 
 
 def test_files_are_only_read_and_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
