@@ -130,13 +130,11 @@ def test_what_is_reserved_for_the_study_itself_does_not_stand_in_its_way(site: S
         ledger.reserve(each, "p1", population=DEFAULT_POPULATION, fingerprint=b"f" * 32, approved_by="a test")
     site.approve()
     assert site.verdict().kind is Kind.READY
-    for _ in range(2):
+    for _ in range(3):
         ledger.start_attempt(study, "p1", b"f" * 32)
         ledger.end_attempt(study, "p1", "a test")
-    assert (
-        site.verdict().kind is Kind.READY
-    )  # its attempts are used up, which is not the budget's doing: the run says so
-    ledger.start_attempt(study, "p1", b"f" * 32)
+    # Its attempts are used up. The budget is not to blame for that, and the run's own process says so.
+    assert site.verdict().kind is Kind.READY
     ledger.finish(study, "p1")
     ledger.close()
     site.says(Kind.REFUSED, 6, "has finished on this machine")
