@@ -14,6 +14,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table
+from masquerade_protocols.blocks import masked_messages as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.survivors import Outcome
 from tests.helpers import tell_each
@@ -80,7 +81,7 @@ class RetriedSums:
     sums: dict[str, ms.MaskedPartySums] = field(default_factory=dict)
     accepted: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
     errors: dict[str, MasqueradeError] = field(default_factory=dict)
-    heard: list[dict[str, ms.Masked]] = field(default_factory=list)
+    heard: list[dict[str, messages.Masked]] = field(default_factory=list)
 
     @classmethod
     def of(cls, study: Study, rounds: int = 1, length: int = 4) -> RetriedSums:
@@ -128,9 +129,9 @@ class RetriedSums:
         await seat.join()
         await charlie(self, seat)
 
-    async def hear(self, seat: Seat) -> dict[str, ms.Masked]:
+    async def hear(self, seat: Seat) -> dict[str, messages.Masked]:
         """Collect what parties contribute now."""
-        self.heard.append(await seat.gather_within(ms.Masked, self.study.names, 1.0))
+        self.heard.append(await seat.gather_within(messages.Masked, self.study.names, 1.0))
         return self.heard[-1]
 
     async def ask_again(self, round_: int, sets: dict[str, tuple[str, ...]]) -> None:
@@ -141,19 +142,19 @@ class RetriedSums:
         """What Charlie tells to have a sum made again by these parties."""
         return Outcome(round=round_, words=b"", check=b"", receipt=b"", members=members)
 
-    def summed(self, round_: int, got: dict[str, ms.Masked]) -> Outcome:
+    def summed(self, round_: int, got: dict[str, messages.Masked]) -> Outcome:
         """What an honest Charlie tells of these contributions."""
-        return Outcome(**ms._summed(round_, self.layout, got).model_dump(), members=tuple(got))
+        return Outcome(**messages.summed(round_, self.layout, got).model_dump(), members=tuple(got))
 
     def times(self, name: str) -> int:
         """How often a party contributed."""
-        return len(sent(self.table, name, ms.Masked))
+        return len(sent(self.table, name, messages.Masked))
 
     def added(self, who: dict[str, int]) -> tuple[int, ...]:
         """The sum of the parties' n-th vectors."""
         return tuple(map(sum, zip(*(self.vectors[name][n] for name, n in who.items()), strict=True)))
 
-    def opened(self, contributions: Iterable[ms.Masked]) -> tuple[int, ...] | None:
+    def opened(self, contributions: Iterable[messages.Masked]) -> tuple[int, ...] | None:
         """What Charlie reads from these contributions; None if it is no sum."""
         held = list(contributions)
         try:

@@ -11,12 +11,13 @@ from masquerade_core.crypto.masks import Words
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
+from masquerade_protocols.blocks import masked_messages as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from tests.helpers import tell_each
 from tests.protocol_helpers import make_study
 
-Contributions = dict[str, ms.Masked]
-Tell = Callable[[int, Words, Contributions], dict[str, ms.Summed]]
+Contributions = dict[str, messages.Masked]
+Tell = Callable[[int, Words, Contributions], dict[str, messages.Summed]]
 """What a Charlie tells each party in a round, from what he was sent."""
 
 
@@ -82,16 +83,18 @@ class MaskedSums:
     async def _telling(self, seat: Seat, tell: Tell) -> None:
         await seat.join()
         for t, layout in enumerate(self.layouts):
-            self.seen.append(await seat.gather(ms.Masked, self.study.names))
+            self.seen.append(await seat.gather(messages.Masked, self.study.names))
             await tell_each(self.table, tell(t, layout, self.seen[-1]))
 
 
-def honest(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
+def honest(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
     """What an honest Charlie tells."""
-    return dict.fromkeys(got, ms._summed(t, layout, got))
+    return dict.fromkeys(got, messages.summed(t, layout, got))
 
 
-def changed(told: ms.Summed, layout: Words, by: Callable[[list[int]], Sequence[int]], check: int = 0) -> ms.Summed:
+def changed(
+    told: messages.Summed, layout: Words, by: Callable[[list[int]], Sequence[int]], check: int = 0
+) -> messages.Summed:
     """The same message with other coordinates, right marks, and ``check`` added to the check value."""
     words = layout.read(told.words)
     other = layout.encode(by([int(v) for v in words[layout.marks :].view(f"<i{layout.size}")]))

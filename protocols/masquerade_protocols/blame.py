@@ -26,7 +26,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
-from masquerade_protocols.blocks.masked_sum import Masked, Summed, blame, masked_digest
+from masquerade_protocols.blocks.masked_messages import Masked, Summed, blame, masked_digest
 from masquerade_protocols.blocks.sum_messages import (
     Contribution,
     Opened,

@@ -18,8 +18,9 @@ enforces three rules:
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TypeVar
 
 from masquerade_core.crypto.boxes import BoxKey, open_anonymous, seal_anonymous
@@ -46,6 +47,9 @@ class Seat:
         This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
         The parties, in the order of the study's roster.
+    groups : mapping of str to tuple of str, optional
+        For a sub-curator, and for Charlie above some: the parties whose messages to Charlie each sub-curator gets in
+        his place.
 
     Attributes
     ----------
@@ -53,9 +57,12 @@ class Seat:
         What the role has counted so far, by label.
     """
 
-    def __init__(self, me: str, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, me: str, names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    ) -> None:
         self.me = me
         self.names = names
+        self.groups = groups
         self._run = b""
         self._labels: set[str] = set()
         self.released: dict[str, Release] = {}

@@ -91,6 +91,9 @@ class Table:
         The run id, 16 bytes; by default a random one.
     silent : mapping of str to Silence, optional
         The parties that fall silent, and when. Their roles end there and return None.
+    groups : mapping of str to tuple of str, optional
+        The sub-curators, each with the parties whose messages it gets in Charlie's place. What Charlie broadcasts
+        reaches them, too. They have roles of their own.
 
     Attributes
     ----------
@@ -114,16 +117,19 @@ class Table:
         run: bytes | None = None,
         *,
         silent: Mapping[str, Silence] | None = None,
+        groups: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         system = SystemRng()
         self.names = tuple(names)
+        self.groups = dict(groups or {})
+        self._curator_of = {name: sub for sub, group in self.groups.items() for name in group}
         self.run_id = system.bytes(RUN_BYTES) if run is None else run
-        everybody = (*self.names, CHARLIE)
+        everybody = (*self.names, *self.groups, CHARLIE)
         keys = {name: SigningKey(system.bytes(32)) for name in everybody}
         public = {name: key.public for name, key in keys.items()}
-        parties = {name: public[name] for name in self.names}
+        below = {name: key for name, key in public.items() if name != CHARLIE}
         self._endpoints = {
-            name: Endpoint(name, self.run_id, keys[name], parties if name == CHARLIE else {CHARLIE: public[CHARLIE]})
+            name: Endpoint(name, self.run_id, keys[name], below if name == CHARLIE else {CHARLIE: public[CHARLIE]})
             for name in everybody
         }
         self._rngs = {name: (rngs or {}).get(name, system) for name in everybody}
@@ -137,7 +143,7 @@ class Table:
 
     def seat(self, name: str) -> Seat:
         """Return a new seat for this participant's role."""
-        return Seat(name, self.names)
+        return Seat(name, self.names, self.groups if name == CHARLIE or name in self.groups else {})
 
     def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
         """Run all roles to their end and return each role's result by its participant's name.
@@ -151,7 +157,7 @@ class Table:
         """
         self._players = {
             name: _Player(roles[name], self._endpoints[name], self._rngs[name], silence=self._silent.get(name))
-            for name in (*self.names, CHARLIE)
+            for name in (*self.names, *self.groups, CHARLIE)
         }
         try:
             while not all(player.done for player in self._players.values()):
@@ -205,7 +211,7 @@ class Table:
                 return self._collect(player, player.pending)
             case Join(box_key):
                 player.box_key = box_key
-                keys = [(other, p.box_key) for other, p in self._players.items()]
+                keys = [(other, self._players[other].box_key) for other in (*self.names, CHARLIE)]
                 return all(key is not None for _, key in keys), (tuple(keys), self.run_id)
             case Stage(stage):
                 self.stages.append((name, stage))
@@ -219,7 +225,7 @@ class Table:
         endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
         if send.broadcast:
             data = endpoint.broadcast("message", send.bodies[0], type=send.type)
-            for to in send.to:
+            for to in (*send.to, *self.groups):
                 self._to_party(to, data)
         elif name == CHARLIE:
             for to, body in zip(send.to, send.bodies, strict=True):
@@ -233,7 +239,7 @@ class Table:
         else:
             frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
-            self._players[CHARLIE].inbox[name, "message"].append(frame)
+            self._players[self._curator_of.get(name, CHARLIE)].inbox[name, "message"].append(frame)
 
     def _to_party(self, name: str, data: bytes) -> None:
         frame = self._endpoints[name].open(CHARLIE, data)

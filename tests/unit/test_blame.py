@@ -21,7 +21,7 @@ from masquerade_core.wire.messages import Message
 from masquerade_host.results import RunDirectory
 from masquerade_host.seen import after_check
 from masquerade_protocols.blame import verdict
-from masquerade_protocols.blocks.masked_sum import Masked, Summed
+from masquerade_protocols.blocks.masked_messages import Masked, Summed
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.blocks.sum_messages import Contribution, Opened
 from tests.host_helpers import World, run_together

@@ -12,13 +12,13 @@ from scipy import optimize, stats
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.pooling import pool
 from masquerade_core.errors import BadInput
+from masquerade_core.learning import gradients
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
 from masquerade_protocols import BASELINES, entry_of, statement_of
 from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.baselines.central_dp import central_dp
-from masquerade_protocols.blocks import local_descent
 from tests.protocol_helpers import make_data
 
 
@@ -62,7 +62,7 @@ def test_proven_central_dp_draws_the_noise_of_its_privacy_target(monkeypatch: py
     (model, *_) = statement_of(study)
     assert (model.epsilon, model.delta) == (1.0, 1e-5)
     # Where gradients are 0, the descent is the sum of the noise.
-    monkeypatch.setattr(local_descent, "gradient_sum", lambda X, _y, _w, _loss: np.zeros(X.shape[1]))
+    monkeypatch.setattr(gradients, "gradient_sum", lambda X, _y, _w, _loss: np.zeros(X.shape[1]))
     data = make_data(study, (40, 50, 60))
     study = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.0})})
     rate = float(study.protocol.get("learning_rate", 0.5))

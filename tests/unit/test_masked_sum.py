@@ -19,6 +19,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_core.wire.messages import PARTIES
 from masquerade_protocols import entry_of
+from masquerade_protocols.blocks import masked_messages as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.in_memory import run_in_memory
 from tests.masked_helpers import (
@@ -118,14 +119,14 @@ def test_a_protocol_runs_under_masks_with_its_text_unchanged(protocol: str) -> N
 # --- Charlie tells another sum (1, 2) ---------------------------------------------------
 
 
-def _shifted(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
-    told = ms._summed(t, layout, got)
+def _shifted(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
+    told = messages.summed(t, layout, got)
     return dict.fromkeys(got, changed(told, layout, lambda total: [total[0] + 1, *total[1:]]))
 
 
 def _times(factor: int) -> Any:
-    def tell(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
-        told = ms._summed(t, layout, got)
+    def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
+        told = messages.summed(t, layout, got)
         more = (factor - 1) * int.from_bytes(told.check, "little")
         return dict.fromkeys(got, changed(told, layout, lambda total: [factor * v for v in total], more))
 
@@ -162,7 +163,7 @@ def test_without_the_constant_a_multiple_is_accepted(monkeypatch: pytest.MonkeyP
 # --- Other contributions (3, 4, 5, 9) ------------------------------------------------------
 
 
-def _opened(layout: Words, contributions: list[ms.Masked]) -> tuple[int, ...] | None:
+def _opened(layout: Words, contributions: list[messages.Masked]) -> tuple[int, ...] | None:
     """What Charlie reads from these contributions, whatever their number; None if it is no sum."""
     try:
         return layout.decode(layout.add(layout.read(c.words) for c in contributions), len(contributions))
@@ -170,7 +171,7 @@ def _opened(layout: Words, contributions: list[ms.Masked]) -> tuple[int, ...] | 
         return None
 
 
-PICKS: dict[str, Callable[[Contributions], list[ms.Masked]]] = {
+PICKS: dict[str, Callable[[Contributions], list[messages.Masked]]] = {
     "one alone": lambda got: [got["p1"]],
     "one left out": lambda got: [got["p0"], got["p2"], got["p3"]],
     "one twice": lambda got: [got["p0"], got["p0"], got["p2"], got["p3"]],
@@ -253,8 +254,8 @@ def test_two_sums_that_both_fit_break_the_next_round(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(CheckKey, "__init__", leak)
     sums = _sums(2)
 
-    def tell(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
-        told = ms._summed(t, layout, got)
+    def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
+        told = messages.summed(t, layout, got)
         if t:
             return dict.fromkeys(got, told)
         more = check_keys[0].of((1, 0, 0, 0, 0, 0))
@@ -329,8 +330,8 @@ def test_contributions_of_one_party_are_uniform_to_charlie() -> None:
 
 
 def test_a_sum_of_another_round_is_charlies_fault() -> None:
-    def tell(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
-        return dict.fromkeys(got, ms._summed(t + 1, layout, got))
+    def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
+        return dict.fromkeys(got, messages.summed(t + 1, layout, got))
 
     with pytest.raises(ProtocolViolation, match="charlie added up round 1 of the secure sums; allowed is round 0") as e:
         _sums().run(_vectors(1), tell)
@@ -339,8 +340,8 @@ def test_a_sum_of_another_round_is_charlies_fault() -> None:
 
 @pytest.mark.parametrize("part", ["words", "check"])
 def test_a_sum_of_another_length_is_charlies_fault(part: str) -> None:
-    def tell(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
-        told = ms._summed(t, layout, got)
+    def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
+        told = messages.summed(t, layout, got)
         return dict.fromkeys(got, told.model_copy(update={part: getattr(told, part)[:-1]}))
 
     with pytest.raises(ProtocolViolation, match="allowed are 32 and 16") as caught:
@@ -348,17 +349,17 @@ def test_a_sum_of_another_length_is_charlies_fault(part: str) -> None:
     assert caught.value.peer == CHARLIE
 
 
-def _told_and_got() -> tuple[ms.Summed, Contributions]:
+def _told_and_got() -> tuple[messages.Summed, Contributions]:
     sums = _sums().run(_vectors(1), honest)
-    return ms._summed(0, LAYOUT, sums.seen[0]), sums.seen[0]
+    return messages.summed(0, LAYOUT, sums.seen[0]), sums.seen[0]
 
 
 def test_blame_clears_charlie_where_a_party_sent_garbage() -> None:
     """The run fails for everybody; the contributions that Charlie shows add up to what he told."""
     told, got = _told_and_got()
-    assert ms.blame(LAYOUT, told, got) is None
+    assert messages.blame(LAYOUT, told, got) is None
     bad = {**got, "p1": got["p1"].model_copy(update={"check": bytes(16)})}
-    assert ms.blame(LAYOUT, ms._summed(0, LAYOUT, bad), bad) is None
+    assert messages.blame(LAYOUT, messages.summed(0, LAYOUT, bad), bad) is None
 
 
 @pytest.mark.parametrize("lie", ["sum", "check", "receipt", "round", "left out"])
@@ -375,16 +376,16 @@ def test_blame_names_charlie_for_what_he_signed(lie: str) -> None:
             told = told.model_copy(update={"round": 1})
         case _:
             got = {name: m for name, m in got.items() if name != "p1"}
-    assert ms.blame(LAYOUT, told, got) == CHARLIE
+    assert messages.blame(LAYOUT, told, got) == CHARLIE
 
 
 def test_a_partys_garbage_fails_the_run_and_names_nobody() -> None:
     study = masked_study(3)
     sums = MaskedSums(study, [LAYOUT])
 
-    def tell(t: int, layout: Words, got: Contributions) -> dict[str, ms.Summed]:
+    def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
         bad = {**got, "p1": got["p1"].model_copy(update={"check": RNG.bytes(15) + b"\0"})}
-        return dict.fromkeys(got, ms._summed(t, layout, bad))
+        return dict.fromkeys(got, messages.summed(t, layout, bad))
 
     with pytest.raises(RunFailed, match="or a party's contribution was not well made"):
         sums.run({name: VECTORS[name][:1] for name in study.names}, tell)

@@ -23,6 +23,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table, replay
 from masquerade_core.wire.codec import decode
 from masquerade_protocols import entry_of, statement_of
+from masquerade_protocols.blocks import masked_messages as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.layouts import as_words
 from masquerade_protocols.blocks.survivors import Outcome
@@ -74,9 +75,9 @@ def test_charlie_ends_a_run_that_too_few_are_left_for(silent: dict[str, int], wo
 
 def test_a_broken_contribution_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """p3's contribution is a byte too short: the run goes on without it, instead of ending."""
-    cut = ms.Masked.__init__
+    cut = messages.Masked.__init__
 
-    def short(self: ms.Masked, **fields: Any) -> None:
+    def short(self: messages.Masked, **fields: Any) -> None:
         cut(self, **{**fields, "words": fields["words"][:-1]} if bad else fields)
 
     bad = False
@@ -96,7 +97,7 @@ def test_a_broken_contribution_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         except StopIteration:
             return
 
-    monkeypatch.setattr(ms.Masked, "__init__", short)
+    monkeypatch.setattr(messages.Masked, "__init__", short)
     run.party = broken  # type: ignore[method-assign]  # this run's alone
     run.run()
     members = ("p0", "p1", "p2", "p4")
@@ -129,7 +130,7 @@ def test_an_exact_sum_is_not_made_again_whoever_asks() -> None:
     async def charlie() -> None:
         seat = table.seat(CHARLIE)
         await seat.join()
-        await seat.gather(ms.Masked, study.names)
+        await seat.gather(messages.Masked, study.names)
         await seat.broadcast(Outcome(round=0, words=b"", check=b"", receipt=b"", members=study.names))
 
     table.run({**{name: party(name) for name in study.names}, CHARLIE: charlie()})

@@ -19,6 +19,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import decode, encode, unpack_plain
 from masquerade_core.wire.messages import PARTIES
+from masquerade_protocols.blocks import masked_messages as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.descent import relay_and_count
 from masquerade_protocols.blocks.layouts import as_words
@@ -280,8 +281,8 @@ def test_a_lie_about_a_dropout_shows_no_vector_under_less_noise_than_two_release
         _, N = await relay_and_count(seat, study)
         slots = as_words(layout(study, noise_of(study), N))
         for n, members in ((1, NAMES), (2, NAMES[:4])):
-            got = await seat.gather(ms.Masked, members)
-            told = ms._summed(n, slots, got)
+            got = await seat.gather(messages.Masked, members)
+            told = messages.summed(n, slots, got)
             sums.append(np.array(slots.decode(slots.read(told.words), len(members)), dtype=float))
             if n == 1:
                 left = Outcome(round=1, words=b"", check=b"", receipt=b"", members=NAMES[:4])
@@ -371,7 +372,7 @@ def test_a_party_that_is_rolled_back_uses_no_mask_for_two_vectors(
     assert not mutant or {tuple(int(v) for v in difference[run.layout.marks :]) for difference in close} == ONES
 
 
-def _rolled_back(run: RetriedSums, outcome: Outcome) -> ms.Masked:
+def _rolled_back(run: RetriedSums, outcome: Outcome) -> messages.Masked:
     """Play p0's role again from its journal, and tell it ``outcome`` after its first contribution."""
     role, answer = run.party(run.table.seat("p0")), None
     for entry in run.table.journal("p0"):
@@ -385,4 +386,4 @@ def _rolled_back(run: RetriedSums, outcome: Outcome) -> ms.Masked:
     sending = role.send((encode(outcome, PARTIES),))
     role.close()
     assert isinstance(sending, Send), run.errors
-    return decode(ms.Masked, sending.bodies[0], "p0")
+    return decode(messages.Masked, sending.bodies[0], "p0")

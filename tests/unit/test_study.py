@@ -349,3 +349,41 @@ def test_names_hold_nothing_that_a_terminal_obeys() -> None:
         with pytest.raises(BadInput) as caught:
             Study.parse(GOOD.replace('name = "radius_mean"', f'name = "x\\u{ord(character):04x}2J"'))
         assert character not in caught.value.message
+
+
+# --- Many parties ---------------------------------------------------------------------------------
+
+
+def _crowd(K: int, crypto: str) -> str:
+    head = GOOD[: GOOD.index("[[party]]")].replace("key_bits = 2048", crypto).replace("local-aggregation", "dp-gd")
+    if "masks" in crypto:
+        head = head.replace('lead = "hospital-a"\n', "")
+    keys = (str(PublicKeys(i.to_bytes(32, "big"), (2**200 + i).to_bytes(32, "big"))) for i in range(1, K + 1))
+    names = ["hospital-a", *(f"site-{i}" for i in range(1, K))]
+    return head + "\n".join(f'[[party]]\nname = "{n}"\nkey = "{k}"' for n, k in zip(names, keys, strict=True))
+
+
+def test_thousands_of_parties_need_masks() -> None:
+    many = Study.parse(_crowd(1025, 'sum = "masks"'))
+    assert (many.K, many.party("site-1024").name, many.place_of["site-7"]) == (1025, "site-1024", 7)
+    Study.parse(_crowd(1024, "key_bits = 2048"))
+    with pytest.raises(BadInput, match=r'1,025 parties, but with \[crypto\] sum = "paillier" at most 1,024') as caught:
+        Study.parse(_crowd(1025, "key_bits = 2048"))
+    assert 'set sum = "masks"' in str(caught.value)
+
+
+def test_a_study_has_at_most_32768_parties() -> None:
+    study = Study.parse(_crowd(3, 'sum = "masks"'))
+    rows = study.model_dump(mode="json", by_alias=True, exclude_none=True)
+    rows["party"] *= 10_923
+    with pytest.raises(ValueError, match="at most 32768"):
+        Study.model_validate(rows)
+
+
+def test_what_follows_from_the_parties_is_worked_out_anew_for_a_copy() -> None:
+    study = Study.parse(GOOD)
+    assert (study.names, study.place_of["hospital-b"], study.d) == (("hospital-a", "hospital-b"), 1, 4)
+    turned = study.model_copy(update={"parties": study.parties[::-1], "features": study.features[:1]})
+    assert (turned.names, turned.place_of["hospital-b"], turned.d) == (("hospital-b", "hospital-a"), 0, 2)
+    assert turned != study
+    assert study.model_copy() == study

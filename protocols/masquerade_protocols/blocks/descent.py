@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.holdout import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
@@ -102,7 +102,7 @@ def check_held_back(study: Study, n: int, held: int) -> int:
     return held
 
 
-async def join_and_count(seat: Seat, study: Study, data: Dataset, held: Dataset | None = None) -> tuple[PartySums, int]:
+async def join_and_count(seat: Seat, study: Study, data: Records, held: Records | None = None) -> tuple[PartySums, int]:
     """Begin a descent as a party: join, set up the secure sums and contribute n_j; returns the sums and N.
 
     Where records are ``held`` back for an evaluation, their number is opened too; it is ``held_back`` of the sums.
@@ -111,7 +111,7 @@ async def join_and_count(seat: Seat, study: Study, data: Dataset, held: Dataset 
     await seat.stage("keys")
     sums = await set_up(seat, study)
     await sums.precompute([count_layout(study)])
-    own = [len(side.y) for side in (data, held) if side is not None]
+    own = [side.n for side in (data, held) if side is not None]
     N, *more = await sums.open_sum(count_layout(study), own, b"N")
     check_count(study, N)
     if more:

@@ -29,7 +29,7 @@ from masquerade_protocols.blocks.double_messages import (
 )
 from masquerade_protocols.blocks.double_sets import Members, Ring, pack_set, thresholds_of
 from masquerade_protocols.blocks.layouts import Layout, as_words
-from masquerade_protocols.blocks.masked_sum import Summed
+from masquerade_protocols.blocks.masked_messages import Summed
 from masquerade_protocols.blocks.sum_messages import receipt
 
 __all__ = ["DoubleCharlieSums", "doubly_masked_digest"]

@@ -73,7 +73,7 @@ from masquerade_protocols.blocks.double_messages import (
 )
 from masquerade_protocols.blocks.double_sets import Members, Ring, check_set, pack_set, read_set, thresholds_of
 from masquerade_protocols.blocks.layouts import Again, Layout, as_words
-from masquerade_protocols.blocks.masked_sum import GroupKey, Summed
+from masquerade_protocols.blocks.masked_messages import GroupKey, Summed
 from masquerade_protocols.blocks.sum_messages import check_round
 
 __all__ = ["DoublePartySums", "pair_mask", "public_of"]

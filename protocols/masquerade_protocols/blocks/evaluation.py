@@ -31,17 +31,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from masquerade_core.data.holdout import split
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import OfBlock, Records
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.class_evaluation import evaluate_classes
 from masquerade_core.learning.evaluation import evaluate
 from masquerade_core.learning.label_counts import Counts, Noisy
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, cells_of, locate_bins, score_range
-from masquerade_core.model import Model, scores_of
+from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, locate_bins, score_range
+from masquerade_core.model import Model
 from masquerade_core.privacy.noise.evaluation_counts import (
     COUNT_UNITS,
     LOCATE_UNITS,
@@ -57,6 +56,7 @@ from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
 from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.noise_shares import with_fresh_noise
 from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
+from masquerade_protocols.blocks.score_counts import Confusion, InBins, InCells
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.blocks.slots import check_slots
 
@@ -158,20 +158,20 @@ class HeldBack:
 
     Parameters
     ----------
-    training : Dataset
+    training : Records
         The records to learn from; all of them where the study has no ``[evaluation]``.
-    records : Dataset or None
+    records : Records or None
         Those held back.
     noise : tuple of int
         In grid units; empty where nothing is held back.
     """
 
-    training: Dataset
-    records: Dataset | None
+    training: Records
+    records: Records | None
     noise: tuple[int, ...]
 
 
-async def hold_back(seat: Seat, study: Study, data: Dataset) -> HeldBack:
+async def hold_back(seat: Seat, study: Study, data: Records) -> HeldBack:
     """Split a party's records and draw its noise. Before the join: later, the time for it would tell of the noise."""
     training, records = split(study, data)
     if records is None:
@@ -210,57 +210,28 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
         raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
     unused, prices, paid = iter(held.noise), _prices(study), Parallel(seat)
-    if study.classes is not None:
-        matrix = await seat.once("confusion", lambda _: _confusion(model, records))
+    if (classes := study.classes) is not None:
+        matrix = await seat.once("confusion", lambda _: _counted(records, Confusion(model, classes)))
         (layout,) = evaluation_layouts(study, N)
         noisy_matrix = counted(seat, "confusion matrix", prices[0], partial(with_fresh_noise, matrix, unused), paid)
         opened = await sums.open_sum(layout, await noisy_matrix(), _bound_to(N, model), noisy_matrix)
         await sums.close()
         return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
-    cells = await seat.once("cells", lambda _: _in_cells(model, records, exponent))
+    cells = await seat.once("cells", lambda _: _counted(records, InCells(model, exponent)))
     noisy_cells = counted(seat, "scores", prices[0], partial(with_fresh_noise, cells, unused), paid)
     opened = await sums.open_sum(layouts[0], await noisy_cells(), _bound_to(N, model), noisy_cells)
     bins = _bins(study, opened, exponent, model, rule)
-    counts = await seat.once("counts", lambda _: _in_bins(model, records, bins))
+    counts = await seat.once("counts", lambda _: _counted(records, InBins(model, bins)))
     noisy_counts = counted(seat, "counts", prices[1], partial(with_fresh_noise, counts, unused), paid)
     totals = await sums.open_sum(layouts[1], await noisy_counts(), _bound_to(N, model, opened), noisy_counts)
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 
 
-def _scores(model: Model, records: Dataset) -> NDArray[np.float64]:
-    with np.errstate(over="ignore", invalid="ignore"):  # whatever the model is, nobody stops
-        return scores_of(model, records.X, None)
-
-
-def _in_cells(model: Model, records: Dataset, exponent: int) -> tuple[int, ...]:
-    """Return the first vector: how many records have a score in each cell, in units of the grid."""
-    counted = np.bincount(cells_of(_scores(model, records), exponent), minlength=CELLS)
-    return tuple((counted * LOCATE_UNITS).tolist())
-
-
-def _in_bins(model: Model, records: Dataset, bins: Bins) -> tuple[int, ...]:
-    """Return the second vector: the records of each label in each bin, and the sum of squares."""
-    scores, y = _scores(model, records), records.y
-    where = bins.of(scores)
-    by_label = [np.bincount(where[y == label], minlength=MOST_BINS) for label in (1.0, -1.0)]
-    return (*(np.concatenate(by_label) * COUNT_UNITS).tolist(), _squares(scores, y))
-
-
-def _confusion(model: Model, records: Dataset) -> tuple[int, ...]:
-    """Return the only vector for named classes: the confusion matrix row by row, in units of the grid."""
-    classes = records.classes or 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        answers = scores_of(model, records.X, classes).argmax(axis=1)
-    counted = np.bincount(records.y.astype(np.int64) * classes + answers, minlength=classes**2)
-    return tuple((counted * COUNT_UNITS).tolist())
-
-
-def _squares(scores: NDArray[np.float64], y: NDArray[np.float64]) -> int:
-    """Return the sum of all (probability - label)^2, where each record is rounded to the grid by itself."""
-    off = 0.5 * (1 - np.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
-    return int(np.clip(np.rint(off**2 * SQUARE_UNITS), 0, SQUARE_UNITS).astype(np.int64).sum())
+def _counted(records: Records, counts: OfBlock) -> tuple[int, ...]:
+    """Return what a function counts over all records, in units of the grid."""
+    return tuple(records.total(counts).tolist())
 
 
 # --- Charlie ------------------------------------------------------------------------

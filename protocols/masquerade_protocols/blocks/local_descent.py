@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.gradients import gradient_sum
+from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, descent_sigma, local_descent_noise
@@ -128,7 +128,7 @@ def proven_noise(study: Study, rounds: int) -> SharedNoise:
     )
 
 
-def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Dataset, rng: Rng) -> NDArray[np.float64]:
+def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Records, rng: Rng) -> NDArray[np.float64]:
     """Descend the objective of ``data`` for T rounds under noise: lines 3 to 6.
 
     theta_0 = 0 is public; the paper lets the server draw it. The regulariser's gradient Lambda theta takes nothing from
@@ -142,7 +142,7 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
         Rounds and learning rate.
     sigma : Fraction
         Standard deviation of a coordinate of z_t, the noise on the *mean* gradient; the sum of n gradients has n sigma.
-    data : Dataset
+    data : Records
     rng : Rng
         The only source of randomness.
 
@@ -151,7 +151,7 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
     ndarray, shape (d,)
         theta_T.
     """
-    loss, Lambda, n = loss_of(study.model.loss), study.model.regularization, len(data.y)
+    loss, Lambda, n = loss_of(study.model.loss), study.model.regularization, data.n
     theta, d = np.zeros(study.d), study.d
     rounds = _rounds_a_draw(d)
     noise: list[int] = []
@@ -159,7 +159,7 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Datas
         if t % rounds == 0:
             noise = _noise(study, rng, n * sigma, min(rounds, T - t) * d)
         z = noise[t % rounds * d : (t % rounds + 1) * d]
-        gradient = gradient_sum(data.X, data.y, theta, loss)
+        gradient = data.added(GradientSum(theta, loss))
         noisy = [round(g * 2**FRACTION_BITS) + v for g, v in zip(gradient.tolist(), z, strict=True)]
         mean = np.array([v / (n << FRACTION_BITS) for v in noisy])
         theta = theta - eta * (mean + Lambda * theta)

@@ -14,9 +14,19 @@ There is no lead, no key that opens anything, and one round trip for a sum. For 
       | K marks? within bounds? does the check fit?    |
       |   chain = H(L, Summed)                         |
 
-*Masks.* Each pair of parties masks its two contributions with a stream that cancels in the sum and nowhere else. So
+*Masks.* Each pair of neighbours masks its two contributions with a stream that cancels in the sum and nowhere else. So
 Charlie learns the sum, and with K - 2 parties on his side the sum of the other two. Nobody has anything to open, so
 nobody can be made to open another number.
+
+*Neighbours.* Up to 65 parties, all are neighbours. Above, each has 64, whom a public coin draws from all parties: a
+party's work then does not grow with K. The coin is the hash of the roster, into which everybody's fresh key and nonce
+go. The masks hide all but the sum as long as the parties that do not side with Charlie are connected by neighbours.
+Fewer than 64 colluders never cut them apart. More of them do so with a chance of 2^-40 at most, up to 368 of 1,000
+parties and 6,333 of 20,000, even if they try 2^40 coins. :mod:`masquerade_core.neighbours` has the proof, and
+:mod:`masquerade_protocols.neighbouring` makes that chance a part of delta, or refuses the study.
+
+Where sums are made again, Charlie names who remains. With one graph for all sets he could name those of whom an honest
+party's neighbours all side with him. So every set has a graph of its own, drawn from the coin and the set.
 
 *The check value* is a linear function of the sum under kappa, a key that all parties share and Charlie lacks
 (:mod:`masquerade_core.crypto.masks`). If Charlie alone changes a sum, it passes with a chance of 2^-126 at most. A
@@ -32,108 +42,27 @@ the round only grows, and a party makes one contribution for each.
 ``Summed``: the sum and the next U, or that the sum is made again by some of U. A sum that is made again is a round of
 its own: its number, its label and its noise are new. :mod:`~masquerade_protocols.blocks.survivors` has the rules.
 
-*The receipt*, which Charlie signs, is a hash over all contributions: :func:`blame` says what these prove.
+*The receipt*, which Charlie signs, is a hash over all contributions. Once a check has failed, ``blame`` says what these
+prove (:mod:`~masquerade_protocols.blocks.masked_messages`).
 
 Where Charlie alone may learn the sum, he adds and tells nobody: half a round trip. Nobody else could be deceived, so
 the check value is sent and not used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
-
-from pydantic import Field
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
 from masquerade_core.errors import ProtocolViolation, SumRefused
+from masquerade_core.neighbours import coin_of_set, neighbours_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
-from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import Again, Layout, as_words
-from masquerade_protocols.blocks.sum_messages import Round, check_round, receipt
+from masquerade_protocols.blocks.masked_messages import GroupKey, Masked, Summed, check_lengths, fits, summed
+from masquerade_protocols.blocks.sum_messages import check_round
 from masquerade_protocols.blocks.survivors import Outcome, Survivors
 
-__all__ = ["GroupKey", "Masked", "MaskedCharlieSums", "MaskedPartySums", "Summed", "blame", "masked_digest"]
-
-_Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
-
-
-class GroupKey(SealedMessage):
-    """The roster's first party to each other one: kappa, from which every round's check key follows."""
-
-    kappa: _Bytes32
-
-
-class Masked(Message):
-    """P_j to Charlie: its words of this round under masks, and its check value under masks."""
-
-    round: Round
-    words: bytes
-    check: bytes
-
-
-class Summed(Broadcast):
-    """Charlie to all: the sum of all words, the sum of all check values, and his receipt for the contributions."""
-
-    round: Round
-    words: bytes
-    check: bytes
-    receipt: _Bytes32
-
-
-def _fits(layout: Words, message: Masked | Summed | Outcome) -> bool:
-    return (len(message.words), len(message.check)) == (layout.total_bytes, layout.check_bytes)
-
-
-def _check_lengths(layout: Words, message: Masked | Summed | Outcome, peer: str) -> None:
-    if not _fits(layout, message):
-        raise ProtocolViolation(
-            f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
-            f"allowed are {layout.total_bytes} and {layout.check_bytes}",
-            peer=peer,
-        )
-
-
-def masked_digest(message: Masked) -> bytes:
-    """Return what the receipt has of a contribution."""
-    return tagged_hash("contribution", message.words, message.check)
-
-
-def _summed(round_: int, layout: Words, contributions: Mapping[str, Masked]) -> Summed:
-    """Add everybody's contributions."""
-    words = layout.add(layout.read(message.words) for message in contributions.values())
-    return Summed(
-        round=round_,
-        words=layout.write(words),
-        check=layout.add_checks(message.check for message in contributions.values()),
-        receipt=receipt(round_, {name: masked_digest(message) for name, message in contributions.items()}),
-    )
-
-
-def blame(layout: Layout, told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
-    """Say what the signed contributions of a round prove, once its check has failed.
-
-    Charlie shows the contributions, each signed by its party. They are masked, and their sum was to be public anyway.
-
-    Parameters
-    ----------
-    layout : Layout
-        The round's.
-    told : Summed or Outcome
-        What Charlie told, and signed.
-    contributions : mapping of str to Masked
-        What he shows, by the parties' names in roster order.
-
-    Returns
-    -------
-    str or None
-        ``CHARLIE`` if his sum is not theirs, or his receipt is for others. None if both are right: then a party's
-        contribution was not well made, and nobody can tell whose, for that would open what it hides.
-    """
-    due = _summed(told.round, as_words(layout), contributions)
-    return None if (told.words, told.check, told.receipt) == (due.words, due.check, due.receipt) else CHARLIE
-
+__all__ = ["MaskedCharlieSums", "MaskedPartySums"]
 
 # --- The parties ------------------------------------------------------------------
 
@@ -145,8 +74,8 @@ class MaskedPartySums:
     Parameters
     ----------
     seat, study : Seat, Study
-    pair_keys : mapping of str to (bool, bytes)
-        For each other party: whether this party adds the mask (otherwise it subtracts it), and the common key.
+    pair_keys : dict of str to (bool, bytes)
+        For each neighbour so far: whether this party adds the mask (otherwise it subtracts it), and the common key.
     kappa : bytes
         The parties' key for check values.
     held_back : int
@@ -155,28 +84,41 @@ class MaskedPartySums:
 
     seat: Seat
     study: Study
-    pair_keys: Mapping[str, tuple[bool, bytes]] = field(repr=False)
+    pair_keys: dict[str, tuple[bool, bytes]] = field(repr=False)
     kappa: bytes = field(repr=False)
     _chain: bytes
     _survivors: Survivors
+    _coin: bytes = b""
+    _near: tuple[str, ...] = ()
     _round: int = 0
     held_back: int = 0
 
     @classmethod
     async def set_up(cls, seat: Seat, study: Study) -> "MaskedPartySums":
         """Derive the pairs' keys from the box keys of this run, and take kappa from the roster's first party."""
-        roster = seat.roster_hash()
-        first, order = study.names[0], {name: i for i, name in enumerate(study.names)}
+        first = study.names[0]
         if seat.me == first:
             kappa = await seat.once("key of the check values", lambda rng: rng.bytes(32))
-            if seat.others:
+            if study.K > 1:
                 await seat.send_sealed(GroupKey(kappa=kappa))
         else:
             kappa = (await seat.receive(GroupKey, first)).kappa
-        keys = {
-            peer: (order[seat.me] < order[peer], seat.shared_key(peer, b"masked sum" + roster)) for peer in seat.others
-        }
-        return cls(seat, study, keys, kappa, roster, Survivors.of(study))
+        roster = seat.roster_hash()
+        sums = cls(seat, study, {}, kappa, roster, Survivors.of(study), roster)
+        sums._meet()
+        return sums
+
+    def _meet(self) -> None:
+        """Find the neighbours among those who take part, and derive the keys that are not there yet."""
+        members, me = self._survivors.members, self.seat.me
+        # With one graph for all sets, Charlie could choose a set in which all of a party's neighbours side with him.
+        coin = self._coin if self.study.dropouts is None else coin_of_set(self._coin, members)
+        self._near = neighbours_of(coin, members, me)
+        place = self.study.place_of
+        for peer in self._near:
+            if peer not in self.pair_keys:
+                key = self.seat.shared_key(peer, b"masked sum" + self._coin)
+                self.pair_keys[peer] = (place[me] < place[peer], key)
 
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Do nothing: masks need no obfuscators."""
@@ -206,7 +148,7 @@ class MaskedPartySums:
         ------
         SumRefused
             The sum is not that of one contribution of each party. Nobody can tell who is at fault, before Charlie shows
-            the contributions (:func:`blame`).
+            the contributions (:func:`~masquerade_protocols.blocks.masked_messages.blame`).
         ProtocolViolation
             Charlie is at fault.
         """
@@ -219,7 +161,7 @@ class MaskedPartySums:
             self._go_on(told, "again", label)
             label, check_key = await self._send(words, await again(), bound_to)
             told = await self._told()
-        _check_lengths(words, told, CHARLIE)
+        check_lengths(words, told, CHARLIE)
         total = words.decode(words.read(told.words), len(self._survivors.members))
         if not check_key.fits(total, told.check):
             raise SumRefused(
@@ -239,8 +181,10 @@ class MaskedPartySums:
     def _go_on(self, told: Summed | Outcome, tag: str, label: bytes) -> None:
         """Bind all that follows to what Charlie told in this round, and to those who go on."""
         if isinstance(told, Outcome):
-            self._survivors = self._survivors.after(told, self.seat.me)
-        self._chain = tagged_hash(tag, label, told.words, told.check, told.receipt, self._survivors.encoded())
+            before, self._survivors = self._survivors, self._survivors.after(told, self.seat.me)
+            if self._survivors.members != before.members:
+                self._meet()
+        self._chain = tagged_hash(tag, label, told.words, told.check, told.receipt, self._survivors.digest)
         self._round += 1
 
     async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
@@ -251,15 +195,14 @@ class MaskedPartySums:
 
     async def _send(self, words: Words, vector: Sequence[int], bound_to: bytes) -> tuple[bytes, CheckKey]:
         """Send this round's vector under masks; return the round's label and its check key."""
-        members = self._survivors.members
         numbers = (self._round, words.length, words.bits)
-        parts = (*(n.to_bytes(8, "big") for n in numbers), self._survivors.encoded(), bound_to)
+        parts = (*(n.to_bytes(8, "big") for n in numbers), self._survivors.digest, bound_to)
         label = tagged_hash("round", self._chain, *parts)
         check_key = CheckKey(words, tagged_hash("check", label, key=self.kappa))
         check = check_key.of(vector)
-        if self.seat.me == members[0]:
+        if self.seat.me == self._survivors.members[0]:
             check += check_key.constant
-        keys = (self.pair_keys[name] for name in members if name != self.seat.me)
+        keys = (self.pair_keys[name] for name in self._near)
         streams = [(adds, tagged_hash("mask", label, key=key)) for adds, key in keys]
         masked, hidden = words.masked(words.encode(vector), check, streams)
         await self.seat.send(CHARLIE, Masked(round=self._round, words=masked, check=hidden))
@@ -300,7 +243,7 @@ class MaskedCharlieSums:
         """
         words = as_words(layout)
         contributions = await self._contributions(words, again=again)
-        told = _summed(self._round, words, contributions)
+        told = summed(self._round, words, contributions)
         sums = words.decode(words.read(told.words), len(contributions))
         if self.study.dropouts is None:
             await self.seat.broadcast(told)
@@ -317,7 +260,7 @@ class MaskedCharlieSums:
         while True:
             members, due = self._survivors.members, self._round
             answers = await self.seat.gather_within(Masked, members, dropouts.patience_seconds)
-            made = {name: m for name, m in answers.items() if m.round == due and _fits(words, m)}
+            made = {name: m for name, m in answers.items() if m.round == due and fits(words, m)}
             if not (silent := [name for name in members if name not in made]):
                 return made
             self._survivors = self._survivors.without(silent)
@@ -346,5 +289,5 @@ class MaskedCharlieSums:
         contributions = await self.seat.gather(Masked, self._survivors.members)
         for name, message in contributions.items():
             check_round(message.round, self._round, name, "contributed to")
-            _check_lengths(words, message, name)
+            check_lengths(words, message, name)
         return contributions

@@ -4,8 +4,9 @@ Everything that names a key, a lead or ciphertexts stands here, beside what take
 words are right in either case.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.study import Study
 
 __all__ = ["SumWords", "sum_words"]
@@ -60,7 +61,9 @@ class SumWords:
 
 def sum_words(study: Study) -> SumWords:
     """Return the words for the way in which this study's sums are made."""
-    return _masked() if study.crypto.sum == "masks" else _encrypted(study)
+    if study.crypto.sum != "masks":
+        return _encrypted(study)
+    return _masked_by_neighbours() if study.K > NEIGHBOURS + 1 else _masked()
 
 
 def _encrypted(study: Study) -> SumWords:
@@ -108,4 +111,24 @@ def _masked() -> SumWords:
         counts="Charlie sends nobody the counts.",
         counts_apart=f"the party colludes with nobody, and cannot break the masks, which rest on {MASKS}",
         counts_tampered="",
+    )
+
+
+def _masked_by_neighbours() -> SumWords:
+    """Return the words of :func:`_masked` for parties that share masks with some of the others."""
+    hidden = (
+        f"masked, so that nobody can read {{}} alone: you share random numbers with {NEIGHBOURS} other parties, whom a "
+        "public coin draws; one of two adds such a number, and the other takes it off"
+    )
+    return replace(
+        _masked(),
+        together="They can take the masks off that they share with others. They still see only the sum of what the "
+        "others sent: masks connect all of the others with each other.",
+        hidden=hidden.format("it"),
+        hidden_all=hidden.format("them"),
+        collusion="Charlie adds up what all parties send, and the masks cancel in that total alone. He and the parties "
+        "on his side still see only the sum of what the other parties sent, with those parties' noise. A public coin "
+        f"draws with whom you share masks, after everybody has joined. Only if {NEIGHBOURS} or more parties side with "
+        "Charlie, and the coin puts them all around you, can they take your masks off. Then they see what you sent, "
+        f"with your noise; or, of a few of you together, the sum. The masks rest on {MASKS}.",
     )

@@ -19,7 +19,9 @@ whoever left. So a sum over those who remain is read as if the others' records h
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from masquerade_core.crypto.masks import tagged_hash
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Broadcast, Name
@@ -82,9 +84,10 @@ class Survivors:
         """Return how a run begins: with all parties."""
         return cls(study.names, study.survivors, study.retries)
 
-    def encoded(self) -> bytes:
-        """Return the members as bytes that no other list of members has; names hold no spaces."""
-        return " ".join(self.members).encode()
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of the members; it is made once for a set, since every label has it. Names hold no spaces."""
+        return tagged_hash("members", " ".join(self.members).encode())
 
     def after(self, outcome: Outcome, me: str) -> "Survivors":
         """Return who takes part after what Charlie told, once the rules are checked.
@@ -110,7 +113,8 @@ class Survivors:
         return replace(self, members=outcome.members, retries=self.retries - outcome.again)
 
     def _check_named(self, named: tuple[str, ...]) -> None:
-        if named != tuple(name for name in self.members if name in set(named)):
+        there = set(named)
+        if named != self.members and named != tuple(name for name in self.members if name in there):
             raise ProtocolViolation(
                 "Charlie names parties for the next sum that are not a part of those before, each once and in the "
                 "roster's order",
@@ -146,7 +150,8 @@ class Survivors:
         RunFailed
             Too few are left, or no retry is.
         """
-        left = tuple(name for name in self.members if name not in set(silent))
+        gone = set(silent)
+        left = tuple(name for name in self.members if name not in gone)
         verb = "no longer answers" if len(silent) == 1 else "no longer answer"
         if not self.retries:
             raise RunFailed(

@@ -34,6 +34,7 @@ two more sums (:mod:`masquerade_protocols.blocks.evaluation`).
 are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -41,7 +42,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.learning.losses import Loss, loss_of
 from masquerade_core.model import Model, Published
 from masquerade_core.rng import Rng
@@ -66,6 +67,7 @@ from masquerade_protocols.dp_gd.schedule import (
 
 __all__ = [
     "FRACTION_BITS",
+    "ClippedSum",
     "Descent",
     "Parameters",
     "charlie",
@@ -87,14 +89,39 @@ _Array = NDArray[np.float64]
 # --- One step ---------------------------------------------------------------------
 
 
-def clipped_sum(data: Dataset, w: _Array, loss: Loss, clip: Fraction) -> tuple[int, ...]:
+@dataclass(frozen=True, eq=False)
+class ClippedSum:
+    """:func:`clipped_sum` of one block of records."""
+
+    w: _Array
+    loss: Loss
+    clip: Fraction
+
+    def __call__(self, X: _Array, y: _Array) -> NDArray[np.int64]:
+        """Return the sum over one block."""
+        total = np.zeros(len(self.w), dtype=np.int64)
+        longest = float(self.clip) * _SHORT
+        for start in range(0, len(y), _ROWS):
+            total += self._of(X[start : start + _ROWS], y[start : start + _ROWS], longest)
+        return total
+
+    def _of(self, X: _Array, y: _Array, longest: float) -> NDArray[np.int64]:
+        slope = self.loss.derivative(y * (X @ self.w)) * y
+        norm = np.abs(slope) * np.sqrt((X * X).sum(axis=1))
+        factor = np.divide(longest, norm, out=np.ones_like(norm), where=norm > longest)
+        gradients = (slope * factor)[:, None] * X
+        total: NDArray[np.int64] = np.rint(gradients * 2**FRACTION_BITS).astype(np.int64).sum(axis=0)
+        return total
+
+
+def clipped_sum(data: Records, w: _Array, loss: Loss, clip: Fraction) -> tuple[int, ...]:
     """Return the sum of all records' gradients at ``w``, each cut to norm C and rounded by itself, in units of 2^-F.
 
     A gradient is phi'(m) y x with m = y w.x. So its norm is |phi'(m)| |x|, and min(1, C/(|phi'(m)| |x|)) cuts it.
 
     Parameters
     ----------
-    data : Dataset
+    data : Records
     w : ndarray, shape (d,)
     loss : Loss
     clip : Fraction
@@ -105,16 +132,7 @@ def clipped_sum(data: Dataset, w: _Array, loss: Loss, clip: Fraction) -> tuple[i
     tuple of int, length d
         One record, replaced, moves it by at most 2 C 2^F + sqrt(d), in L2 norm.
     """
-    total = np.zeros(len(w), dtype=np.int64)
-    longest = float(clip) * _SHORT
-    for start in range(0, len(data.y), _ROWS):
-        X, y = data.X[start : start + _ROWS], data.y[start : start + _ROWS]
-        slope = loss.derivative(y * (X @ w)) * y
-        norm = np.abs(slope) * np.sqrt((X * X).sum(axis=1))
-        factor = np.divide(longest, norm, out=np.ones_like(norm), where=norm > longest)
-        gradients = (slope * factor)[:, None] * X
-        total += np.rint(gradients * 2**FRACTION_BITS).astype(np.int64).sum(axis=0)
-    return tuple(total.tolist())
+    return tuple(data.total(ClippedSum(w, loss, clip)).tolist())
 
 
 class Descent:
@@ -135,7 +153,7 @@ class Descent:
         self._N, self._loss, self._clip = N, loss_of(study.model.loss), clip_of(study)
         self._eta, self._Lambda = step_of(study, noise_of(study), N), study.model.regularization
 
-    def gradient(self, data: Dataset) -> tuple[int, ...]:
+    def gradient(self, data: Records) -> tuple[int, ...]:
         """Return the clipped sum of one party's gradients at the present point."""
         return clipped_sum(data, self.w, self._loss, self._clip)
 
@@ -156,7 +174,7 @@ class Descent:
 # --- The parties ------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+async def party(seat: Seat, study: Study, data: Records) -> Model:
     """Play party P_k, the lead included, and return the model.
 
     Raises
@@ -186,7 +204,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     return await evaluated(sums, held, descent.model())
 
 
-def _gradient(descent: Descent, data: Dataset, _rng: Rng) -> tuple[int, ...]:
+def _gradient(descent: Descent, data: Records, _rng: Rng) -> tuple[int, ...]:
     return descent.gradient(data)
 
 

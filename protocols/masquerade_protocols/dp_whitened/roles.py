@@ -45,7 +45,7 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.model import Model, Published
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
@@ -95,7 +95,7 @@ class Side(Interface):
         """Say which stage begins."""
 
     async def total(
-        self, label: str, length: int, unit: int, own: Callable[[Dataset], _Integers], products: int = 0
+        self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
     ) -> _Floats:
         """Return the noisy sum of everybody's ``own`` as a mean: in units of ``unit`` and of 1/N.
 
@@ -160,7 +160,7 @@ class _Seated:
 # --- The parties --------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+async def party(seat: Seat, study: Study, data: Records) -> Model:
     """Party P_k, the lead included.
 
     Raises
@@ -189,7 +189,7 @@ def draw_noise(rng: Rng, d: int, outputs: int = 1, retries: int = 0) -> bytes:
 
 
 class _PartySide(_Seated):
-    def __init__(self, seat: Seat, plan: Plan, sums: PartySums, data: Dataset, noise: bytes) -> None:
+    def __init__(self, seat: Seat, plan: Plan, sums: PartySums, data: Records, noise: bytes) -> None:
         super().__init__(seat, plan)
         self._sums, self._data = sums, data
         study = plan.study
@@ -197,7 +197,7 @@ class _PartySide(_Seated):
         self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [products])
 
     async def total(
-        self, label: str, length: int, unit: int, own: Callable[[Dataset], _Integers], products: int = 0
+        self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
     ) -> _Floats:
         """Add noise to one's own sum and have the total opened."""
         contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")

@@ -19,13 +19,17 @@ variance. m is the number of outputs: 1 for two classes, and one for each of sev
 ``docs/privacy/dp-whitened.md`` derives the bounds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from math import isqrt, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
+from masquerade_core.errors import LocalProtocolError
 from masquerade_protocols.dp_whitened.estimates import Centre, Point
 
 __all__ = [
@@ -69,62 +73,92 @@ def coded(y: _Floats, outputs: int) -> _Floats:
     return y[:, None] if outputs == 1 else np.where(y[:, None] == np.arange(outputs), 1.0, -1.0)
 
 
-def _pieces(data: Dataset) -> Iterator[tuple[_Floats, _Floats]]:
-    outputs = data.classes or 1
-    for start in range(0, len(data.y), _ROWS):
-        yield data.X[start : start + _ROWS], coded(data.y[start : start + _ROWS], outputs)
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """The sum over one block of records; ``of(u, Y)`` is that over a few, with labels as rows of numbers -1 and +1."""
+
+    of: Callable[[_Floats, _Floats], _Integers]
+    outputs: int
+
+    def __call__(self, X: _Floats, y: _Floats) -> _Integers:
+        total = self._from(0, X, y)
+        for start in range(_ROWS, len(y), _ROWS):
+            total += self._from(start, X, y)
+        return total
+
+    def _from(self, start: int, X: _Floats, y: _Floats) -> _Integers:
+        return self.of(X[start : start + _ROWS], coded(y[start : start + _ROWS], self.outputs))
 
 
-def mean_sum(data: Dataset, B: int) -> _Integers:
+def _total(data: Records, of: Callable[..., _Integers], **public: Any) -> _Integers:
+    """Return the sum of ``of(u, Y, **public)`` over all records."""
+    total = data.total(_Sum(partial(of, **public), data.classes or 1))
+    if total.dtype == object:
+        raise LocalProtocolError("a sum over so many records does not fit into 63 bits; the layouts allow no such sum")
+    return total
+
+
+def mean_sum(data: Records, B: int) -> _Integers:
     """Return the sum of (u, k Y) over all records, shape (d + m,); k is such that other labels move k Y by 1."""
-    means = [np.append(on_grid(u, B).sum(axis=0), label_unit(B, Y.shape[1]) * _counted(Y)) for u, Y in _pieces(data)]
-    return _total(means)
+    return _total(data, _means, B=B)
 
 
-def shift_sum(data: Dataset, centre: Centre, B: int) -> _Integers:
+def _means(u: _Floats, Y: _Floats, B: int) -> _Integers:
+    return np.append(on_grid(u, B).sum(axis=0), label_unit(B, Y.shape[1]) * _counted(Y))
+
+
+def shift_sum(data: Records, centre: Centre, B: int) -> _Integers:
     """Return the sum of cut(u - m, R)/R over all records, shape (d,)."""
-    return _total(on_grid(centre.normalized(u), B).sum(axis=0) for u, _ in _pieces(data))
+    return _total(data, _shifts, centre=centre, B=B)
 
 
-def labels_sum(data: Dataset, B: int) -> _Integers:
+def _shifts(u: _Floats, _Y: _Floats, centre: Centre, B: int) -> _Integers:
+    return _added(on_grid(centre.normalized(u), B))
+
+
+def labels_sum(data: Records, B: int) -> _Integers:
     """Return the sum of Y u, one vector for each output, scaled to a length of 1 at most; shape (d m,)."""
-    return _total(on_grid(_outer(Y / sqrt(Y.shape[1]), u), B).sum(axis=0) for u, Y in _pieces(data))
+    return _total(data, _labels, B=B)
 
 
-def moments_sum(data: Dataset, centre: Centre, B: int) -> _Integers:
+def _labels(u: _Floats, Y: _Floats, B: int) -> _Integers:
+    return _added(on_grid(_outer(Y / sqrt(Y.shape[1]), u), B))
+
+
+def moments_sum(data: Records, centre: Centre, B: int) -> _Integers:
     """Return the sum of second moments: products j < k by rows, squares, c z, and the labels if the data are centred.
 
     c = B (Y - yb)/h, rounded, has a length of at most B: there is a vector c z for each output. A product of floats
     that are integers below 2^53 is exact in any order.
     """
-    d, m = data.X.shape[1], data.classes or 1
-    matrix, vectors, labels = (np.zeros(shape, dtype=np.int64) for shape in ((d, d), (m, d), m))
-    for u, Y in _pieces(data):
-        z = on_grid(centre.normalized(u), B).astype(np.float64)
-        c = on_grid((Y - centre.yb) / centre.h, B).astype(np.float64)
-        np.add(matrix, z.T @ z, out=matrix, casting="unsafe")
-        np.add(vectors, c.T @ z, out=vectors, casting="unsafe")
-        labels += _counted(Y)
+    return _total(data, _moments, centre=centre, B=B)
+
+
+def _moments(u: _Floats, Y: _Floats, centre: Centre, B: int) -> _Integers:
+    z = on_grid(centre.normalized(u), B).astype(np.float64)
+    c = on_grid((Y - centre.yb) / centre.h, B).astype(np.float64)
+    matrix, vectors, labels = (z.T @ z).astype(np.int64), (c.T @ z).astype(np.int64), _counted(Y)
+    (_, d), m = u.shape, Y.shape[1]
     products = matrix[np.triu(np.ones((d, d), dtype=bool), 1)]
     last = isqrt(label_unit(B**2, m) ** 2 // 2) * labels if centre.centred else labels[:0]
     return np.concatenate([products, matrix.diagonal(), vectors.ravel(), last])
 
 
-def gradient_sum(data: Dataset, centre: Centre, point: Point, B: int) -> _Integers:
+def gradient_sum(data: Records, centre: Centre, point: Point, B: int) -> _Integers:
     """Return the sum of q (x, sqrt(K) x.e, sqrt(K)) over all records, each cut to length C, over C.
 
     x = cut(A z, L). For each output, e = th/|th|, and q is the derivative of the logistic loss, or of the softmax loss,
     by the score x.th + b0. Data that are not centred have no last numbers. Shape (m d + m,) or (m d + 2 m,).
     """
+    return _total(data, _gradients, centre=centre, point=point, B=B)
 
-    def contributions(u: _Floats, Y: _Floats) -> _Floats:
-        x = cut(centre.normalized(u) @ point.A, point.L)
-        q = point.probabilities(x @ point.th + point.b0) - (Y + 1) / 2
-        root = sqrt(point.K)
-        parts = [_outer(q, x), root * q * (x @ point.e), root * q]
-        return cut(np.column_stack(parts[: 2 + centre.centred]), point.C) / point.C
 
-    return _total(on_grid(contributions(u, Y), B).sum(axis=0) for u, Y in _pieces(data))
+def _gradients(u: _Floats, Y: _Floats, centre: Centre, point: Point, B: int) -> _Integers:
+    x = cut(centre.normalized(u) @ point.A, point.L)
+    q = point.probabilities(x @ point.th + point.b0) - (Y + 1) / 2
+    root = sqrt(point.K)
+    parts = [_outer(q, x), root * q * (x @ point.e), root * q]
+    return _added(on_grid(cut(np.column_stack(parts[: 2 + centre.centred]), point.C) / point.C, B))
 
 
 def label_unit(B: int, outputs: int) -> int:
@@ -140,12 +174,12 @@ def _counted(Y: _Floats) -> _Integers:
     return counts
 
 
+def _added(rows: _Integers) -> _Integers:
+    total: _Integers = rows.sum(axis=0)
+    return total
+
+
 def _outer(c: _Floats, x: _Floats) -> _Floats:
     """Return for each row the products of all of c with all of x, those with the first of c first."""
-    rows: _Floats = (c[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+    rows: _Floats = (c[:, :, None] * x[:, None, :]).reshape(len(x), c.shape[1] * x.shape[1])
     return rows
-
-
-def _total(sums: Iterable[_Integers]) -> _Integers:
-    total: _Integers = np.sum(list(sums), axis=0, dtype=np.int64)
-    return total

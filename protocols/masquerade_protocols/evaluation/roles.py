@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.seat import Seat
@@ -99,7 +99,7 @@ def check(study: Study) -> None:
 # --- The parties ------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+async def party(seat: Seat, study: Study, data: Records) -> Model:
     """Party P_k, the lead included.
 
     Raises

@@ -49,12 +49,12 @@ async def prepare(seat: Seat, study: Study, data: Dataset) -> Prepared:
     RefusedLocally
         The party has more records than a run can count; or, with calibration "proven", fewer than ``min_records``.
     """
-    if len(data.y) > study.countable:
+    if data.n > study.countable:
         raise RefusedLocally(
             f"this party has more than {study.countable:,} records, the most that a run of {study.K} parties can count",
             "take part with fewer records",
         )
-    w_j, n_j = await train(seat, study, data), len(data.y)
+    w_j, n_j = await train(seat, study, data), data.n
     if not study.proven:
         noise = await seat.once("noise", lambda rng: draw_noise(rng, study, n_j))
         return Prepared(noise, encode_weights(w_j), 0)

@@ -44,7 +44,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     RunFailed
         The opened sum is not the sum of everybody's shares, or the opened n is not a number of records.
     """
-    noise, layout, n_j = joint_noise_of(study), packing(study), len(data.y)
+    noise, layout, n_j = joint_noise_of(study), packing(study), data.n
     by_size = noise.scale_rule == "sizes"
     check_size(n_j, noise)
     w_j = await train(seat, study, data)

@@ -190,7 +190,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
 
     # Steps 1.1 to 1.5.
     await seat.stage("stage 1: smallest data set")
-    size = _size_with_tie(len(data.y), rho[j], study)
+    size = _size_with_tie(data.n, rho[j], study)
     a_j, b_j = await seat.once("size shares", lambda rng: share(rng, size, MODULUS))
     sealed_b = await seat.once("sealed share", lambda rng: seat.seal(rng, CHARLIE, b_j.to_bytes(_SHARE_BYTES, "big")))
     mine = SizeShare(a=a_j.to_bytes(_SHARE_BYTES, "big"), sealed_b=sealed_b)

@@ -34,9 +34,9 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import RefusedLocally
-from masquerade_core.learning.gradients import gradient_sum, step_sizes
+from masquerade_core.learning.gradients import GradientSum, step_sizes
 from masquerade_core.learning.losses import loss_of, require_convex
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.local_descent import MOST_ROUNDED_RECORDS
@@ -124,7 +124,7 @@ class Descent:
 # --- The parties ------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd) -> Model:
+async def party(seat: Seat, study: Study, data: Records, variant: Variant = psgd) -> Model:
     """Play party P_k (Procedure 3), the lead included, and return the model.
 
     Raises
@@ -136,7 +136,7 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     RunFailed
         A total was not the sum of one contribution of each party, or the opened N cannot be right.
     """
-    if study.proven and len(data.y) > MOST_ROUNDED_RECORDS:
+    if study.proven and data.n > MOST_ROUNDED_RECORDS:
         raise RefusedLocally(
             f"this party has more than {MOST_ROUNDED_RECORDS:,} records, the most for which the noise covers rounding "
             "errors",
@@ -169,10 +169,10 @@ async def party(seat: Seat, study: Study, data: Dataset, variant: Variant = psgd
     return await evaluated(sums, held, descent.model())
 
 
-def _gradient(study: Study, data: Dataset, w: _Array, _rng: Rng, *, F: int) -> tuple[int, ...]:
+def _gradient(study: Study, data: Records, w: _Array, _rng: Rng, *, F: int) -> tuple[int, ...]:
     """Grad G_k(w_t), equation (8), on the grid."""
     loss = loss_of(study.model.loss)
-    return _encode_gradient(gradient_sum(data.X, data.y, w, loss), len(data.y), loss.L, F)
+    return _encode_gradient(data.added(GradientSum(w, loss)), data.n, loss.L, F)
 
 
 def _price(descent: Descent) -> Price | None:

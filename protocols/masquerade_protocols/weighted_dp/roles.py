@@ -35,7 +35,7 @@ integer Gaussian vector. All that leaves the party is a function of these intege
 
 from fractions import Fraction
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.model import Model
@@ -66,9 +66,9 @@ def _own_plan(study: Study, descent: Plan, own: int, n: int) -> Plan:
     return plan(study, min(n, int(own / smallest_part(study))))
 
 
-def _contribution(study: Study, descent: Plan, data: Dataset, rng: Rng) -> tuple[int, ...]:
+def _contribution(study: Study, descent: Plan, data: Records, rng: Rng) -> tuple[int, ...]:
     """Return n_j theta_T^(j) (or theta_T^(j) itself) on the grid, cut off at its slots' bound."""
-    n = len(data.y)
+    n = data.n
     theta = local_descent(study, descent.T, float(descent.eta), descent.sigma_at(n), data, rng)
     weight = n if descent.by_size else 1
     bound = descent.reach(loss_of(study.model.loss).L, study.d, weight)
@@ -76,9 +76,9 @@ def _contribution(study: Study, descent: Plan, data: Dataset, rng: Rng) -> tuple
     return tuple(max(-bound, min(bound, v)) for v in exact)
 
 
-async def _train(seat: Seat, study: Study, descent: Plan, data: Dataset) -> tuple[int, ...]:
+async def _train(seat: Seat, study: Study, descent: Plan, data: Records) -> tuple[int, ...]:
     """Make the local descent: lines 3 to 6. The time for drawing the noise depends on T and d alone."""
-    if study.proven and len(data.y) > MOST_ROUNDED_RECORDS:
+    if study.proven and data.n > MOST_ROUNDED_RECORDS:
         raise RefusedLocally(
             f"this party has more than {MOST_ROUNDED_RECORDS:,} records, the most for which the proof counts rounding "
             "errors",
@@ -96,7 +96,7 @@ def _released(descent: Plan, sums: tuple[int, ...]) -> Model:
 # --- Roles ----------------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+async def party(seat: Seat, study: Study, data: Records) -> Model:
     """Party P_j, the lead included.
 
     Raises
@@ -121,7 +121,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     slots = layout(study, descent)
     await sums.precompute([slots])
     if own is None:
-        own = await _train(seat, study, _own_plan(study, descent, len(data.y), n), data)
+        own = await _train(seat, study, _own_plan(study, descent, data.n, n), data)
 
     # Line 8, as one secure sum.
     await seat.stage("sum")

@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, starmap
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from masquerade_core.data.columns import MISSING_WORDS, Levels, WholeColumn
+from masquerade_core.data.arrow import is_number, levels_of, numbers_of
+from masquerade_core.data.columns import MISSING_WORDS, WholeColumn
+from masquerade_core.data.databases import open_query
 from masquerade_core.data.files import no_utf8, opened
+from masquerade_core.data.folders import open_folder
 from masquerade_core.data.parquet import PARQUET, ParquetFile, one_array
+from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.tables import TextTable, parse_header, parse_lines
 
 __all__ = ["Block", "Source", "source_of"]
@@ -71,8 +73,8 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
 
     Parameters
     ----------
-    path : path
-        A CSV or Parquet file.
+    path : path or str
+        A CSV or Parquet file, a folder of Parquet files, or a query to a database, as a text.
     numbers : sequence of str
         The columns that hold numbers.
     others : sequence of str
@@ -85,7 +87,15 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
     BadInput
         The file cannot be used as it is. While blocks are read: a line cannot be used as it is.
     """
-    path = Path(path)
+    found = data_at(path)
+    if isinstance(found, Query):
+        rows = open_query(found, numbers, others, fills=fills)
+        return Source(found.name, rows.n, starmap(Block, rows.blocks))
+    path = found
+    if path.is_dir():
+        folder = open_folder(path, (*numbers, *others))
+        parts = (source_of(file, numbers, others) for file in folder.files)
+        return Source(folder.name, sum(folder.sizes), chain.from_iterable(part.blocks for part in parts))
     if path.suffix.lower() in PARQUET:
         parquet = ParquetFile(path)
         return Source(path.name, sum(parquet.groups), _parquet(parquet, numbers, others))
@@ -174,8 +184,8 @@ def _csv_columns(
         )
     except arrow.ArrowException:
         return None
-    found: dict[str, WholeColumn] = {name: _numbers(one_array(table.column(name))) for name in numbers}
-    return found | {name: _levels(one_array(table.column(name)), lambda texts: texts.to_pylist()) for name in others}
+    found: dict[str, WholeColumn] = {name: numbers_of(one_array(table.column(name))) for name in numbers}
+    return found | {name: levels_of(one_array(table.column(name)), lambda texts: texts.to_pylist()) for name in others}
 
 
 # --- Parquet ---------------------------------------------------------------------------
@@ -193,7 +203,7 @@ def _parquet(file: ParquetFile, numbers: Sequence[str], others: Sequence[str]) -
                 first += records.num_rows
 
         def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
-            if not all(_is_number(file.type_of(name)) for name in numbers):
+            if not all(is_number(file.type_of(name)) for name in numbers):
                 return None
             return _Columns({name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted})
 
@@ -203,7 +213,7 @@ def _parquet(file: ParquetFile, numbers: Sequence[str], others: Sequence[str]) -
 
 def _parquet_column(file: ParquetFile, group: int, name: str, is_number: bool) -> WholeColumn:
     column = file.column(name, group)
-    return _numbers(column) if is_number else _levels(column, partial(file.texts, name=name))
+    return numbers_of(column) if is_number else levels_of(column, partial(file.texts, name=name))
 
 
 class _Columns(Mapping[str, WholeColumn]):
@@ -220,23 +230,3 @@ class _Columns(Mapping[str, WholeColumn]):
 
     def __len__(self) -> int:
         return len(self._reads)
-
-
-# --- Arrow -----------------------------------------------------------------------------
-
-
-def _is_number(kind: Any) -> bool:
-    return str(kind).startswith(("double", "float", "halffloat", "int", "uint"))
-
-
-def _numbers(column: Any) -> NDArray[np.float64]:
-    values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values, dtype=np.float64)
-
-
-def _levels(column: Any, texts: Callable[[Any], list[str]]) -> Levels:
-    if not str(column.type).startswith("dictionary"):
-        column = column.dictionary_encode()
-    different = texts(column.dictionary)
-    places = column.indices.fill_null(len(different)).to_numpy(zero_copy_only=False)
-    return Levels(places.astype(np.intp, copy=False), (*different, ""))

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.loading import Loader, check_size, row_groups
 from masquerade_core.data.schema import MISSING_WORDS, Column
-from masquerade_core.data.tables import TextTable, cell_text, read_table
+from masquerade_core.data.sources import read_cells
+from masquerade_core.data.tables import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Feature, Label, Study
 
@@ -209,14 +210,14 @@ def cells_loader(grid_of: Any) -> Loader:
 
     def one(path: Path | str, study: Study) -> Cells:
         grid: Grid = grid_of(study)
-        table = read_table(path, grid.columns, fills=True)
+        table = read_cells(path, grid.columns, fills=True)
         cells = grid.place(table.columns)
         check_size(cells.n, study, table.source)
         return cells
 
     def grouped(path: Path | str, study: Study, column: str) -> dict[str, Cells]:
         grid: Grid = grid_of(study)
-        table = read_table(path, tuple(dict.fromkeys((*grid.columns, column))), fills=True)
+        table = read_cells(path, tuple(dict.fromkeys((*grid.columns, column))), fills=True, keys=(column,))
         places = grid.place(table.columns).places
         groups = {value: Cells(places[rows], grid) for value, rows in row_groups(table, column).items()}
         for value, cells in groups.items():

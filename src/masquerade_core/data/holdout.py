@@ -10,11 +10,12 @@ sides. Privacy is then counted for each record by itself, as everywhere. But the
 """
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.study import Study, as_fraction
 
 __all__ = [
@@ -27,8 +28,10 @@ __all__ = [
     "training_sides",
 ]
 
+AnyRecords = TypeVar("AnyRecords", bound=Records)
 
-def are_held_back(n: int, share: float) -> NDArray[np.bool_]:
+
+def are_held_back(n: int, share: float, start: int = 0) -> NDArray[np.bool_]:
     """Return for each of n rows whether it is held back.
 
     Parameters
@@ -37,21 +40,22 @@ def are_held_back(n: int, share: float) -> NDArray[np.bool_]:
         The number of rows.
     share : float
         Between 0 and 1. It counts as the decimal number that a study's file shows, so that all machines agree.
+    start : int
+        The place of the first of these rows among all records.
     """
     exact = as_fraction(share)
-    below = np.array([i * exact.numerator // exact.denominator for i in range(n + 1)], dtype=np.int64)
+    fits = (start + n) * exact.numerator < 1 << 63
+    places = np.arange(start, start + n + 1, dtype=np.int64 if fits else object)
+    below: NDArray[np.int64] = (places * exact.numerator // exact.denominator).astype(np.int64)
     return np.diff(below) > 0
 
 
-def split(study: Study, data: Dataset) -> tuple[Dataset, Dataset | None]:
+def split(study: Study, data: AnyRecords) -> tuple[AnyRecords, AnyRecords | None]:
     """Return the records to learn from, and those held back; None where the study has no ``[evaluation]``."""
-    if study.evaluation is None:
-        return data, None
-    held = are_held_back(len(data.y), study.evaluation.share)
-    return Dataset(data.X[~held], data.y[~held], data.classes), Dataset(data.X[held], data.y[held], data.classes)
+    return (data, None) if study.evaluation is None else data.sides(study.evaluation.share)
 
 
-def training_sides(study: Study, data: Mapping[str, Dataset]) -> dict[str, Dataset]:
+def training_sides(study: Study, data: Mapping[str, AnyRecords]) -> dict[str, AnyRecords]:
     """Return each party's records to learn from: all of them where the study has no ``[evaluation]``."""
     return {name: split(study, records)[0] for name, records in data.items()}
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.columns import Levels, WholeColumn
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
-from masquerade_core.data.tables import TextTable, read_table
+from masquerade_core.data.sources import read_cells
+from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
 from masquerade_core.study import Study
 
@@ -43,9 +45,9 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     """
     labels = _Labels(study)
     X, repaired = _read(path, Encoder.from_study(study), labels)
-    dataset = Dataset(X, labels.finish(Path(path).name), study.classes, repaired + Repaired(filled=labels.filled))
+    dataset = Dataset(X, labels.finish(data_at(path).name), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
-        check_size(len(dataset.y), study, Path(path).name)
+        check_size(len(dataset.y), study, data_at(path).name)
     return dataset
 
 
@@ -77,7 +79,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     """
     encoder = Encoder.from_study(study)
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
-    table = read_table(path, wanted, fills=encoder.out_of_bounds == "clamp")
+    table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
     X, labels = encoder.encode(table.columns, at=table.at), _Labels(study)
     labels.take(table)

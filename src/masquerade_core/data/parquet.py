@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from masquerade_core.data.files import SAVE_AS_CSV, find_columns, opened
 from masquerade_core.errors import BadInput
 
-__all__ = ["PARQUET", "ParquetFile", "one_array"]
+__all__ = ["PARQUET", "ParquetFile", "one_array", "text_writer"]
 
 PARQUET = frozenset({".parquet", ".pq"})
 """The endings of Parquet files."""
 
 _BATCH = 1 << 16
 _BUFFER = 1 << 18
+_AS_TEXT = "dates, binary data and nested values are not read; write such a column as numbers or text"
 
 T = TypeVar("T")
 
@@ -56,11 +57,18 @@ class ParquetFile:
         metadata = self._file.metadata
         return tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(self._file.schema_arrow.names)
+
     def find(self, wanted: Sequence[str]) -> None:
         """Check that the wanted columns are there, and hold what can be read."""
         types, schema = importlib.import_module("pyarrow").types, self._file.schema_arrow
         picks = find_columns(schema.names, wanted, self.name, "the file's own schema names the columns")
-        self._to_text = {name: _to_text(types, schema.field(i).type, name, self.name) for name, i in picks.items()}
+        self._to_text = {
+            name: text_writer(types, schema.field(i).type, name, self.name, _AS_TEXT) for name, i in picks.items()
+        }
 
     def type_of(self, name: str) -> Any:
         """Return the Arrow type of a column."""
@@ -99,19 +107,34 @@ def _sound(read: Callable[[], T], source: str) -> T:
     raise BadInput(f"{source} is not a Parquet file, or is damaged", f"write the file again, or {SAVE_AS_CSV}")
 
 
-def _to_text(types: Any, kind: Any, name: str, source: str) -> Callable[[Any], str]:
-    """Return a function that writes a value of an Arrow type as the text that stands for exactly it."""
+def text_writer(types: Any, kind: Any, name: str, source: str, otherwise: str) -> Callable[[Any], str]:
+    """Return a function that writes a value of an Arrow type as the text that stands for exactly it.
+
+    Parameters
+    ----------
+    types : module
+        pyarrow.types
+    kind : DataType
+    name, source : str
+        The column and where it stands, for an error.
+    otherwise : str
+        What to do with a column of another type.
+
+    Raises
+    ------
+    BadInput
+        The type is neither that of numbers, of texts nor of truth values.
+    """
     if types.is_dictionary(kind):
         kind = kind.value_type
     if types.is_boolean(kind):
         return lambda value: "true" if value else "false"
     if types.is_floating(kind):
         return lambda value: repr(float(value))  # of every width: read back, it is the same number
-    if types.is_integer(kind) or types.is_decimal(kind) or types.is_null(kind):
+    if types.is_decimal(kind):
+        return lambda value: format(value, "f")  # digits alone: 0.0000001, never 1E-7
+    if types.is_integer(kind) or types.is_null(kind):
         return str
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return str
-    raise BadInput(
-        f"{source}: column {name!r} holds neither numbers, text nor truth values",
-        "dates, binary data and nested values are not read; write such a column as numbers or text",
-    )
+    raise BadInput(f"{source}: column {name!r} holds neither numbers, text nor truth values", otherwise)

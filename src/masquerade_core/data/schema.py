@@ -7,9 +7,10 @@ constant counted. Nothing is centred, scaled or binned by the data themselves. T
 which no theorem accounts.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self, get_args
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,13 +26,14 @@ from masquerade_core.data.columns import (
     encode_whole,
     length_of,
 )
+from masquerade_core.data.holdout import are_held_back
+from masquerade_core.data.records import ROWS, OfBlock, Records
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
 
 __all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Dataset", "Encoder", "Repaired", "check_unit_ball"]
 
 _NORM_SLACK = 1e-12
-_ROWS = 1 << 16
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
@@ -45,8 +47,8 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
     """
     if X.ndim != 2:  # noqa: PLR2004
         raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-    for start in range(0, len(X), _ROWS):  # some rows at a time: a copy of all of them would double the memory
-        rows = X[start : start + _ROWS]
+    for start in range(0, len(X), ROWS):  # some rows at a time: a copy of all of them would double the memory
+        rows = X[start : start + ROWS]
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
         if (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
@@ -54,8 +56,8 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Dataset:
-    """One party's records. They are secret, and so is their number.
+class Dataset(Records):
+    """One party's records in memory. They are secret, and so is their number.
 
     Parameters
     ----------
@@ -78,6 +80,8 @@ class Dataset:
     y: NDArray[np.float64]
     classes: int | None = None
     repaired: Repaired = field(default_factory=Repaired)
+    # No field, for a ledger knows records by the fields: where each block ends, if these are one side of a source.
+    _ends_of_side: ClassVar[tuple[int, ...] | None] = None
 
     def __post_init__(self) -> None:
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
@@ -98,6 +102,36 @@ class Dataset:
 
     def __repr__(self) -> str:
         return "<Dataset: secret>"
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return len(self.y)
+
+    @property
+    def d(self) -> int:
+        """The number of a record's coordinates."""
+        return int(self.X.shape[1])
+
+    def partials(self, f: OfBlock) -> Iterator[NDArray[Any]]:
+        """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
+        for start, end in pairwise((0, *self._ends)):
+            yield f(self.X[start:end], self.y[start:end])
+
+    def sides(self, share: float) -> tuple[Self, Self]:
+        """Return the records to learn from, and the part of this share that is held back."""
+        held = are_held_back(self.n, share)
+        return self._side(~held), self._side(held)
+
+    def _side(self, kept: NDArray[np.bool_]) -> Self:
+        before = np.concatenate(([0], np.cumsum(kept)))
+        side = replace(self, X=self.X[kept], y=self.y[kept], repaired=Repaired())
+        object.__setattr__(side, "_ends_of_side", tuple(before[list(self._ends)].tolist()))
+        return side
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
 
 
 def _in_memory(row: int) -> str:
@@ -230,11 +264,11 @@ class Encoder:
         for f in self.features:
             column, width = columns[f.name], len(f.coordinates)
             n = len(column)
-            for start in range(0, n, _ROWS):
-                found = encode_whole(f, column[start : start + _ROWS], clamps=clamps)
+            for start in range(0, n, ROWS):
+                found = encode_whole(f, column[start : start + ROWS], clamps=clamps)
                 if found is None:
                     return None
-                X[start : min(start + _ROWS, n), place : place + width] = found[0]
+                X[start : min(start + ROWS, n), place : place + width] = found[0]
                 repaired += found[1]
             place += width
         self._finish(X[:n])
@@ -243,6 +277,6 @@ class Encoder:
     def _finish(self, X: NDArray[np.float64]) -> None:
         if self.intercept:
             X[:, -1] = 1.0
-        for start in range(0, len(X), _ROWS):
-            rows = X[start : start + _ROWS]
+        for start in range(0, len(X), ROWS):
+            rows = X[start : start + ROWS]
             rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]

@@ -117,7 +117,7 @@ def cell_text(value: Any) -> str | None:
         case bool():
             return "true" if value else "false"
         case Integral() | Decimal():
-            return str(value)
+            return format(value, "f") if isinstance(value, Decimal) else str(value)
         case Real():
             return repr(float(value))
         case _:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.losses import Loss, loss_of
 
-__all__ = ["StepSizes", "gradient_sum", "step_sizes"]
+__all__ = ["GradientSum", "StepSizes", "gradient_sum", "step_sizes"]
 
 _Array = NDArray[np.float64]
 
@@ -39,6 +39,18 @@ def gradient_sum(X: _Array, y: _Array, w: _Array, loss: str | Loss = "logistic")
     Rajkumar and Agarwal 2012, equation (8) and Proposition 3.1.
     """
     return np.asarray(X.T @ (loss_of(loss).derivative(y * (X @ w)) * y), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientSum:
+    """:func:`gradient_sum` of one block of records, at ``w``."""
+
+    w: _Array
+    loss: str | Loss = "logistic"
+
+    def __call__(self, X: _Array, y: _Array) -> _Array:
+        """Return the sum of one block."""
+        return gradient_sum(X, y, self.w, self.loss)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,18 @@
-"""The public limits of parties' sizes: which of them contradict each other, or leave nothing to measure with."""
+"""The public limits of rosters and of parties' sizes: which contradict each other, or leave nothing to measure with."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from masquerade_core.study.sections import EvaluationSection, Party, StudySection
+from masquerade_core.study.sections import Crypto, EvaluationSection, Party, StudySection
 from masquerade_core.words import counted
 
-__all__ = ["as_fraction", "evaluation_problems", "size_problems"]
+__all__ = ["MOST_PARTIES", "as_fraction", "crowd_problems", "evaluation_problems", "lead_problems", "size_problems"]
+
+MOST_PARTIES = 32_768
+"""The most parties of a study. One message to all others has a box of 99 bytes for each, and 4 MB hold no more of them
+than 42,000. The list of all names takes 1.1 MB of such a message."""
+
+_MOST_PAIRED = 1024  # where every two parties have something to tell each other: half a million pairs
 
 
 def as_fraction(x: float) -> Fraction:
@@ -15,6 +21,29 @@ def as_fraction(x: float) -> Fraction:
     So two machines that read the same study compute the same noise scale to the last bit.
     """
     return Fraction(repr(float(x)))
+
+
+def crowd_problems(crypto: Crypto, K: int) -> Iterator[str]:
+    """Yield what is wrong with a roster of so many parties, as sentences."""
+    if crypto.sum != "masks" and K > _MOST_PAIRED:
+        yield (
+            f'the roster has {counted(K, "party", "parties")}, but with [crypto] sum = "{crypto.sum}" at most '
+            f"{_MOST_PAIRED:,} are allowed, since every two of them exchange messages; remove parties, or choose a "
+            'protocol that makes its sums with masks, and set sum = "masks"'
+        )
+
+
+def lead_problems(lead: str | None, crypto: Crypto, names: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with a study's lead, as sentences; ``names`` are the parties."""
+    if crypto.sum == "masks":
+        if lead is not None:
+            yield f'[study] lead is {lead!r}, but with [crypto] sum = "masks" no party leads; remove the line'
+    elif lead is None:
+        yield (
+            '[study] has no lead, which [crypto] sum = "paillier" needs; name one of the parties: ' + ", ".join(names)
+        )
+    elif lead not in names:
+        yield f"[study] lead is {lead!r}, but must be one of the parties: {', '.join(names)}"
 
 
 def size_problems(rules: StudySection, parties: Sequence[Party], countable: int) -> Iterator[str]:

@@ -8,23 +8,25 @@ levels and the smallest number of records are public. So an error may show them.
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study.columns import Feature, Label, Section
 from masquerade_core.study.dropouts import Dropouts, dropout_problems
 from masquerade_core.study.fields import first_repeated, flat, json_text
-from masquerade_core.study.limits import as_fraction, evaluation_problems, size_problems
+from masquerade_core.study.limits import (
+    MOST_PARTIES,
+    as_fraction,
+    crowd_problems,
+    evaluation_problems,
+    lead_problems,
+    size_problems,
+)
 from masquerade_core.study.sections import (
     CHARLIE,
     Crypto,
@@ -62,7 +64,7 @@ class Study(Section):
     label: Label
     features: Annotated[tuple[Feature, ...], Field(alias="feature", strict=False, min_length=1)]
     curator: Curator
-    parties: Annotated[tuple[Party, ...], Field(alias="party", strict=False, min_length=1, max_length=1024)]
+    parties: Annotated[tuple[Party, ...], Field(alias="party", strict=False, min_length=1, max_length=MOST_PARTIES)]
 
     @field_validator("protocol")
     @classmethod
@@ -97,7 +99,8 @@ class Study(Section):
                 f"the roster has {counted(K, 'party', 'parties')}, but min_parties is {rules.min_parties}; "
                 "lower min_parties, or add parties"
             )
-        yield from self._lead_problems()
+        yield from crowd_problems(self.crypto, K)
+        yield from lead_problems(rules.lead, self.crypto, self.names)
         if rules.slot_seconds is not None and rules.slot_seconds >= rules.deadline_seconds:
             yield (
                 f"[study] slot_seconds is {rules.slot_seconds:g}, but must be less than deadline_seconds = "
@@ -106,16 +109,6 @@ class Study(Section):
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"
         yield from size_problems(rules, self.parties, self.countable)
-
-    def _lead_problems(self) -> Iterator[str]:
-        lead, names = self.study.lead, ", ".join(self.names)
-        if self.crypto.sum == "masks":
-            if lead is not None:
-                yield f'[study] lead is {lead!r}, but with [crypto] sum = "masks" no party leads; remove the line'
-        elif lead is None:
-            yield f'[study] has no lead, which [crypto] sum = "paillier" needs; name one of the parties: {names}'
-        elif lead not in self.names:
-            yield f"[study] lead is {lead!r}, but must be one of the parties: {names}"
 
     def _key_problems(self) -> Iterator[str]:
         keys = [("the curator", self.curator.key), *((f"party {p.name!r}", p.key) for p in self.parties)]
@@ -206,6 +199,13 @@ class Study(Section):
         seed = b"masquerade run" + self.digest() + version.encode()
         return hashlib.blake2b(seed, digest_size=16).digest()
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, as every model of pydantic does; what follows from its fields is worked out anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        for derived in ("names", "place_of", "coordinates"):
+            copied.__dict__.pop(derived, None)
+        return copied
+
     def one_attempt(self) -> Self:
         """Return the study of each attempt: of 1 + ``charged_attempts``, each gets the same share of the target."""
         n = 1 + self.study.charged_attempts
@@ -216,10 +216,15 @@ class Study(Section):
             update={"privacy": privacy, "study": self.study.model_copy(update={"charged_attempts": 0})}
         )
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The parties in roster order."""
         return tuple(p.name for p in self.parties)
+
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """Each party's place in the roster, by name."""
+        return {name: place for place, name in reversed(tuple(enumerate(self.names)))}
 
     @property
     def K(self) -> int:  # noqa: N802
@@ -322,9 +327,8 @@ class Study(Section):
         BadInput
             No party bears this name.
         """
-        for party in self.parties:
-            if party.name == name:
-                return party
+        if name in self.place_of:
+            return self.parties[self.place_of[name]]
         raise BadInput(f"{name!r} is not in the roster", f"name one of the parties: {', '.join(self.names)}")
 
     def name_of(self, key: PublicKeys) -> str:

@@ -1,0 +1,223 @@
+"""The processes of runs: each is a child of the site's process, and outlives it if that one dies.
+
+One process at a time works on a data set. It holds a file locked, which it inherits. So a site that was killed and
+started again knows that a process of its predecessor still runs, and begins no second one.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from masquerade_party.serving.folders import Folders, Item, Place
+from masquerade_party.serving.judging import Known
+
+__all__ = ["DIED", "Child", "Ending", "Processes", "Runner", "ending_of", "progress_of", "shorten"]
+
+DIED = -1
+"""The exit code of a process that died without a word, where the system does not tell by which signal."""
+
+_TAIL = 1 << 16  # bytes of a report that are read: its last event is far shorter
+_LONGEST = 8 << 20  # bytes of a report; a run of weeks would make it longer
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run's process ended: its exit code, negative where it died, and its last words."""
+
+    exit_code: int
+    error_code: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+class Child(Protocol):
+    """The process of a run."""
+
+    @property
+    def item(self) -> Item:
+        """The study."""
+
+    def ended(self) -> int | None:
+        """Return the exit code; None while the process lives."""
+
+    def stop(self, number: int) -> None:
+        """Send it a signal."""
+
+
+class Runner(Protocol):
+    """Whoever starts processes; tests have another."""
+
+    def start(self, item: Item, known: Known) -> Child:
+        """Start the process of a run."""
+
+    def adopted(self, data: str) -> Child | None:
+        """Return the process that a site before this one started for a data set, if it still lives."""
+
+
+class Processes:
+    """Starts ``python -m masquerade_party`` for each run.
+
+    Parameters
+    ----------
+    folders : Folders
+    """
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    def start(self, item: Item, known: Known) -> Child:
+        """Start the process of a run; BlockingIOError where one holds the data set already."""
+        command = [sys.executable, "-m", "masquerade_party", str(self._folders.study(item)), "--approved"]
+        command += ["--data", known.records, "--key", str(known.key), "--out", str(known.results)]
+        command += ["--progress", "json", "--log-file", str(self._folders.log(item))]
+        for option, value in (("--state", known.state), ("--population", known.population)):
+            if value is not None:
+                command += [option, str(value)]
+        known.results.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._folders.lock(item.data), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        report = -1
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+            report = os.open(self._folders.events(item), flags, 0o600)
+            # A session of its own: Ctrl-C is for the site, which then stops it like a power cut.
+            process = subprocess.Popen(  # noqa: S603  this very program
+                command, cwd=self._folders.root, stdin=subprocess.DEVNULL, stdout=report, pass_fds=[lock],
+                start_new_session=True,
+            )  # fmt: skip
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, json.dumps({"pid": process.pid, "name": item.name}).encode(), 0)
+        finally:
+            os.close(lock)  # the child has it open as well, and so the lock stays
+            if report != -1:
+                os.close(report)
+        return _Started(item, process)
+
+    def adopted(self, data: str) -> Child | None:
+        """Return the process that holds a data set, which an earlier site started."""
+        try:
+            lock = os.open(self._folders.lock(data), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(lock, "r+b") as file:
+            if _free(lock):
+                return None
+            try:
+                told = json.loads(file.read())
+                item, pid = Item(Place.RUNNING, data, str(told["name"])), int(told["pid"])
+            except (ValueError, LookupError, TypeError):  # that site was killed before it wrote this
+                item, pid = Item(Place.RUNNING, data, ""), 0
+        return _Adopted(item, pid, self._folders)
+
+
+class _Started:
+    """A child of this process."""
+
+    def __init__(self, item: Item, process: subprocess.Popen[bytes]) -> None:
+        self.item = item
+        self._process = process
+
+    def ended(self) -> int | None:
+        return self._process.poll()
+
+    def stop(self, number: int) -> None:
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
+
+class _Adopted:
+    """A child of a site that is no more."""
+
+    def __init__(self, item: Item, pid: int, folders: Folders) -> None:
+        self.item = item
+        self._pid = pid
+        self._folders = folders
+
+    def ended(self) -> int | None:
+        lock = os.open(self._folders.lock(self.item.data), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if not _free(lock):
+                return None
+        finally:
+            os.close(lock)
+        return ending_of(self._folders.events(self.item), DIED).exit_code
+
+    def stop(self, number: int) -> None:
+        if self._pid and self.ended() is None:  # it holds the lock, so this number is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+
+def _free(lock: int) -> bool:
+    """Say whether no process holds a file locked."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return True
+
+
+def ending_of(report: Path, code: int) -> Ending:
+    """Return how a process ended, by its report and by its exit code.
+
+    Parameters
+    ----------
+    report : path
+        Its events, one JSON object a line.
+    code : int
+        ``DIED`` where the code is not known; then the report says it.
+    """
+    for event in reversed(_events(report)):
+        if event.get("event") == "done" and code in {0, DIED}:
+            return Ending(0)
+        if event.get("event") == "error" and code in {event.get("exit_code"), DIED}:
+            words = (str(event.get(name, "")) for name in ("error_code", "message", "hint"))
+            return Ending(int(event["exit_code"]), *words)
+    if code >= 0:
+        return Ending(code, "", f"the process ended with exit code {code} and no word" if code else "")
+    how = f" by {signal.Signals(-code).name}" if -code in set(signal.Signals) and code != DIED else ""
+    return Ending(code, "", f"the process of the run was ended{how}")
+
+
+def progress_of(report: Path) -> str:
+    """Return how far a run has come, in words; "" where its report does not say."""
+    stage, rounds = "", ""
+    for event in _events(report):
+        if event.get("event") == "stage":
+            stage, rounds = str(event.get("name", "")), ""
+        elif event.get("event") == "progress":
+            rounds = f"round {event.get('done')} of {event.get('total')}"
+    return ", ".join(filter(None, (stage, rounds)))
+
+
+def shorten(report: Path) -> None:
+    """Empty a report that has become long."""
+    with contextlib.suppress(FileNotFoundError):
+        if report.stat().st_size > _LONGEST:
+            os.truncate(report, 0)
+
+
+def _events(report: Path) -> list[dict[str, Any]]:
+    """Return the last events of a report; a line that is not whole is left out."""
+    try:
+        with report.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                found.append(event)
+    return found

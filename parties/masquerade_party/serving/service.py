@@ -1,0 +1,114 @@
+"""``masquerade site``: the process that looks at the folders again and again, until it is stopped."""
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from masquerade_core.errors import BadInput
+from masquerade_host.signals import handled
+from masquerade_party.serving.children import Processes
+from masquerade_party.serving.folders import Folders
+from masquerade_party.serving.judging import Judge
+from masquerade_party.serving.server import Server
+from masquerade_party.serving.settings import load_settings
+
+__all__ = ["LOCK", "serve"]
+
+LOCK = ".site.lock"
+"""The file that the process holds locked."""
+
+_EVERY = 1.0  # seconds between two looks
+_PATIENCE = 2.0  # seconds: 'site status' holds the lock for a moment
+
+
+def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> None:
+    """Serve the studies in a folder until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    folder : path
+        It has a file ``site.toml``.
+    say : callable, optional
+        Takes each line of the log; by default they go to stderr, with the time in UTC.
+
+    Raises
+    ------
+    BadInput
+        ``site.toml``, a key or the folder cannot be used, or another process serves it.
+    """
+    root = Path(folder).absolute()
+    settings = load_settings(root)
+    say = say or _to_stderr
+    with _alone(root), _woken() as (wake, told):
+        folders, data = Folders(root), tuple(settings.data)
+        folders.make(data)
+        server = Server(folders, data, Judge(root, settings), Processes(folders), say)
+        say(f"the site serves {root}")
+        while not told:
+            server.look()
+            select.select([wake], [], [], _EVERY)
+            with contextlib.suppress(BlockingIOError):
+                wake.recv(1024)
+        server.stop()
+        say(f"the site was stopped by {told[0]}")
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Hold the folder: two processes would start each study twice."""
+    try:
+        lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BadInput(f"nothing can be written into {root}: {error.strerror}", "see who owns the folder") from error
+    try:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise BadInput(
+                        f"another process serves {root}", "one is enough; 'masquerade site status' shows what it does"
+                    ) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def _woken() -> Iterator[tuple[socket.socket, list[str]]]:
+    """Return a socket that wakes a waiting loop when a signal comes or a child ends, and the signals that stop it."""
+    told: list[str] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        told.append(signal.Signals(number).name)
+
+    wake, tell = socket.socketpair()
+    wake.setblocking(False)
+    tell.setblocking(False)
+    with wake, tell, handled(note):
+        before = signal.signal(signal.SIGCHLD, lambda *_: None)
+        old = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+        try:
+            yield wake, told
+        finally:
+            signal.set_wakeup_fd(old)
+            signal.signal(signal.SIGCHLD, before)
+
+
+def _to_stderr(line: str) -> None:
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')} INFO    {shown}\n")
+        sys.stderr.flush()

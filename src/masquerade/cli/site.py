@@ -1,0 +1,89 @@
+"""``masquerade site``: a machine that serves many studies, and what it is doing."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+
+if TYPE_CHECKING:
+    from masquerade_party.serving.standing import Standing, Study
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Serve many studies: run what comes into an inbox, once it is allowed, approved of and paid for."
+)
+
+_Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder", help="The folder with site.toml. The folder of this shell if not given.", show_default=False
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def site(
+    context: typer.Context,
+    folder: _Folder = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome | None:
+    """Serve many studies: run what comes into an inbox, once it is allowed, approved of and paid for.
+
+    It goes on until SIGTERM or Ctrl-C. Then runs are stopped as by a power cut, and go on at the next start.
+    """
+    del output_format
+    if context.invoked_subcommand is not None:
+        return None
+    from masquerade_host.process import harden
+    from masquerade_party.serving import serve
+
+    harden()
+    serve(folder or Path())
+    return Outcome("the site was stopped; its runs go on when it is started again")
+
+
+@app.command()
+def status(context: typer.Context, folder: _Folder = None, output_format: FormatOption = Format.TEXT) -> Outcome:
+    """Show what runs, what waits for what, what was refused and why, and what is done."""
+    from masquerade_party.serving.standing import standing_of
+
+    del output_format
+    above = context.parent.params.get("folder") if context.parent is not None else None
+    found = standing_of(folder or above or Path())
+    served = "is served" if found.serving else "is not served now"
+    return Outcome(
+        f"the site {found.root} {served}",
+        {
+            "folder": str(found.root),
+            "serving": found.serving,
+            "data": list(found.data),
+            "studies": [_json(study) for study in found.studies],
+        },
+        hint="" if found.serving else f"start it: masquerade site --folder {found.root}",
+        shown=_shown(found, served),
+    )
+
+
+def _json(study: "Study") -> dict[str, Any]:
+    item = study.item
+    where = {"file": f"{item.place}/{item.data}/{item.name}.toml", "place": item.place.value, "data": item.data}
+    return {**where, **study.record.model_dump(mode="json", exclude={"schema_version"}), "progress": study.progress}
+
+
+def _shown(found: "Standing", served: str) -> "tuple[Any, ...]":
+    from rich.text import Text
+
+    lines = [f"the site {found.root} {served}"]
+    for data in found.data:
+        mine = [study for study in found.studies if study.item.data == data]
+        lines.append(f"\n{data}" + ("" if mine else ": no studies"))
+        for study in mine:
+            item, record = study.item, study.record
+            lines.append(f"  {record.state.value:<8} {item.name}{f'  since {record.changed}' * bool(record.changed)}")
+            told = [study.progress, record.message, f"what to do: {record.hint}" * bool(record.hint)]
+            told.append(f"the results are in {record.results}" * (record.state.value == "done"))
+            lines += [f"           {line}" for line in told if line]
+    return (Text("\n".join(lines)),)

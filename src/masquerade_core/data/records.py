@@ -1,0 +1,97 @@
+"""One party's records as a source of blocks, wherever they lie: in memory, on disk, or on the machines of a cluster.
+
+A protocol asks for sums over records. A *block* is a run of 65,536 records of the source: block i holds the rows from
+65,536 i on. Where some records are held back, a block is what is kept of these rows. The blocks follow from the source
+alone, and a function is always called with one whole block. So every kind of records gives it the same arrays, and the
+same bits come out, even of sums of floating-point numbers, which depend on the order of the terms.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.columns import Repaired
+
+__all__ = ["ROWS", "OfBlock", "Records"]
+
+ROWS = 1 << 16
+"""The number of rows of the source in a block; the last block may have fewer."""
+
+OfBlock = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[Any]]
+"""f(X, y), the contribution of one block: X of shape (rows, d), y of shape (rows,); its result has a fixed shape.
+
+It is a frozen dataclass of picklable fields, or anything else that can be pickled, since a block may lie on another
+machine. It neither keeps nor changes X and y. A block may be empty.
+"""
+
+_LARGEST = (1 << 63) - 1  # of an int64
+
+
+class Records(ABC):
+    """One party's records. They are secret, and so is their number.
+
+    Attributes
+    ----------
+    classes : int or None
+        The number of named classes; None where labels are -1 and +1.
+    repaired : Repaired
+        How many cells were moved to a bound, and how many were filled. It is secret too.
+    """
+
+    classes: int | None
+    repaired: Repaired
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """The number of records."""
+
+    @property
+    @abstractmethod
+    def d(self) -> int:
+        """The number of a record's coordinates."""
+
+    @abstractmethod
+    def partials(self, f: OfBlock) -> Iterator[NDArray[Any]]:
+        """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
+
+    @abstractmethod
+    def sides(self, share: float) -> tuple[Self, Self]:
+        """Return the records to learn from, and the part of this share that is held back.
+
+        :func:`masquerade_core.data.holdout.are_held_back` says which records these are.
+        """
+
+    def total(self, f: OfBlock) -> NDArray[Any]:
+        """Return the exact sum of f over all blocks, where f returns integers (int64, or Python's as objects).
+
+        It is an array of int64, or of Python's integers where a sum might not fit.
+        """
+        partials = self.partials(f)
+        total = np.array(next(partials))
+        reach = _reach(total)
+        for part in partials:
+            reach += _reach(part)
+            if reach > _LARGEST and total.dtype != object:
+                total = total.astype(object)
+            total = total + part
+        return total
+
+    def added(self, f: OfBlock) -> NDArray[np.float64]:
+        """Return the sum of f over all blocks, where f returns floats; they are added in the order of the blocks."""
+        partials = self.partials(f)
+        total: NDArray[np.float64] = next(partials)
+        for part in partials:
+            total = total + part
+        return total
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: secret>"
+
+
+def _reach(part: NDArray[Any]) -> int:
+    """Return the largest absolute value, as one of Python's integers, which never overflow."""
+    return max(abs(int(part.min())), abs(int(part.max()))) if part.size else 0

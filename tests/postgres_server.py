@@ -1,0 +1,78 @@
+"""A PostgreSQL server of the tests' own: in a temporary folder, on a Unix socket there, and never on the network."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OWNER, PASSWORD = "owner", "open-sesame-41"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that runs.
+
+    Parameters
+    ----------
+    socket : Path
+        The folder of its socket.
+    """
+
+    socket: Path
+
+    def address(self, user: str = OWNER, database: str = "postgres") -> str:
+        """Its address; the password comes from the environment."""
+        return f"postgresql:///{database}?host={self.socket}&user={user}"
+
+
+def programs() -> Path | None:
+    """The folder of PostgreSQL's programs; None where the machine has none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    initdb = shutil.which("initdb")
+    return None if initdb is None or shutil.which("pg_ctl") is None else Path(initdb).parent
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """Start a server, and stop it whatever happens. Its programs refuse root, so root lends them another user."""
+    binaries = programs()
+    assert binaries is not None
+    folder = Path(tempfile.mkdtemp(prefix="masquerade-pg-", dir="/tmp"))
+    who: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        user = _other_user()
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    cluster, secret = folder / "cluster", folder / "secret"
+    secret.write_text(PASSWORD)
+
+    def run(program: str, *words: str | Path) -> None:
+        # Its output goes to a file: a server that inherits a pipe would hold it open.
+        with (folder / "output").open("ab") as output:
+            command = [binaries / program, "-D", cluster, *words]
+            subprocess.run(command, check=True, stdout=output, stderr=output, cwd=folder, timeout=120, **who)
+
+    try:
+        run("initdb", "--auth=scram-sha-256", f"--pwfile={secret}", f"--username={OWNER}", "--no-sync", "-EUTF8")
+        run("pg_ctl", "-w", "-l", folder / "log", "-o", f"-c listen_addresses='' -k {folder} -F", "start")
+        try:
+            yield Server(folder)
+        finally:
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder)
+
+
+def _other_user() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
