@@ -10,35 +10,28 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.errors import BadInput, ProtocolViolation, RunFailed
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.neighbours import circle_of
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.thresholds import Thresholds, thresholds
 from masquerade_core.words import counted
 
-__all__ = ["Members", "Ring", "check_set", "pack_set", "read_set", "thresholds_of"]
+__all__ = ["Members", "Ring", "check_set", "has_double_masks", "pack_set", "read_set", "thresholds_of"]
 
 Members = NDArray[np.bool_]
 """A set of parties: for each party of the roster whether it is in the set."""
 
 
-def thresholds_of(study: Study) -> Thresholds:
-    """Return how many neighbours hold shares in this study, and how many open them.
+def has_double_masks(study: Study) -> bool:
+    """Whether a study's sums are made under double masks."""
+    return study.dropouts is not None and study.dropouts.method == "double-masks"
 
-    Raises
-    ------
-    BadInput
-        Too few parties would be left for double masks.
-    """
-    corrupt = study.privacy.colluders
-    found = thresholds(study.K, corrupt, study.K - study.survivors)
+
+def thresholds_of(study: Study) -> Thresholds:
+    """Return how many neighbours hold shares in this study, and how many open them."""
+    found = thresholds(study.K, study.privacy.colluders, study.K - study.survivors)
     if found is None:
-        raise BadInput(
-            f"[dropouts] min_survivors is {study.survivors} of {study.K} parties, {corrupt} of which may side with "
-            f"Charlie; double masks need more than {(study.K + corrupt) // 2}, so that no two sets of parties can be "
-            "opened at once",
-            'raise min_survivors, lower [privacy] colluders, or set method = "retries"',
-        )
+        raise LocalProtocolError("a study has too few min_survivors for double masks; its check should have refused it")
     return found
 
 

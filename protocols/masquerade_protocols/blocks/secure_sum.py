@@ -26,6 +26,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
 from masquerade_protocols.blocks.double_masks import DoublePartySums
+from masquerade_protocols.blocks.double_sets import has_double_masks
 from masquerade_protocols.blocks.layouts import Again, Layout
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
@@ -89,7 +90,7 @@ class CharlieSums(Protocol):
 
 async def set_up(seat: Seat, study: Study) -> PartySums:
     """Set up a party's sums, after the join."""
-    if study.dropouts is not None and study.dropouts.method == "double-masks":
+    if has_double_masks(study):
         return await DoublePartySums.set_up(seat, study)
     if study.crypto.sum == "masks":
         return await MaskedPartySums.set_up(seat, study)
@@ -98,7 +99,7 @@ async def set_up(seat: Seat, study: Study) -> PartySums:
 
 async def set_up_charlie(seat: Seat, study: Study) -> CharlieSums:
     """Set up Charlie's sums, after the join; or those of a sub-curator, who plays his role for its group."""
-    if study.dropouts is not None and study.dropouts.method == "double-masks":
+    if has_double_masks(study) and not seat.groups:
         return await DoubleCharlieSums.set_up(seat, study)
     if study.crypto.sum == "masks":
         return tree_sums(seat, study) if seat.groups else MaskedCharlieSums(seat, study)
