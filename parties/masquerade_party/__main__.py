@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def party(
     study: Annotated[Path, typer.Argument(help="The study's file.")],
-    data: Annotated[Path, typer.Option(help="Your records (CSV).")],
+    data: Annotated[str, typer.Option(help="Your records: a file, a folder of Parquet files, or a query.")],
     key: Annotated[Path, typer.Option(help="Your secret keys.")],
     classifier: Annotated[
         str | None, typer.Option(help="The classifier you vote with, in a protocol of votes.")

@@ -10,6 +10,7 @@ import numpy as np
 
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary, load_study
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier, named
@@ -60,7 +61,8 @@ def run(
     Parameters
     ----------
     study_path, data_path, key_path : path
-        The study, this party's records (CSV), and its secret keys. The keys tell which party of the study this is.
+        The study, this party's records, and its secret keys. The keys tell which party of the study this is. The
+        records are a file, a folder of Parquet files, or a database's address and a query, in one text.
     classifier : Classifier or str, optional
         The classifier that this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or
         scikit-learn's name of one, with its settings. By default it is the study's own.
@@ -85,6 +87,7 @@ def run(
     MasqueradeError
         Its class has the exit code. No half-written file stays.
     """
+    found = data_at(data_path)
     study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
@@ -99,10 +102,10 @@ def run(
     approval = site.approval(population) if approved else None
     with closing(site.ledger()) as ledger:
         data = protocol.records.one(data_path, study)
-        protocol.records.check(data, study, str(data_path), me)
+        protocol.records.check(data, study, str(found), me)
         _tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
-        account, records = site.records(ledger, chosen, Path(data_path), data)
+        account, records = site.records(ledger, chosen, found, data)
         folder = Path(out or default_directory(study, me))
         result = folder / RESULT
         with journal_of(study, me, state, keep=journal) as kept:

@@ -293,7 +293,7 @@ def load_split(path: Path | str, study: Study, column: str) -> dict[str, Any]:
     return entry_of(study).records.grouped(path, study, column)
 
 
-def load_named(files: Mapping[str, Path], study: Study) -> dict[str, Any]:
+def load_named(files: Mapping[str, Path | str], study: Study) -> dict[str, Any]:
     """Read one file for each party.
 
     Raises

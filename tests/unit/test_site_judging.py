@@ -95,6 +95,20 @@ def test_a_study_that_nobody_has_approved_of_waits_and_says_how(site: Site) -> N
     site.says(Kind.WAITS, 6, "nobody has approved")
 
 
+def test_a_query_is_a_data_set_as_well_and_is_shown_to_nobody(site: Site) -> None:
+    site.budget().close()
+    query = "postgresql://db.example/clinic SELECT x, y FROM visits"
+    (site.root / "site.toml").write_text(SETTINGS.replace("records.csv", query))
+    error = site.verdict().error
+    assert error is not None
+    assert "--data QUERY" in error.hint
+    assert "SELECT" not in error.hint
+    assert Judge(site.root, load_settings(site.root)).known(site.path, "patients").records == query
+    (site.root / "site.toml").write_text(SETTINGS.replace("records.csv", "mysql://db.example SELECT 1"))
+    with pytest.raises(BadInput, match="records are not read from mysql://"):
+        site.verdict()
+
+
 @pytest.mark.parametrize("approved", [False, True])
 def test_a_study_over_budget_is_refused_whoever_approved_of_it(site: Site, approved: bool) -> None:
     site.budget().close()

@@ -87,7 +87,9 @@ class World:
         name = path.name.removesuffix(".toml")
         results, journal = self.root / "results" / data / name, self.root / "journals" / name
         beside = "beside.csv" if "beside" in text else ""
-        return Known(Facts(name, "ab cd", "p1"), "r.csv", Path("k"), results, None, None, journal, beside)
+        return Known(
+            Facts(name, "ab cd", "p1"), "r.csv", Path("r.csv"), Path("k"), results, None, None, journal, beside
+        )
 
     def verdict(self, path: Path, data: str) -> Verdict:
         del data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -13,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from adbc_driver_postgresql import dbapi
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.loading import load_csv, load_grouped
@@ -23,6 +23,7 @@ from tests import postgres_server
 from tests.postgres_server import Server
 from tests.unit.test_data import STUDY
 
+dbapi: Any = importlib.import_module("adbc_driver_postgresql.dbapi")
 N = 3_000
 FEATURES = """
 [[feature]]

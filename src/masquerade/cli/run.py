@@ -59,7 +59,14 @@ def curator(
 
 def party(
     study: StudyArgument,
-    data: Annotated[Path, typer.Option(help="Your records (CSV or Parquet). They stay here.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Your records: a CSV or Parquet file, a folder of Parquet files, or a query as in "
+            "'sqlite:///srv/clinic.db SELECT * FROM visits ORDER BY id'. They stay here.",
+            show_default=False,
+        ),
+    ],
     key: KeyOption,
     classifier: Annotated[
         str | None,

@@ -21,7 +21,7 @@ from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups"]
+__all__ = ["POINTS", "Labels", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups"]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -43,7 +43,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
-    labels = _Labels(study)
+    labels = Labels(study)
     X, repaired = _read(path, Encoder.from_study(study), labels)
     dataset = Dataset(X, labels.finish(data_at(path).name), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
@@ -81,7 +81,7 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
-    X, labels = encoder.encode(table.columns, at=table.at), _Labels(study)
+    X, labels = encoder.encode(table.columns, at=table.at), Labels(study)
     labels.take(table)
     y = labels.finish(table.source)
     datasets = {}
@@ -112,7 +112,7 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
     return groups
 
 
-def _read(path: Path | str, encoder: Encoder, labels: "_Labels | None") -> tuple[NDArray[np.float64], Repaired]:
+def _read(path: Path | str, encoder: Encoder, labels: "Labels | None") -> tuple[NDArray[np.float64], Repaired]:
     """Return all records of a file. Memory holds their matrix, and beside it one block of the file."""
     numbers = [f.name for f in encoder.features if f.levels is None]
     others = [f.name for f in encoder.features if f.levels is not None]
@@ -172,7 +172,7 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
         )
 
 
-class _Labels:
+class Labels:
     """The labels of a file, block by block.
 
     Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
@@ -182,10 +182,11 @@ class _Labels:
     def __init__(self, study: Study) -> None:
         self.filled = 0
         """How many cells were empty, or no class."""
+        self.texts = set[str]()
+        """The different texts."""
         self.name = study.label.name
         self._positive, self._classes = study.label.positive, study.label.classes
         self._clamps = study.study.out_of_bounds == "clamp"
-        self._values: set[str] = set()
         self._parts: list[NDArray[np.float64]] = []
 
     def take(self, table: TextTable) -> None:
@@ -214,7 +215,7 @@ class _Labels:
         if any(faulty) and not self._clamps:
             return False
         self.filled += int(counts[faulty].sum())
-        self._values |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
+        self.texts |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
         self._parts.append(np.array([self._number(text) for text in levels.texts])[levels.places])
         return True
 
@@ -227,19 +228,27 @@ class _Labels:
         return float(self._classes.index(text)) if text in self._classes else 0.0
 
     def finish(self, source: str) -> NDArray[np.float64]:
-        """Return all labels. A label of two values has one that is not the positive one, and no third."""
-        positive, others = self._positive, self._values - {self._positive}
+        """Return all labels, checked as :meth:`check` does."""
+        self.check(source)
+        return self.all()
+
+    def all(self) -> NDArray[np.float64]:
+        """Return all labels that were taken."""
+        return np.concatenate(self._parts)
+
+    def check(self, source: str) -> None:
+        """Check that a label of two values has one that is not the positive one, and no third."""
+        positive, others = self._positive, self.texts - {self._positive}
         if positive is not None and len(others) > 1 and not self._clamps:
             raise BadInput(
                 f"{source}: the label {self.name!r} "
                 + (
                     "has more than two different values"
-                    if positive in self._values or len(others) > 2  # noqa: PLR2004  a positive value and another
+                    if positive in self.texts or len(others) > 2  # noqa: PLR2004  a positive value and another
                     else f"is never {positive!r}, the study's positive value"
                 ),
                 f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
             )
-        return np.concatenate(self._parts)
 
 
 # --- What a protocol needs --------------------------------------------------------

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.columns import Repaired
 
-__all__ = ["ROWS", "OfBlock", "Records"]
+__all__ = ["ROWS", "OfBlock", "Records", "exact_sum"]
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""
@@ -70,15 +70,7 @@ class Records(ABC):
 
         It is an array of int64, or of Python's integers where a sum might not fit.
         """
-        partials = self.partials(f)
-        total = np.array(next(partials))
-        reach = _reach(total)
-        for part in partials:
-            reach += _reach(part)
-            if reach > _LARGEST and total.dtype != object:
-                total = total.astype(object)
-            total = total + part
-        return total
+        return exact_sum(self.partials(f))
 
     def added(self, f: OfBlock) -> NDArray[np.float64]:
         """Return the sum of f over all blocks, where f returns floats; they are added in the order of the blocks."""
@@ -90,6 +82,18 @@ class Records(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: secret>"
+
+
+def exact_sum(parts: Iterator[NDArray[Any]]) -> NDArray[Any]:
+    """Return the sum of arrays of integers: int64, or Python's integers where a sum might not fit."""
+    total = np.array(next(parts))
+    reach = _reach(total)
+    for part in parts:
+        reach += _reach(part)
+        if reach > _LARGEST and total.dtype != object:
+            total = total.astype(object)
+        total = total + part
+    return total
 
 
 def _reach(part: NDArray[Any]) -> int:
