@@ -71,7 +71,7 @@ class Header:
     def __init__(self, name: str, hop: str) -> None:
         self.key = SigningKey(SimulationRng(name).bytes(32))
         self.fields: dict[str, Any] = {
-            "v": 4,
+            "v": 5,
             "run": RUN,
             "src": name,
             "dst": hop,

@@ -85,7 +85,7 @@ def help_of_commands() -> Iterator[str]:
     top: Any = typer.main.get_command(program)
     for name, command in sorted(top.commands.items()):
         inner = getattr(command, "commands", None)
-        if inner is None:
+        if inner is None or command.invoke_without_command:
             yield from _help(f"masquerade {name}", command)
         for verb, under in sorted((inner or {}).items()):
             yield from _help(f"masquerade {name} {verb}", under)

@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def party(
     study: Annotated[Path, typer.Argument(help="The study's file.")],
-    data: Annotated[Path, typer.Option(help="Your records (CSV).")],
+    data: Annotated[str, typer.Option(help="Your records: a file, a folder of Parquet files, or a query.")],
     key: Annotated[Path, typer.Option(help="Your secret keys.")],
     classifier: Annotated[
         str | None, typer.Option(help="The classifier you vote with, in a protocol of votes.")
@@ -35,6 +35,12 @@ def party(
             help="The way out: http://HOST:PORT or socks5://HOST:PORT. No other variable is read.",
             envvar="MASQUERADE_PROXY",
         ),
+    ] = None,
+    stream: Annotated[
+        Path | None, typer.Option(help="Keep the records in a scratch file in this folder, and not in memory.")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="The site's own Dask scheduler; its workers read and hold the records.")
     ] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     log_file: Annotated[Path | None, typer.Option(help="Write a log to this file, with mode 0600.")] = None,
@@ -59,6 +65,8 @@ def party(
             approved=approved,
             proxy=proxy,
             journal=not no_journal,
+            stream=stream,
+            dask=dask,
             observe=observe,
         )
 

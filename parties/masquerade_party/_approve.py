@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.queries import data_at
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.approvals import Approval
@@ -58,7 +59,8 @@ def approve(
     participant : str, optional
         The party's name, where the keys are not given.
     data_path : path, optional
-        This party's records. With them the budget is reserved now, and otherwise when the run begins.
+        This party's records: a file, a folder or a query. With them the budget is reserved now, and otherwise when
+        the run begins.
     state : path, optional
         The state folder, if it is not the usual one.
     population : str, optional
@@ -79,16 +81,17 @@ def approve(
     BadInput
         The study, the keys or the records cannot be used.
     """
+    found = None if data_path is None else data_at(data_path)
     study, _ = load_study(study_path)
     protocol = protocol_of(study)
     site = Site(state, study, _party(study, key_path, participant))
     with closing(site.ledger()) as ledger:
-        if data_path is None:
+        if data_path is None or found is None:
             account, records = site.account(ledger, site.policy.population(population)), None
         else:
             data = protocol.records.one(data_path, study)
-            protocol.records.check(data, study, str(data_path), site.me)
-            account, records = site.records(ledger, population, Path(data_path), data)
+            protocol.records.check(data, study, str(found), site.me)
+            account, records = site.records(ledger, population, found, data)
             site.expect_to_fit(ledger, account, records)
         words = in_words(study, site.me, protocol.explain(study), budget_in_words(site.spends, account, records))
         if fingerprint is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from masquerade_core.data.queries import Data
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
 from masquerade_core.study import Study
@@ -34,15 +35,15 @@ class Records:
 
     Parameters
     ----------
-    path : Path
-        Their file.
+    path : Path or Query
+        Where they are.
     fingerprint : bytes
         Under the ledger's own key.
     known : bool
         Whether the ledger has seen exactly these records before.
     """
 
-    path: Path
+    path: Data
     fingerprint: bytes
     known: bool
 
@@ -106,7 +107,7 @@ class Site:
         self.policy.check_budget(population, account.epsilon, account.delta)
         return account
 
-    def records(self, ledger: Ledger, chosen: str | None, path: Path, data: object) -> tuple[Account, Records]:
+    def records(self, ledger: Ledger, chosen: str | None, path: Data, data: object) -> tuple[Account, Records]:
         """Return the budget on which the run counts, and what the ledger knows of the records.
 
         Parameters
@@ -114,8 +115,8 @@ class Site:
         ledger : Ledger
         chosen : str, optional
             The population that somebody named.
-        path : Path
-            The file of the records.
+        path : Path or Query
+            Where the records are.
         data : object
             The loaded records.
 
@@ -149,10 +150,10 @@ class Site:
             return
         if not self.policy.names(records.path):
             raise RefusedLocally(
-                f"the records in {records.path} were never used on this machine, and nobody is there to say whose "
+                f"the records of {records.path} were never used on this machine, and nobody is there to say whose "
                 "budget they count on",
-                f"approve of the study with these records: masquerade approve STUDY --data {records.path}; or name the "
-                f"file below a [[population]] in {self.policy.path}",
+                f"approve of the study with these records: masquerade approve STUDY --data with the same words; or "
+                f"name them below a [[population]] in {self.policy.path}",
             )
         ledger.adopt(records.fingerprint, population, by=_BY_POLICY)
 

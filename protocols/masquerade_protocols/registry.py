@@ -19,6 +19,7 @@ from masquerade_protocols.entry import Protocol
 from masquerade_protocols.evaluation.entry import EVALUATION
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
+from masquerade_protocols.neighbouring import with_neighbours
 from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
 from masquerade_protocols.refusing import with_refusals
 from masquerade_protocols.summary.entry import SUMMARY
@@ -63,7 +64,7 @@ def register(entry: Protocol) -> None:
     if entry.records is POINTS and not entry.baseline:
         entry = with_refusals(entry)
     if not entry.baseline:
-        entry = with_attempts(entry)
+        entry = with_attempts(with_neighbours(entry))
     (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS)[entry.name] = entry
 
 

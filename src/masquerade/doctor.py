@@ -16,6 +16,7 @@ from masquerade.checks import Check, Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
 from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
@@ -36,7 +37,7 @@ def examine(
     study_file: Path,
     *,
     key: Path | None = None,
-    data: Path | None = None,
+    data: Path | str | None = None,
     state: StateFolder | None = None,
     proxy: Proxy | None = None,
 ) -> Iterator[Check]:
@@ -51,8 +52,8 @@ def examine(
     study_file : Path
     key : Path, optional
         The participant's secret keys.
-    data : Path, optional
-        A party's records.
+    data : path or str, optional
+        A party's records: a file, folder or query.
     state : StateFolder, optional
         Where the machine's privacy budget is; by default the usual place.
     proxy : Proxy, optional
@@ -182,19 +183,20 @@ def _budget(study: Study, protocol: Protocol, me: str, records: object, folder: 
     return Check("budget", Verdict.OK if line.fits else Verdict.FAIL, line.text, line.hint)
 
 
-def _records(path: Path, study: Study, protocol: Protocol, me: str | None) -> tuple[Check, object]:
+def _records(path: Path | str, study: Study, protocol: Protocol, me: str | None) -> tuple[Check, object]:
     """Check a party's records, and say what no other participant will learn: how many cells are moved or filled."""
     try:
+        found = data_at(path)
         data = protocol.records.one(path, study)
-        protocol.records.check(data, study, str(path), me if me is not None and me in study.names else "")
+        protocol.records.check(data, study, str(found), me if me is not None and me in study.names else "")
     except MasqueradeError as error:
         return _failed("data", error), None
-    return _unusual(path, data), data
+    return _unusual(str(found), data), data
 
 
-def _unusual(path: Path, data: object) -> Check:
+def _unusual(source: str, data: object) -> Check:
     """Say what a party's owner should know of records that can be used."""
-    found = f"{path} has all columns and enough records"
+    found = f"{source} has all columns and enough records"
     if not isinstance(data, Dataset):
         return Check("data", Verdict.OK, found)
     cells = "its values are within the bounds"

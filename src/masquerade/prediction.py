@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords, bad_records
 from masquerade_core.data.schema import Column, Encoder
-from masquerade_core.data.tables import read_table
+from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import SavedModel, model_from_json, scores_of
@@ -245,7 +245,7 @@ def _table(records: object, encoder: Encoder, ids: str | None) -> _Table:
     wanted = tuple(dict.fromkeys((*encoder.columns, *([] if ids is None else [ids]))))
     if isinstance(records, Path | str):
         clamps = encoder.out_of_bounds == "clamp"
-        text = read_table(records, wanted, fills=clamps, keeps=not clamps)
+        text = read_cells(records, wanted, fills=clamps, keeps=not clamps, keys=() if ids is None else (ids,))
         place = lambda row: f"{text.unit} {text.numbers[row]}"  # noqa: E731  the shortest form of a local function
         return _Table(text.columns, len(text.numbers), text.source, place, text.broken)
     columns = _columns(records, encoder.columns, ids)

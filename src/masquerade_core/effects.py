@@ -25,7 +25,8 @@ class Effect:
 class Join(Effect):
     """Join the run: publish the key for sealed boxes and a nonce, and wait for everybody's.
 
-    The answer is (((name, key), ...), run id). The run id depends on everybody's nonce.
+    The answer is (((name, key), ...), run id). The run id depends on everybody's nonce. Where a participant is not
+    shown everybody's key, a third item follows: the root of the tree over everybody's hello.
     """
 
     box_key: bytes

@@ -34,7 +34,7 @@ afterwards takes over the neighbours of one.
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from math import comb, log2
+from math import lgamma, log, log2
 
 import numpy as np
 
@@ -42,6 +42,7 @@ __all__ = [
     "GRINDING_BITS",
     "NEIGHBOURS",
     "chance_of_cut",
+    "circle_of",
     "coin_of_set",
     "delta_of_cut",
     "most_corrupt",
@@ -101,6 +102,11 @@ def neighbours_of(coin: bytes, members: Sequence[str], me: str, k: int = NEIGHBO
     return tuple(members[i] for i in np.sort(order[steps % n]).tolist())
 
 
+def circle_of(coin: bytes, n: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Return which of ``n`` members stands at each place of the circle; :func:`neighbours_of` has the coin."""
+    return _circle(coin, n)[0]
+
+
 @lru_cache(maxsize=_CIRCLES)
 def _circle(coin: bytes, n: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], ...]:
     """Return who stands at each place of the circle, and where each stands.
@@ -123,8 +129,11 @@ def chance_of_cut(n: int, corrupt: int, k: int = NEIGHBOURS) -> float:
     honest = n - corrupt
     if n <= k + 1 or corrupt < k or honest < 2:  # noqa: PLR2004
         return -float("inf")
-    # C(h, 2) C(n - 1 - k, h - 1) / C(n - 1, h - 1), of which the first ratio is exact and the rest a ratio of integers.
-    return log2(comb(honest, 2)) + log2(comb(n - 1 - k, honest - 1)) - log2(comb(n - 1, honest - 1))
+    return log2(honest * (honest - 1) / 2) + _log2_choose(n - 1 - k, honest - 1) - _log2_choose(n - 1, honest - 1)
+
+
+def _log2_choose(n: int, k: int) -> float:
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(2)
 
 
 def delta_of_cut(n: int, corrupt: int, k: int = NEIGHBOURS) -> float:

@@ -27,6 +27,7 @@ from masquerade_core.crypto.boxes import BoxKey, open_anonymous, seal_anonymous
 from masquerade_core.effects import Effect, Join, Once, Progress, Receive, Release, Send, Stage
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
+from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import NONCE_BYTES
@@ -68,6 +69,7 @@ class Seat:
         self.released: dict[str, Release] = {}
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
+        self._root = b""
         self._sent: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[tuple[str, str]] = Counter()
         self._sealed_sends = 0
@@ -91,7 +93,9 @@ class Seat:
         return self._box
 
     async def join(self) -> None:
-        """Draw the key for sealed boxes, publish its public half and receive everybody else's, and the run id.
+        """Draw the key for sealed boxes, publish its public half, and receive those of others, and the run id.
+
+        In a study with many parties these are not all others (:mod:`masquerade_core.shown`).
 
         Raises
         ------
@@ -102,11 +106,11 @@ class Seat:
         box = BoxKey(secret)
         # A nonce needs no draw of its own: the secret key is fresh in every run, and its hash tells nothing of it.
         nonce = hashlib.blake2b(secret, digest_size=NONCE_BYTES, person=b"masq nonce").digest()
-        keys, run = await Join(box.public, nonce)
+        keys, run, *root = await Join(box.public, nonce)
         self._keys = dict(keys)
         for name, key in self._keys.items():
             box.check(key, name)
-        self._box, self._run = box, run
+        self._box, self._run, self._root = box, run, b"".join(root)
 
     async def stage(self, name: str) -> None:
         """Say which stage of the protocol begins."""
@@ -211,7 +215,7 @@ class Seat:
         body = encode(message, PARTIES if to is None else to)
         boxes = tuple(
             box.seal(
-                self._keys[name],
+                self._key_of(name),
                 pack_envelope(self.me, name, kind, self._sent[name, kind], body),
                 nonces[24 * i : 24 * i + 24],
             )
@@ -265,7 +269,7 @@ class Seat:
         return answers
 
     def _open(self, peer: str, kind: str, sealed: bytes) -> bytes:
-        plain = self._joined_box.open(self._keys[peer], sealed, peer)
+        plain = self._joined_box.open(self._key_of(peer), sealed, peer)
         body = open_envelope(plain, peer, (peer, self.me, kind, self._opened[peer, kind]))
         self._opened[peer, kind] += 1
         return body
@@ -276,7 +280,7 @@ class Seat:
         The box is anonymous: it contains neither the sender's name nor a number.
         """
         _ = self._joined_box
-        return seal_anonymous(rng, self._keys[to], data)
+        return seal_anonymous(rng, self._key_of(to), data)
 
     def unseal(self, sealed: bytes, *, length: int) -> bytes:
         """Open bytes that :meth:`seal` sealed for this participant.
@@ -297,10 +301,24 @@ class Seat:
 
     def shared_key(self, peer: str, label: bytes) -> bytes:
         """Return a 32-byte key for this run and ``label`` that only this participant and ``peer`` can compute."""
-        return self._joined_box.shared_key(self._keys[peer], self.run + label)
+        return self._joined_box.shared_key(self._key_of(peer), self.run + label)
 
     def roster_hash(self) -> bytes:
-        """Return a hash of this run and of everybody's name and box key: equal where two saw the same roster."""
+        """Return a hash of this run and of everybody's name and box key: equal where two saw the same roster.
+
+        Where a party is not shown all keys, it is a hash of the run and of the root of the tree over all hellos.
+        """
         _ = self._joined_box
+        if self._root:
+            return coin_of(self.run, self._root)
         rows = b"".join(f"{name}\0".encode() + key for name, key in self._keys.items())
-        return hashlib.blake2b(self.run + rows, digest_size=32, person=b"masq roster").digest()
+        return coin_of(self.run, rows)
+
+    def _key_of(self, peer: str) -> bytes:
+        if (key := self._keys.get(peer)) is None:
+            msg = (
+                f"{self.me} has no key of {peer}: in a study with many parties a party is shown those of its "
+                "neighbours and of the roster's first party alone"
+            )
+            raise LocalProtocolError(msg)
+        return key

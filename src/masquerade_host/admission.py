@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Join
+from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
@@ -21,8 +22,9 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import CharlieLink
 from masquerade_host.named_messages import Abort, read_beat
+from masquerade_host.roster import Shower
 from masquerade_host.session import Session
-from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason, Roster
+from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import Arrival
@@ -63,6 +65,7 @@ class AdmittingSession(Session):
         self._endpoint = Endpoint(CHARLIE, self.study_id, keys.signing, signers)
         self._hops = {name: Hop(name, self._endpoint, self._lane_to(name)) for name in self.names}
         self._told = Told()
+        self._coin = b""
         self._joins: Join | None = None
         self._gathering = clock()
         self._most = 0
@@ -130,6 +133,13 @@ class AdmittingSession(Session):
         self.transcript.sent(PARTIES, data)
         for hop in there:
             self._put(hop.name, data)
+
+    def _tell_one(self, hop: Hop, turn: Turn, body: bytes, *, type: str = "") -> None:  # noqa: A002
+        """Send a numbered frame to one party."""
+        data = hop.seal(turn, body, type=type)
+        self.kept.add(CHARLIE, type, data)
+        self.transcript.sent(hop.name, data)
+        self._put(hop.name, data)
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         hop = self._hops[arrival.name]
@@ -300,11 +310,16 @@ class AdmittingSession(Session):
             for hop in self._hops.values():
                 self.steps.note("hello", hop.name, data=hop.hello or b"")
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
-        body = encode(Roster(hellos=hellos, box_key=self._joins.box_key, nonce=self._joins.nonce), PARTIES)
+        shower = Shower(self.study, hellos)
+        body = encode(shower.roster(self._joins.box_key, self._joins.nonce), PARTIES)
         self._broadcast("roster", body)
         self._endpoint.begin(run_id(self.study_id, body))
+        for hop in self._hops.values():
+            for shown in shower.shown(self._endpoint.run, hop.name):
+                self._tell_one(hop, Turn.HELLOS, encode(shown, hop.name))
+        self._coin = coin_of(self._endpoint.run, shower.root)
         keys = (*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._joins.box_key))
-        self._begin_run(keys, body, self._endpoint.run)
+        self._begin_run(keys, body, self._endpoint.run, shower.root)
 
     def _look_who_is_absent(self, now: float) -> None:
         """Before the roster is out: send it if everybody is there, or name those who did not come in time."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Receive, Release, Send
+from masquerade_core.shown import asked_by, closes_with_all, heard_by
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame
@@ -59,10 +60,7 @@ class CharlieSession(AdmittingSession):
             return
         for to, body in zip(effect.to, effect.bodies, strict=True):
             if self._hops[to].lost is None:
-                data = self._hops[to].seal(Turn.MESSAGE, body, type=effect.type)
-                self.kept.add(CHARLIE, effect.type, data)
-                self.transcript.sent(to, data)
-                self._put(to, data)
+                self._tell_one(self._hops[to], Turn.MESSAGE, body, type=effect.type)
 
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
@@ -135,7 +133,8 @@ class CharlieSession(AdmittingSession):
         if frame.type == ASK:
             if decode(Ask, frame.body, hop.name).asker != padded(hop.name):
                 raise ProtocolViolation(f"{hop.name} asked in another party's name", peer=hop.name)
-            others, body, type_ = [other for other in self._there if other is not hop], frame.body, ASK
+            asked = set(asked_by(self.study, self._coin, hop.name))
+            others, body, type_ = [other for other in self._there if other.name in asked], frame.body, ASK
         else:
             asker = decode(Standing, frame.body, hop.name).asker.rstrip(" ")
             others = [other for other in self._there if other.name == asker and other is not hop]
@@ -164,9 +163,18 @@ class CharlieSession(AdmittingSession):
     def _close_if_done(self) -> None:
         if self._finished and not self.over and all(hop.state is JoinState.DONE for hop in self._there):
             self._check_digests()
+            self._close()
+            self.over = True
+
+    def _close(self) -> None:
+        """Show every party the last words of all parties, or of its neighbours and its own."""
+        if closes_with_all(self.study):
             closed = tuple(hop.closed for hop in self._hops.values())
             self._broadcast("closed", encode(AllClosed(closed=closed), PARTIES))
-            self.over = True
+            return
+        for hop in self._hops.values():
+            closed = tuple(self._hops[name].closed for name in heard_by(self.study, self._coin, hop.name))
+            self._tell_one(hop, Turn.CLOSED, encode(AllClosed(closed=closed), hop.name))
 
     def _part(self, now: float) -> None:
         """Leave when every party holds the last frame. One that lost its connection may come back for it."""

@@ -4,10 +4,19 @@ Charlie, the curator, *broadcasts* the opened sums and the released numbers: he 
 could send some of them other bytes. Every party keeps a hash of all that he broadcast, in order, and its last frame,
 ``Closed``, carries it under the party's own signature. Charlie answers with all these frames. Each party checks them
 before it returns any result. What Charlie sends to one party alone is no part of the hash.
+
+*In a study with more than 65 parties* Charlie shows a party the frames of its 64 neighbours alone
+(:mod:`masquerade_core.neighbours`). That is enough as long as the honest parties hang together in the graph of
+neighbours, which is assumed for the masks as well: each of them compares its hash with those of its honest neighbours,
+and these with those of theirs, so all honest hashes are equal, or some honest party keeps no result. The graph falls
+apart only if 32 parties in a row on the circle collude, at two places; ``chance_of_cut`` bounds that. Every neighbour's
+frame must be there. Where the study has ``[dropouts]``, a frame may be missing, and Charlie chooses whose. He could say
+that 32 parties at two places are lost, and tell the two arcs between them different things. So there every party is
+shown everybody's frame (:func:`masquerade_core.shown.closes_with_all`).
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import ProtocolViolation
@@ -49,9 +58,14 @@ class Told:
 
 
 def check_all_closed(
-    answer: AllClosed, study: Study, run: bytes, signing: SigningKey, own: tuple[str, bytes, bytes]
+    answer: AllClosed,
+    study: Study,
+    run: bytes,
+    signing: SigningKey,
+    own: tuple[str, bytes, bytes],
+    due: Sequence[str] | None = None,
 ) -> None:
-    """Check that every party signed the same hash as this one.
+    """Check that every party that is shown signed the same hash as this one.
 
     Parameters
     ----------
@@ -65,6 +79,8 @@ def check_all_closed(
         This party's identity. It signs nothing here.
     own : (str, bytes, bytes)
         This party's name, the frame with which it closed, and its hash.
+    due : sequence of str, optional
+        Whose frames are shown, in roster order; by default everybody's.
 
     Raises
     ------
@@ -73,8 +89,9 @@ def check_all_closed(
         Charlie or that party may be at fault.
     """
     me, frame, digest = own
-    closed = {name: said.digest for name, said in closed_by(answer, study, run, signing).items()}
-    if answer.closed[study.names.index(me)] != frame:
+    due = study.names if due is None else due
+    closed = {name: said.digest for name, said in closed_by(answer, study, run, signing, due).items()}
+    if answer.closed[due.index(me)] != frame:
         raise _bad_frame(me)
     if others := tuple(name for name, theirs in closed.items() if theirs != digest):
         raise ProtocolViolation(
@@ -86,16 +103,27 @@ def check_all_closed(
         )
 
 
-def closed_by(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) -> Mapping[str, Closed]:
+def closed_by(
+    answer: AllClosed, study: Study, run: bytes, signing: SigningKey, due: Sequence[str] | None = None
+) -> Mapping[str, Closed]:
     """Return what each party signed when its role had returned; parties without which the run went on are left out.
+
+    The parameters are those of :func:`check_all_closed`.
 
     Raises
     ------
     ProtocolViolation
         Charlie's fault: a frame is missing, or is not one that its party signed for this run.
     """
+    due = study.names if due is None else due
     there = sum(map(bool, answer.closed))
-    if len(answer.closed) != study.K or there < study.survivors:
+    if due != study.names and (len(answer.closed), there) != (len(due), len(due)):
+        raise ProtocolViolation(
+            f"{CHARLIE} closed the run with the words of {counted(there, 'party', 'parties')}; due are those of "
+            f"{counted(len(due), 'party', 'parties')}, the neighbours of one",
+            peer=CHARLIE,
+        )
+    if due == study.names and (len(answer.closed) != study.K or there < study.survivors):
         raise ProtocolViolation(
             f"{CHARLIE} closed the run with the words of {counted(there, 'party', 'parties')}; the study "
             f"{'has' if study.dropouts is None else 'goes on with'} {study.survivors}"
@@ -104,7 +132,7 @@ def closed_by(answer: AllClosed, study: Study, run: bytes, signing: SigningKey) 
         )
     reader = Endpoint(CHARLIE, run, signing, {party.name: party.key.sign for party in study.parties})
     said = {}
-    for name, signed in zip(study.names, answer.closed, strict=True):
+    for name, signed in zip(due, answer.closed, strict=True):
         if not signed:
             continue  # the run went on without this party
         try:

@@ -2,7 +2,7 @@
 
 :mod:`masquerade_host.standing` says why, and has the question and the answers. Here is when they are said and heard,
 and what a party holds back: a message until its slot (:mod:`masquerade_host.schedule`), and after a restart also until
-every other party has answered.
+every party that it asks has answered: all others, or its neighbours in a study with many parties.
 """
 
 from abc import abstractmethod
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed
+from masquerade_core.shown import asked_by
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame
@@ -31,6 +32,7 @@ class HoldingSession(Session):
         super().__init__(*arguments, **options)
         self._schedule = Schedule(self.study.study.slot_seconds)
         self._told = Told()
+        self._coin = b""  # draws everybody's neighbours
         self._held: Held | None = None
         self._held_since = 0.0
         self._withheld: list[tuple[int, Callable[[], None]]] = []  # each with the broadcasts that the role had taken
@@ -52,7 +54,7 @@ class HoldingSession(Session):
     def resumed(self, nonce: bytes) -> None:
         """Hold back what is new until every other party has said where it stands, over this fresh nonce."""
         if self.run != self.study_id:  # else nothing was sent that could be sent again
-            others = tuple(name for name in self.names if name != self.me)
+            others = asked_by(self.study, self._coin, self.me)
             self._held, self._held_since = Held(self.me, others, nonce), self._clock()
 
     @abstractmethod

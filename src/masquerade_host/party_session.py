@@ -11,13 +11,11 @@ from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
+from masquerade_core.wire.frames import Frame, Kind
 from masquerade_core.wire.relay import pack_boxes, target
-from masquerade_host.closing import check_all_closed
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing, WhoAnswers
-from masquerade_host.holding import HoldingSession
 from masquerade_host.hop import turn_of
 from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
@@ -25,9 +23,9 @@ from masquerade_host.lane import MAX_KEPT, Lane, first_connection
 from masquerade_host.links import PartyLink
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
-from masquerade_host.roster import box_keys_of
+from masquerade_host.seating import SeatingSession
 from masquerade_host.seen import seen_in
-from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Refusal, Roster
+from masquerade_host.session_messages import Closed, Fields, Hello, Hellos, Refusal
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.steps import digest_of
@@ -41,7 +39,7 @@ _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
 
 
-class PartySession(HoldingSession):
+class PartySession(SeatingSession):
     """A party's side of a run.
 
     Parameters
@@ -75,13 +73,9 @@ class PartySession(HoldingSession):
         super().__init__(me, study, keys, version, observe, clock, debits)
         self._connect = connect
         self._link: PartyLink | None = None
-        self._state = JoinState.IDLE
         self._dialing = Dialing(study.address, who_answers)
-        self._endpoint = Endpoint(self.me, self.study_id, keys.signing, {CHARLIE: study.curator.key.sign})
         self._lane = Lane(CHARLIE, self._transmit)
         self.patience = _PATIENCE * self.deadline
-        self._hello = b""
-        self._closed = b""
         self._next_hello = 0.0
         self._since = 0.0
         self._heard = 0.0
@@ -238,6 +232,7 @@ class PartySession(HoldingSession):
         self._state = received(End.PARTY, self._state, turn, CHARLIE, suspects)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
+        self._check_roster_is_whole(turn, frame)
         if turn is Turn.SEALED:
             self._check_source(frame)
         else:
@@ -253,13 +248,13 @@ class PartySession(HoldingSession):
                 raise self._ended(frame)
             case Turn.ROSTER:
                 self._take_seat(frame.body)
+            case Turn.HELLOS:
+                self._take_hellos(decode(Hellos, frame.body, CHARLIE))
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
                 self._beat()  # he leaves when everybody holds this frame
-                own = (self.me, self._closed, self._told.digest())
-                answer = decode(AllClosed, frame.body, CHARLIE)
-                check_all_closed(answer, self.study, self.run, self._keys.signing, own)
+                self._check_end(frame)
                 self.over, self._since = True, self._clock()
                 self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
@@ -280,13 +275,6 @@ class PartySession(HoldingSession):
 
     def _ended(self, frame: Frame) -> MasqueradeError:
         return ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data, self.judge, self.me)
-
-    def _take_seat(self, body: bytes) -> None:
-        roster = decode(Roster, body, CHARLIE)
-        keys = box_keys_of(roster, self.study, self.study_id, self._keys.signing, (self.me, self._hello))
-        self._endpoint.begin(run_id(self.study_id, body))
-        self._last_came = self._clock()
-        self._begin_run(keys, body, self._endpoint.run)
 
     # --- The journal's side -----------------------------------------------------
 

@@ -31,6 +31,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from masquerade_core.data.queries import Data, data_at
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.identity import PublicKeysField
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, cost_of, up
@@ -79,14 +80,29 @@ class Population(Section):
     @field_validator("data")
     @classmethod
     def _absolute(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for path in value or ():
-            if not Path(path).is_absolute():
-                raise ValueError(f"is {path!r}, but must be an absolute path, such as /srv/data/records.csv")
+        for text in value or ():
+            try:
+                data = data_at(text)
+            except BadInput as error:
+                raise ValueError(error.message) from None
+            if not _is_absolute(text, data):
+                raise ValueError(f"is {str(data)!r}, but must be an absolute path, such as /srv/data/records.csv")
         return value
 
-    def holds(self, data: Path) -> bool:
-        """Return whether the policy names this file as one of the population's."""
-        return any(Path(path).resolve() == data.resolve() for path in self.data or ())
+    def holds(self, data: Data) -> bool:
+        """Return whether the policy names this file or query as one of the population's."""
+        return any(_resolved(data_at(text)) == _resolved(data) for text in self.data or ())
+
+
+def _resolved(data: Data) -> Data:
+    return data.resolve() if isinstance(data, Path) else data
+
+
+def _is_absolute(text: str, data: Data) -> bool:
+    """Return whether a place is the same from every folder: a query to a file has three slashes then."""
+    if isinstance(data, Path):
+        return data.is_absolute()
+    return data.scheme == "postgresql" or text.partition("://")[2][:1] in {"/", " "}
 
 
 class Rules(Section):
@@ -100,9 +116,9 @@ class Rules(Section):
     def _distinct(self) -> Self:
         if (name := first_repeated([p.name for p in self.populations])) is not None:
             raise ValueError(f"population {name!r} stands there twice; give it one [[population]] with all its files")
-        files = [str(Path(path).resolve()) for p in self.populations for path in p.data or ()]
-        if (path := first_repeated(files)) is not None:
-            raise ValueError(f"the file {path} belongs to two populations, but its records count on one budget")
+        files = [_resolved(data_at(text)) for p in self.populations for text in p.data or ()]
+        if (path := next((file for i, file in enumerate(files) if file in files[:i]), None)) is not None:
+            raise ValueError(f"{path} belongs to two populations, but its records count on one budget")
         return self
 
 
@@ -161,15 +177,15 @@ class Policy:
             broken.append(f"[budget] max_delta: {said} delta = {delta:g}, where at most {rules.max_delta:g} is allowed")
         self._refuse(broken, "lower it with 'masquerade budget limit'")
 
-    def population(self, chosen: str | None = None, data: Path | None = None) -> str:
+    def population(self, chosen: str | None = None, data: Data | None = None) -> str:
         """Return the population on whose budget a run counts.
 
         Parameters
         ----------
         chosen : str, optional
             The one that the person named.
-        data : Path, optional
-            The file with the records.
+        data : Path or Query, optional
+            The file with the records, or the query that gives them.
 
         Raises
         ------
@@ -195,7 +211,7 @@ class Policy:
                 "say whose records they are with --population, or name the file in the policy",
             )
         if data is not None and owner != name and (owner is not None or known[name].data is not None):
-            allowed = listed(list(known[name].data or ("no file",)))
+            allowed = listed([str(data_at(text)) for text in known[name].data or ()] or ["no file"])
             whose = f"belongs to the population {owner!r}" if owner else "is not one of its files"
             self._refuse(
                 [f"[[population]] data: {data} {whose}, where {allowed} may be used for the population {name!r}"],
@@ -203,8 +219,8 @@ class Policy:
             )
         return name
 
-    def names(self, data: Path) -> bool:
-        """Return whether the policy names this file, so that its records may count unseen on their population."""
+    def names(self, data: Data) -> bool:
+        """Return whether the policy names this file or query, so that its records may count unseen on a population."""
         return any(population.holds(data) for population in self.rules.populations)
 
     def _broken(self, study: Study) -> Iterator[str]:

@@ -1,25 +1,71 @@
-"""A party's check of the roster: Charlie shows the parties' hellos, and cannot exchange one of their keys."""
+"""The roster: Charlie shows the parties' hellos, and each party checks that he has exchanged none of their keys.
+
+In a small study the roster has everybody's hello. In a large one it has the root of a Merkle tree over all hellos, and
+further messages show each party those that it needs, with their paths (:mod:`masquerade_core.shown`).
+"""
+
+from collections.abc import Iterator, Sequence
 
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import ProtocolViolation
+from masquerade_core.shown import coin_of, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.merkle import HASH_BYTES, is_under, path_to, root_of, tree_of
 from masquerade_core.words import counted
-from masquerade_host.session_messages import Hello, Roster
+from masquerade_host.session_messages import MOST_AT_ONCE, Hello, Hellos, Roster
 
-__all__ = ["box_keys_of"]
+__all__ = ["Shower", "Shown", "box_keys_of"]
+
+Keys = tuple[tuple[str, bytes], ...]
 
 
-def box_keys_of(
-    roster: Roster, study: Study, study_id: bytes, signing: SigningKey, own_hello: tuple[str, bytes]
-) -> tuple[tuple[str, bytes], ...]:
-    """Return every participant's public box key of this run: ((name, key), ...), Charlie's last.
+class Shower:
+    """Charlie's part: he makes the roster, and what shows the parties their hellos.
+
+    Parameters
+    ----------
+    study : Study
+    hellos : sequence of bytes
+        As the parties signed them, in roster order.
+    """
+
+    def __init__(self, study: Study, hellos: Sequence[bytes]) -> None:
+        self._study = study
+        self._hellos = tuple(hellos)
+        self._all = shows_all(study)
+        self._tree = () if self._all else tree_of(self._hellos)
+        self.root = b"" if self._all else self._tree[-1][0]
+
+    def roster(self, box_key: bytes, nonce: bytes) -> Roster:
+        """Return the roster, with Charlie's own key and nonce."""
+        return Roster(hellos=self._hellos if self._all else (), box_key=box_key, nonce=nonce, root=self.root)
+
+    def shown(self, run: bytes, name: str) -> Iterator[Hellos]:
+        """Yield the messages that show a party what the roster does not."""
+        names = self._study.names
+        if self._all:
+            return
+        if name == names[0]:
+            for at in range(0, len(names), MOST_AT_ONCE):
+                yield Hellos(hellos=self._hellos[at : at + MOST_AT_ONCE], paths=())
+            return
+        due = set(shown_to(self._study, coin_of(run, self.root), name))
+        places = [place for place, other in enumerate(names) if other in due]
+        hellos = tuple(self._hellos[place] for place in places)
+        yield Hellos(hellos=hellos, paths=tuple(path_to(self._tree, place) for place in places))
+
+
+class Shown:
+    """A party's part: the hellos that it is shown after a roster that has the root alone, until all are there.
 
     Parameters
     ----------
     roster : Roster
         As Charlie sent it.
+    run : bytes
+        The run id.
     study : Study
         It pins the key under which each party signs.
     study_id : bytes
@@ -27,30 +73,113 @@ def box_keys_of(
     signing : SigningKey
         This party's identity. It signs nothing here.
     own_hello : (str, bytes)
-        This party's name, and the hello that it sent.
+        This party's name, and the hello that it sent; empty where it is not known, as in a check afterwards.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        run: bytes,
+        study: Study,
+        study_id: bytes,
+        signing: SigningKey,
+        own_hello: tuple[str, bytes],
+    ) -> None:
+        self.root = roster.root
+        self._coin = coin_of(run, roster.root)
+        self._charlie = (CHARLIE, roster.box_key)
+        self.study = study
+        self._read = _Reader(study, study_id, signing, own_hello)
+        self._me = own_hello[0]
+        self._hellos: list[bytes] = []
+        self._keys: Keys = ()
+
+    @property
+    def keys(self) -> Keys:
+        """Every shown participant's public box key, Charlie's last; empty until all are there."""
+        return self._keys
+
+    def take(self, shown: Hellos) -> None:
+        """Take Charlie's next message, and check it.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's fault: he shows a hello that is not under the root at its place, or not one that its party signed
+            for this run; or too few, or too many.
+        """
+        names, first = self.study.names, self._me == self.study.names[0]
+        due = names if first else shown_to(self.study, self._coin, self._me)
+        self._hellos += shown.hellos
+        wrong = len(shown.paths) != (0 if first else len(due)) or not shown.hellos
+        if self._keys or wrong or len(self._hellos) > len(due) or not (first or len(self._hellos) == len(due)):
+            raise ProtocolViolation(
+                f"{CHARLIE} showed {self._me} {counted(len(self._hellos), 'hello')} with "
+                f"{counted(len(shown.paths), 'path')}; due are {counted(len(due), 'hello')}"
+                f"{' without paths' if first else ', each with its path'}",
+                peer=CHARLIE,
+            )
+        if len(self._hellos) < len(due):
+            return
+        if first and root_of(self._hellos) != self.root:
+            raise _no_root(self._me)
+        places = {name: place for place, name in enumerate(names)}
+        for i, name in enumerate(() if first else due):
+            if not is_under(self.root, len(names), places[name], self._hellos[i], shown.paths[i]):
+                raise _no_root(name)
+        keys = tuple((name, self._read(name, hello)) for name, hello in zip(due, self._hellos, strict=True))
+        self._keys = (*keys, self._charlie)
+        self._hellos.clear()
+
+
+class _Reader:
+    """Reads the hello of one party after another; the parameters are those of :class:`Shown`."""
+
+    def __init__(self, study: Study, study_id: bytes, signing: SigningKey, own_hello: tuple[str, bytes]) -> None:
+        signers = {party.name: party.key.sign for party in study.parties}
+        self._endpoint = Endpoint(CHARLIE, study_id, signing, signers)
+        self._me, self._own = own_hello
+
+    def __call__(self, name: str, signed: bytes) -> bytes:
+        """Return the public box key in a hello."""
+        try:
+            frame = self._endpoint.open(name, signed, numbered=False)
+            box_key = decode(Hello, frame.body, name).box_key
+        except ProtocolViolation as error:
+            raise _bad_hello(name) from error
+        if frame.kind != "hello" or frame.type != "" or (name == self._me and self._own and signed != self._own):
+            raise _bad_hello(name)
+        return box_key
+
+
+def box_keys_of(
+    roster: Roster, study: Study, study_id: bytes, signing: SigningKey, own_hello: tuple[str, bytes]
+) -> Keys:
+    """Return every participant's public box key of this run, ((name, key), ...), Charlie's last.
+
+    Where the roster has the root alone, there are none yet; :class:`Shown` collects them. The parameters are those of
+    :class:`Shown`.
 
     Raises
     ------
     ProtocolViolation
         Charlie's fault: he signed a roster with a hello that he had to refuse, or with too few or too many.
     """
-    if len(roster.hellos) != study.K:
+    if not shows_all(study):
+        if roster.hellos or len(roster.root) != HASH_BYTES:
+            raise ProtocolViolation(
+                f"{CHARLIE} sent a roster of {counted(len(roster.hellos), 'party', 'parties')}; in a study with "
+                f"{study.K} parties it has the root of a tree alone",
+                peer=CHARLIE,
+            )
+        return ()
+    if len(roster.hellos) != study.K or roster.root:
         raise ProtocolViolation(
             f"{CHARLIE} sent a roster of {counted(len(roster.hellos), 'party', 'parties')}; the study has {study.K}",
             peer=CHARLIE,
         )
-    signers = {party.name: party.key.sign for party in study.parties}
-    reader = Endpoint(CHARLIE, study_id, signing, signers)
-    keys = []
-    for name, signed in zip(study.names, roster.hellos, strict=True):
-        try:
-            frame = reader.open(name, signed)
-            box_key = decode(Hello, frame.body, name).box_key
-        except ProtocolViolation as error:
-            raise _bad_hello(name) from error
-        if frame.kind != "hello" or frame.type != "" or (name == own_hello[0] and signed != own_hello[1]):
-            raise _bad_hello(name)
-        keys.append((name, box_key))
+    read = _Reader(study, study_id, signing, own_hello)
+    keys = tuple((name, read(name, signed)) for name, signed in zip(study.names, roster.hellos, strict=True))
     return (*keys, (CHARLIE, roster.box_key))
 
 
@@ -58,5 +187,13 @@ def _bad_hello(name: str) -> ProtocolViolation:
     return ProtocolViolation(
         f"{CHARLIE} sent a roster whose hello of {name} is not one that {name} signed for this run; "
         f"allowed is the hello that {name} sent",
+        peer=CHARLIE,
+    )
+
+
+def _no_root(name: str) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{CHARLIE} showed a hello of {name} that is not under the root of his roster at the place of {name}; allowed "
+        "are the hellos from which the root was made",
         peer=CHARLIE,
     )

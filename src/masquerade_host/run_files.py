@@ -130,6 +130,7 @@ def signed_files(
         roster=noted.roster,
         closing=noted.closing,
         entries=noted.entries(),
+        shown=noted.shown,
     )
     last = texts.pop(RESULT)
     return {**texts, TRANSCRIPT: session.sign(transcript).to_text(), RESULT: last}

@@ -174,12 +174,12 @@ class Session(Journaling):
     def _join(self, effect: Join) -> None:
         """Start to say hello."""
 
-    def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes) -> None:
-        """Answer the role's Join: the roster is known, and so is the run's id."""
+    def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes, root: bytes = b"") -> None:
+        """Answer the role's Join: the roster is known, and so is the run's id; ``root`` as in :class:`Join`."""
         self.run, self.kept.roster = run, roster
         self._commit()  # the ledger counts an attempt now, and after a restart it must be this one
         self._observe("joined", parties=self.study.K)
-        self._reply((keys, run))
+        self._reply((keys, run, root) if root else (keys, run))
 
     @abstractmethod
     def _send(self, effect: Send, due: Sequence[Release]) -> None:

@@ -8,9 +8,10 @@ messages are these::
       |<------ Beat: heard you ------------|        or Refusal; then the party sends Fields and ends
       |                                    |        (until all K parties have said hello)
       |<------ Roster ---------------------|        every party's signed hello, and Charlie's own key
+      |<------ Hellos ---------------------|        with many parties: the hellos that the roster has no room for
       |<====== the roles' messages =======>|        beats in both directions, from the I/O threads
       |------- Closed: my role is done --->|        with a hash of all that Charlie broadcast
-      |<------ AllClosed: every role is ---|        every party's signed Closed, to be compared
+      |<------ AllClosed: every role is ---|        the parties' signed Closed, to be compared
                                                     or an Abort at any time, in either direction
 
 Beats and aborts are in :mod:`masquerade_host.named_messages`. :mod:`masquerade_host.session_states` says which message
@@ -25,12 +26,27 @@ from nacl.bindings import crypto_scalarmult
 from nacl.exceptions import CryptoError
 from pydantic import AfterValidator, Field, model_validator
 
+from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.wire.frames import NONCE_BYTES
+from masquerade_core.wire.merkle import HASH_BYTES, LONGEST_PATH
 from masquerade_core.wire.messages import Message
 
-__all__ = ["DIGEST_BYTES", "AllClosed", "Closed", "Fields", "Hello", "Refusal", "RefusalReason", "Roster"]
+__all__ = [
+    "DIGEST_BYTES",
+    "MOST_AT_ONCE",
+    "AllClosed",
+    "Closed",
+    "Fields",
+    "Hello",
+    "Hellos",
+    "Refusal",
+    "RefusalReason",
+    "Roster",
+]
 
-_MAX_PARTIES = 1024
+MOST_AT_ONCE = 4000
+"""Parties whose signed frames one message holds, at most."""
+
 DIGEST_BYTES = 32
 _Signed = Annotated[bytes, Field(max_length=1024)]
 
@@ -135,11 +151,35 @@ class Roster(Message):
     """From Charlie to every party: each party's hello as it signed it, in roster order, and his own box key and nonce.
 
     The run's id is a hash of this message (:func:`~masquerade_core.wire.frames.run_id`).
+
+    Attributes
+    ----------
+    hellos : tuple of bytes
+        Empty where not everybody is shown all of them (:mod:`masquerade_core.shown`).
+    root : bytes
+        Then the root of the Merkle tree over all hellos; otherwise empty.
     """
 
-    hellos: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]
+    hellos: Annotated[tuple[_Signed, ...], Field(max_length=MOST_AT_ONCE)]
     box_key: BoxKeyBytes
     nonce: Nonce
+    root: Annotated[bytes, Field(max_length=HASH_BYTES)] = b""
+
+
+class Hellos(Message):
+    """From Charlie to one party, after a roster that has the root of a tree alone: the hellos that it is shown.
+
+    Attributes
+    ----------
+    hellos : tuple of bytes
+        As the parties signed them, in roster order.
+    paths : tuple of bytes
+        The path of each to the root. There are none for the first party: it is shown all hellos, if need be in several
+        such messages, and computes the root.
+    """
+
+    hellos: Annotated[tuple[_Signed, ...], Field(max_length=MOST_AT_ONCE)]
+    paths: Annotated[tuple[Annotated[bytes, Field(max_length=LONGEST_PATH)], ...], Field(max_length=NEIGHBOURS + 2)]
 
 
 class Closed(Message):
@@ -164,7 +204,8 @@ class AllClosed(Message):
     Attributes
     ----------
     closed : tuple of bytes
-        Each party's frame with its ``Closed``, as it signed it, in roster order.
+        Each party's frame with its ``Closed``, as it signed it, in roster order. In a message for one party, those of
+        this party and its neighbours (:func:`masquerade_core.shown.closes_with_all`).
     """
 
-    closed: Annotated[tuple[_Signed, ...], Field(max_length=_MAX_PARTIES)]
+    closed: Annotated[tuple[_Signed, ...], Field(max_length=MOST_AT_ONCE)]

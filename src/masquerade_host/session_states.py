@@ -70,6 +70,7 @@ class Turn(Enum):
     REFUSAL = "refusal"
     FIELDS = "fields"
     ROSTER = "roster"
+    HELLOS = "hellos"  # those that a party is shown, where the roster has no room for them
     MESSAGE = "message"
     SEALED = "sealed"
     BEAT = "beat"
@@ -119,6 +120,7 @@ SENDS: _Turns = {
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.ROSTER: _S.SEATED, _T.REFUSAL: _S.HEARD, _T.ABORT: _S.ENDED},
         _S.AWAY: {_T.REFUSAL: _S.AWAY},
         _S.SEATED: {
+            _T.HELLOS: _S.SEATED,
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
@@ -150,6 +152,7 @@ RECEIVES: _Turns = {
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
         # A Charlie who was started again, and has forgotten the run, refuses its frames.
         _S.SEATED: {
+            _T.HELLOS: _S.SEATED,
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,

@@ -7,7 +7,9 @@ hash of each box is noted as well, and both parties can compare it.
 
 Each hash is chained to all before it: ``head_i = H(head_{i-1}, entry_i)``. The participant signs the last head,
 together with the hashes of all other files in its folder. Two frames are kept whole, for every participant has them:
-the roster, with each party's signed hello, and Charlie's last frame, with each party's signed "closed".
+the roster, with each party's signed hello, and Charlie's last frame, with each party's signed "closed". In a study with
+many parties these hold a part only. Then the transcript also keeps the frames with the hellos that this participant was
+shown; Charlie's has those with all hellos, and each party's "closed".
 :mod:`masquerade_host.verifying` checks transcripts.
 """
 
@@ -32,7 +34,7 @@ TRANSCRIPT = "transcript.json"
 _KIND = "masquerade transcript 1"
 _BYTES = 32
 _START = bytes(_BYTES)
-_NOTED = frozenset({"roster", "message", "sealed", "closed"})
+_NOTED = frozenset({"roster", "hellos", "message", "sealed", "closed"})
 
 Direction = Literal["sent", "received"]
 
@@ -132,6 +134,8 @@ class Recorder:
     ----------
     roster, closing : bytes
         The roster, and Charlie's last frame; empty until they came.
+    shown : tuple of bytes
+        What is kept whole beside them in a study with many parties.
     """
 
     def __init__(self, me: str, names: Sequence[str]) -> None:
@@ -140,6 +144,14 @@ class Recorder:
         self._packed = bytearray()  # one byte string, since as objects the entries would take eight times as much
         self.roster = b""
         self.closing = b""
+        self._hellos: list[bytes] = []
+        self._closed: list[bytes] = []
+        self._closes_with_all = True
+
+    @property
+    def shown(self) -> tuple[bytes, ...]:
+        """The frames with hellos, and at Charlie those with which the parties closed, if nobody was shown all."""
+        return (*self._hellos, *(() if self._closes_with_all else self._closed))
 
     def sent(self, peer: str, data: bytes) -> None:
         """Note a frame that leaves over the hop to ``peer``, or to all parties."""
@@ -164,14 +176,19 @@ class Recorder:
         self._packed += Entry(direction, source, to, kind, type_, hashed(data), boxes).packed()
         if kind == "roster":
             self.roster = data
+        elif kind == "hellos" and (self._me != CHARLIE or to == self._names[0]):  # the first is shown all
+            self._hellos.append(data)
         elif kind == "closed" and source == CHARLIE:
-            self.closing = data
+            self.closing, self._closes_with_all = data, to == PARTIES or self._me != CHARLIE
+        elif kind == "closed" and self._me == CHARLIE:
+            self._closed.append(data)
 
     def _boxes(self, source: str, to: str, body: bytes) -> tuple[tuple[str, bytes], ...]:
         names = tuple(name for name in self._names if name != source) if to == PARTIES else (to,)
         try:
-            boxes = msgpack.unpackb(body)
-            return tuple((name, hashed(box)) for name, box in zip(names, boxes, strict=True))
+            width, boxes = msgpack.unpackb(body)
+            rows = [boxes[i * width : (i + 1) * width] for i in range(len(names))]
+            return tuple((name, hashed(box)) for name, box in zip(names, rows, strict=True))
         except (ValueError, TypeError):
             return ()  # a malformed message: the session refuses it, and the run ends
 
@@ -198,6 +215,8 @@ class Transcript:
         The hash of the files that publish the result, and that of the privacy statement.
     roster, closing : bytes
         The frames that every participant has.
+    shown : tuple of bytes
+        What else is kept whole, as :attr:`Recorder.shown`.
     entries : tuple of Entry
     signature : bytes
         The participant's.
@@ -214,6 +233,7 @@ class Transcript:
     closing: bytes
     entries: tuple[Entry, ...]
     signature: bytes = b""
+    shown: tuple[bytes, ...] = ()
 
     def signed(self) -> bytes:
         """Return the bytes that the participant signs: the last head stands for all entries."""
@@ -236,6 +256,7 @@ class Transcript:
             "statement": self.statement.hex(),
             "roster": _base64(self.roster),
             "closing": _base64(self.closing),
+            **({"shown": [_base64(frame) for frame in self.shown]} if self.shown else {}),
         }
 
     def to_text(self) -> str:
@@ -276,6 +297,7 @@ def read_transcript(text: str, name: str) -> Transcript:
             closing=base64.b64decode(data["closing"], validate=True),
             entries=tuple(map(Entry.from_json, data["frames"])),
             signature=base64.b64decode(data["signature"], validate=True),
+            shown=tuple(base64.b64decode(frame, validate=True) for frame in data.get("shown", ())),
         )
         same = read.to_text() == text
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:

@@ -11,21 +11,18 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.crypto.boxes import SigningKey, verify
+from masquerade_core.crypto.boxes import verify
 from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.shown import closes_with_all
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import Endpoint, run_id
 from masquerade_core.words import listed
-from masquerade_host.closing import Told, closed_by
-from masquerade_host.roster import box_keys_of
+from masquerade_host.closing import Told
+from masquerade_host.kept_frames import last_words
 from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY, hash_of_statement
-from masquerade_host.session_messages import AllClosed, Closed, Roster
 from masquerade_host.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
 
 __all__ = ["Contradiction", "Folder", "check_together", "contradictions", "read_folder"]
 
-_NOBODY = SigningKey(bytes(32))  # an end of a hop needs a key, but a reader signs nothing
 _BESIDE = (STUDY, APPROVAL, LEDGER, RESULT)  # files of one participant; all others publish the result
 
 Statement = Callable[[Study], object]
@@ -45,7 +42,8 @@ class Folder:
     problems : list of str
         What does not hold, a sentence each; empty if the folder is in order.
     took_part : tuple of str
-        The parties that closed the run, each by its signature.
+        The parties that closed the run, each by its signature; in a study with many parties, those of them whose
+        signatures the owner was shown.
     """
 
     path: Path
@@ -150,7 +148,7 @@ def _check_frames(folder: Folder) -> None:
     """Check the two frames that everybody has, and that the chain of hashes agrees with them."""
     transcript, study = folder.transcript, folder.study
     try:
-        said = _said(transcript, study)
+        said = last_words(transcript, study)
     except ProtocolViolation as error:
         folder.problems.append(error.message)
         return
@@ -165,20 +163,6 @@ def _check_frames(folder: Folder) -> None:
         published = closed.release == transcript.release
         folder.expect(published, f"{name} signed another result than this folder holds")
     _check_chain(folder)
-
-
-def _said(transcript: Transcript, study: Study) -> Mapping[str, Closed]:
-    """Return what each party signed when it closed the run."""
-    study_id, key = study.study_id(transcript.version), {CHARLIE: study.curator.key.sign}
-    roster = Endpoint(study.names[0], study_id, _NOBODY, key).open(CHARLIE, transcript.roster, numbered=False)
-    box_keys_of(decode(Roster, roster.body, CHARLIE), study, study_id, _NOBODY, ("", b""))
-    if transcript.run != run_id(study_id, roster.body):
-        raise ProtocolViolation(f"the run id does not follow from {STUDY} and the roster")
-    reader = Endpoint(study.names[0], transcript.run, _NOBODY, key)
-    closing = reader.open(CHARLIE, transcript.closing, numbered=False)
-    if (roster.kind, closing.kind) != ("roster", "closed"):
-        raise ProtocolViolation("the frames that the transcript keeps are not the roster and the last one")
-    return closed_by(decode(AllClosed, closing.body, CHARLIE), study, transcript.run, _NOBODY)
 
 
 def _check_chain(folder: Folder) -> None:
@@ -270,7 +254,7 @@ def _differences(one: Folder, other: Folder) -> list[str]:
         ("studies", a.study, b.study),
         ("versions of the program", a.version, b.version),
         ("rosters", a.roster, b.roster),
-        ("last frames", a.closing, b.closing),
+        ("last frames", *((a.closing, b.closing) if closes_with_all(one.study) else (b"", b""))),
         ("results", a.release, b.release),
         ("privacy statements", a.statement, b.statement),
     ):

@@ -21,7 +21,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_host.ledger import Ledger
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
-from tests.processes import Machines
+from tests.processes import Machines, Participant
 
 OTHERS = ("p2", CHARLIE)
 
@@ -48,6 +48,10 @@ class Site:
         if approved:
             self.machines.approve("p1", path)
         path.rename(self.inbox / path.name)
+
+    def start_others(self) -> dict[str, Participant]:
+        self.elsewhere = self.machines.start_all(*OTHERS)
+        return self.elsewhere
 
     def start(self) -> None:
         assert self._process is None
@@ -117,8 +121,7 @@ def states(found: dict[str, Any]) -> dict[str, str]:
 def check_the_model(site: Site) -> None:
     """The site has the model that everybody has, byte for byte, in one attempt."""
     for name in OTHERS:
-        participant = next(p for p in site.machines.started if f"{site.machines.out(name)}" in p.popen.args)
-        end = participant.end()
+        end = site.elsewhere[name].end()
         assert end.code == 0, end.stderr
     (done,) = (study for study in site.status()["studies"] if study["state"] == "done")
     folders = [Path(done["results"]), *(site.machines.out(name) for name in OTHERS)]
@@ -146,7 +149,7 @@ def test_of_three_studies_the_right_one_runs_and_the_others_say_why(site: Site) 
     told = {study["file"].rpartition("/")[2]: study for study in during["studies"]}
     assert (told["dear.toml"]["exit_code"], "does not cover it" in told["dear.toml"]["message"]) == (7, True)
     assert (told["unread.toml"]["exit_code"], "nobody has approved" in told["unread.toml"]["message"]) == (6, True)
-    site.machines.start_all(*OTHERS)
+    site.start_others()
     site.wait(lambda: site.is_at("done", "good"))
     check_the_model(site)
     assert site.end(signal.SIGTERM) == 0
@@ -157,7 +160,7 @@ def test_of_three_studies_the_right_one_runs_and_the_others_say_why(site: Site) 
 @pytest.mark.parametrize("both", [False, True], ids=["site", "site-and-party"])
 def test_a_power_cut_in_mid_run_costs_nothing(site: Site, both: bool) -> None:
     site.drop("good", {}, approved=True)
-    elsewhere = site.machines.start_all(*OTHERS)
+    elsewhere = site.start_others()
     elsewhere[CHARLIE].wait_for("connected", party="p2")
     elsewhere["p2"].kill(signal.SIGSTOP)  # it has said that it is there; the run waits for its part
     site.start()

@@ -12,7 +12,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host import admission, party_session
+from masquerade_host import admission, seating
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.closing import Told
@@ -142,7 +142,7 @@ def test_two_parties_that_were_told_different_sums_both_keep_no_result(
 def test_the_attack_succeeds_where_nobody_compares(seated: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
     unchecked(monkeypatch)
-    monkeypatch.setattr(party_session, "check_all_closed", lambda *_arguments: None)
+    monkeypatch.setattr(seating, "check_all_closed", lambda *_arguments: None)
     telling(seated, "p1", b"sum", b"another sum")
     hears_all(seated)
     all_finish(seated)

@@ -249,7 +249,7 @@ def test_a_bad_file_is_refused_without_showing_a_cell(
 def test_a_missing_file_is_refused(study: Study, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no file"):
         load_csv(tmp_path / "none.csv", study)
-    with pytest.raises(BadInput, match="the folder .* holds no Parquet file"):
+    with pytest.raises(BadInput, match=r"the folder .* holds no Parquet file"):
         load_csv(tmp_path, study)
 
 

@@ -309,8 +309,8 @@ def test_a_folder_s_faults_are_named_by_file(tmp_path: Path) -> None:
     pq.write_table(pa.table(good), tmp_path / "a.parquet")
     pq.write_table(pa.table({**good, "radius": [1.0, 99.0], "sex": ["F", "m"]}), tmp_path / "b.parquet")
     message = _refused(lambda: load_csv(tmp_path, Study.parse(STUDY))).message
-    assert "record 2 of b.parquet: column 'radius' has a value outside" in message
-    assert "record 1 of b.parquet: column 'sex'" in message
+    assert "b.parquet, record 2: column 'radius' has a value outside" in message
+    assert "b.parquet, record 1: column 'sex'" in message
 
 
 def test_an_open_quote_does_not_swallow_what_comes_after_it(path: Path) -> None:

@@ -116,7 +116,7 @@ def test_what_is_signed_for_another_purpose_proves_nothing(world: World, judge: 
         ("message", "Masked", b"\xc1", CHARLIE),
         ("message", "Commitment", encode(Commitment(digest=bytes(32)), CHARLIE), CHARLIE),
         ("sealed", "Masked", pack_boxes((b"x", b"x")), "*"),
-        ("sealed", "Commitment", pack_boxes((b"x", b"xx")), "*"),
+        ("sealed", "Commitment", b"\x92\x01\xc4\x03xxx", "*"),
         ("sealed", "Commitment", pack_boxes((b"x",)), "mallory"),
         ("roster", "", b"\x80", CHARLIE),
         ("closed", "", b"\x80", CHARLIE),

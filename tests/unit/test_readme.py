@@ -98,7 +98,9 @@ def commands() -> Iterator[str]:
     top = typer.main.get_command(app)
     for name, command in getattr(top, "commands").items():  # noqa: B009 (typer's groups are typed as commands)
         inner = getattr(command, "commands", None)
-        yield from [name] if inner is None else [f"{name} {verb}" for verb in inner]
+        if inner is None or command.invoke_without_command:
+            yield name
+        yield from (f"{name} {verb}" for verb in inner or ())
 
 
 def test_the_table_of_commands_is_what_help_lists() -> None:

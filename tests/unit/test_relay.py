@@ -6,6 +6,7 @@ from functools import partial
 import msgpack
 import pytest
 
+from masquerade_core.errors import LocalProtocolError
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.messages import PARTIES
@@ -42,22 +43,28 @@ def test_the_header_says_one_name_or_all() -> None:
 @pytest.mark.parametrize(
     ("to", "boxes"),
     [
-        (PARTIES, BOXES[:2]),
-        (PARTIES, (*BOXES, b"box-4")),
+        (PARTIES, (5, b"box-1box-2")),
+        (PARTIES, (5, b"box-1box-2box-3box-4")),
+        (PARTIES, (5, b"box-1box-2box-33")),
+        (PARTIES, (4, b"box-1box-2box-3")),
+        (PARTIES, (0, b"")),
+        (PARTIES, (-5, b"box-1box-2box-3")),
+        (PARTIES, (True, b"box")),
+        (PARTIES, (5, "box-1box-2box-3")),
+        (PARTIES, ("5", b"box-1box-2box-3")),
+        (PARTIES, (5, b"box-1box-2box-3", b"")),
+        (PARTIES, BOXES),
         (PARTIES, ()),
-        (PARTIES, (b"box-1", b"box-2", b"box-33")),
-        (PARTIES, ("box-1", "box-2", "box-3")),
-        (PARTIES, (b"box-1", b"box-2", None)),
         (PARTIES, b"box-1box-2box-3"),
         (PARTIES, {"alice": b"box-1"}),
         (PARTIES, 3),
         ("bob", ()),
-        ("bob", BOXES[:2]),
+        ("bob", (5, b"box-1box-2")),
         ("bob", b"box-1"),
-        (PEER, BOXES[:1]),
-        (CHARLIE, BOXES[:1]),
-        ("nobody", BOXES[:1]),
-        ("", BOXES[:1]),
+        (PEER, (5, b"box-1")),
+        (CHARLIE, (5, b"box-1")),
+        ("nobody", (5, b"box-1")),
+        ("", (5, b"box-1")),
     ],
     ids=str,
 )
@@ -71,6 +78,11 @@ def test_cut_or_overlong_bytes_are_the_speakers_fault() -> None:
     whole = frame(PARTIES, pack_boxes(BOXES))
     for bad in cuts(whole.body):
         violation(partial(split_boxes, replace(whole, body=bad), NAMES))
+
+
+def test_boxes_of_two_lengths_are_never_packed() -> None:
+    with pytest.raises(LocalProtocolError, match="equally long"):
+        pack_boxes((b"box-1", b"box-22"))
 
 
 def test_a_name_longer_or_shorter_changes_no_length() -> None:

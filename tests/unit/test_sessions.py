@@ -22,7 +22,7 @@ from masquerade_core.seat import Join, Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host import party_session
+from masquerade_host import party_session, seating
 from masquerade_host.debits import NoDebits
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.lane import MAX_KEPT
@@ -160,7 +160,7 @@ def test_a_hello_of_a_stale_attempt_in_the_roster_is_refused_by_the_party_that_s
         def any_hello(roster: Roster, study: Study, study_id: bytes, signing: SigningKey, _own: object) -> object:
             return box_keys_of(roster, study, study_id, signing, ("", b""))
 
-        monkeypatch.setattr(party_session, "box_keys_of", any_hello)
+        monkeypatch.setattr(seating, "box_keys_of", any_hello)
     second.join(CHARLIE)
     if mutant:
         assert dict(second.answers["p2"][0])["p2"] == then.box_key
@@ -496,8 +496,10 @@ def test_messages_of_one_sender_keep_their_order(seated: Wired) -> None:
     ],
 )
 def test_a_sealed_message_that_is_none_ends_the_run(
-    seated: Wired, to: tuple[str, ...], boxes: tuple[bytes, ...]
+    seated: Wired, monkeypatch: pytest.MonkeyPatch, to: tuple[str, ...], boxes: tuple[bytes, ...]
 ) -> None:
+    packed = lambda boxes: msgpack.packb((len(boxes[0]), b"".join(boxes)))  # noqa: E731 - whatever their lengths
+    monkeypatch.setattr(party_session, "pack_boxes", packed)
     if len(boxes) < len(to):
         boxes = (*boxes, b"one", b"one")
     seated.send_sealed("p1", "Secret", to, boxes)
@@ -663,7 +665,7 @@ def test_a_message_before_the_roster_is_a_bug_here_and_never_leaves(wired: Wired
 def test_nothing_but_hellos_beats_and_aborts_before_the_roster(wired: Wired, kind: str) -> None:
     wired.join("p1", "p2")
     to = "p2" if kind == "sealed" else CHARLIE
-    body = b"\x91\xc4\x01x" if kind == "sealed" else b"\x80"
+    body = b"\x92\x01\xc4\x01x" if kind == "sealed" else b"\x80"
     frame = wired.parties["p1"]._endpoint.seal(CHARLIE, kind, body, type="Secret", to=to)  # type: ignore[arg-type]
     hand(wired, "p1", frame)
     turned_away(wired)
@@ -691,7 +693,7 @@ def test_a_bad_frame_before_the_roster_is_told_once_a_second(wired: Wired) -> No
 def test_nothing_more_after_the_close(seated: Wired, kind: str) -> None:
     seated.finish("p1")
     to = "p2" if kind == "sealed" else CHARLIE
-    body = b"\x91\xc4\x01x" if kind == "sealed" else b"\x80"
+    body = b"\x92\x01\xc4\x01x" if kind == "sealed" else b"\x80"
     frame = seated.parties["p1"]._endpoint.seal(CHARLIE, kind, body, type="Secret", to=to)  # type: ignore[arg-type]
     seated.links["p1"].sent.append(frame)
     violated(seated, shown=kind == "closed")  # whose body is none; the others' may be right elsewhere

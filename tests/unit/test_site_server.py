@@ -87,7 +87,9 @@ class World:
         name = path.name.removesuffix(".toml")
         results, journal = self.root / "results" / data / name, self.root / "journals" / name
         beside = "beside.csv" if "beside" in text else ""
-        return Known(Facts(name, "ab cd", "p1"), "r.csv", Path("k"), results, None, None, journal, beside)
+        return Known(
+            Facts(name, "ab cd", "p1"), "r.csv", Path("r.csv"), Path("k"), results, None, None, journal, beside
+        )
 
     def verdict(self, path: Path, data: str) -> Verdict:
         del data
@@ -227,6 +229,16 @@ def test_where_nobody_was_there_others_have_their_turn_and_the_try_is_repeated_w
         assert world.runner.started == ["first", "second", *["first"] * (tries - 1)]
         world.end(code)
         assert world.record("first", Place.INBOX).tries == tries
+
+
+def test_a_study_that_has_had_its_turn_lets_a_later_one_go_first(world: World) -> None:
+    world.drop("first")
+    world.look()
+    world.end(2)
+    world.now += 29
+    world.drop("second")
+    world.look()
+    assert world.runner.started == ["first", "second"]
 
 
 def test_a_try_is_not_repeated_at_once(world: World) -> None:

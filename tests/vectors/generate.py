@@ -45,6 +45,7 @@ def vectors() -> dict[str, Any]:
         "paillier.json": paillier(),
         "packing.json": packing(),
         "coins.json": coins(),
+        "trees.json": trees(),
     }
 
 
@@ -57,7 +58,7 @@ def _signed(data: bytes, signer: str = "alice") -> bytes:
 
 def _header(**changes: Any) -> dict[str, Any]:
     good = {
-        "v": 4,
+        "v": 5,
         "run": RUN,
         "src": "alice",
         "dst": "charlie",
@@ -86,8 +87,8 @@ def frames() -> dict[str, Any]:
     good = {
         "message": _header(),
         "hello": _header(kind="hello", type="", body=b""),
-        "sealed message to one": _header(kind="sealed", dst="bob", type="Coin", body=b"\x91\xc4\x03box"),
-        "sealed message to all": _header(kind="sealed", dst="*", type="Coin", body=b"\x91\xc4\x03box"),
+        "sealed message to one": _header(kind="sealed", dst="bob", type="Coin", body=b"\x92\x03\xc4\x03box"),
+        "sealed message to all": _header(kind="sealed", dst="*", type="Coin", body=b"\x92\x03\xc4\x03box"),
         "beat": _header(kind="beat", type="", body=b""),
         "abort": _header(kind="abort", type="", body=b"reason"),
     }
@@ -99,8 +100,8 @@ def frames() -> dict[str, Any]:
         "number as a float": {"seq": 0.0},
         "number as a truth value": {"seq": False},
         "version True": {"v": True},
-        "version 4.0": {"v": 4.0},
-        "version 3": {"v": 3},
+        "version 5.0": {"v": 5.0},
+        "version 4": {"v": 4},
         "another's name": {"src": "bob"},
         "another's sealed message": {"src": "bob", "kind": "sealed"},
         "for somebody else": {"dst": "bob"},
@@ -127,7 +128,7 @@ def frames() -> dict[str, Any]:
         "cut": _signed(packed)[:-1],
         "signed and cut": _signed(packed[:-1]),
         "not canonical: an array header of 16 bits": _signed(b"\xdc\0\x08" + packed[1:]),
-        "not canonical: the version in two bytes": _signed(packed[:1] + b"\xcc\x04" + packed[2:]),
+        "not canonical: the version in two bytes": _signed(packed[:1] + b"\xcc\x05" + packed[2:]),
         "a field too few": _signed(msgpack.packb(header[:-1])),
         "a map": _signed(msgpack.packb(dict(zip(_header(), header, strict=True)))),
         "a name that is not padded": _signed(msgpack.packb([*header[:2], "alice", *header[3:]])),
@@ -159,7 +160,7 @@ def _broadcasts() -> dict[str, Any]:
         "a beat": _signed(_packed({**good, "kind": "beat", "type": "", "body": b""}), "charlie"),
         "a sealed message": _signed(_packed({**good, "kind": "sealed"}), "charlie"),
         "a roster for one": _signed(_packed({**good, "kind": "roster", "dst": "alice"}), "charlie"),
-        "a close for one": _signed(_packed({**good, "kind": "closed", "dst": "alice"}), "charlie"),
+        "hellos for all": _signed(_packed({**good, "kind": "hellos"}), "charlie"),
     }
     return {
         "broadcast": {"header": _hex(good), "frame": _signed(_packed(good), "charlie").hex()},
@@ -169,6 +170,44 @@ def _broadcasts() -> dict[str, Any]:
 
 def _hex(fields: dict[str, Any]) -> dict[str, Any]:
     return {k: v.hex() if isinstance(v, bytes) else v for k, v in fields.items()}
+
+
+# --- Trees ---------------------------------------------------------------------
+
+
+def _tagged(tag: bytes, data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=32, person=tag).digest()
+
+
+def _node(rows: Sequence[bytes], at: int, wide: int) -> bytes:
+    """Return the node over the ``wide`` places, a power of two, from ``at`` on, by a recursion from above."""
+    if wide == 1:
+        return _tagged(b"masq leaf", at.to_bytes(4, "big") + rows[at])
+    half = wide // 2
+    left = _node(rows, at, half)
+    return left if at + half >= len(rows) else _tagged(b"masq node", left + _node(rows, at + half, half))
+
+
+def _path(rows: Sequence[bytes], at: int) -> bytes:
+    path, wide = b"", 1
+    while wide < len(rows):
+        other = at // wide * wide ^ wide
+        path += _node(rows, other, wide) if other < len(rows) else b""
+        wide *= 2
+    return path
+
+
+def trees() -> dict[str, Any]:
+    """Roots over rows, and the paths to some of them."""
+    found = []
+    for count in (1, 2, 3, 5, 8, 67):
+        rows = [b"row %d" % i for i in range(count)]
+        wide = 1 << (count - 1).bit_length()
+        root = _tagged(b"masq root", count.to_bytes(4, "big") + _node(rows, 0, wide))
+        places = sorted({0, count // 2, count - 1})
+        paths = [{"place": place, "path": _path(rows, place).hex()} for place in places]
+        found.append({"count": count, "root": root.hex(), "paths": paths})
+    return {"rows": "row 0, row 1, ...", "trees": found}
 
 
 # --- Messages ------------------------------------------------------------------

@@ -20,6 +20,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.messages import Message
 from masquerade_protocols.blocks import coin_toss as joint
 from masquerade_protocols.local_aggregation import roles as local_aggregation
@@ -35,6 +36,7 @@ def load(name: str) -> Any:
 
 
 FRAMES, MESSAGES, BOXES = load("frames.json"), load("messages.json"), load("boxes.json")
+TREES = load("trees.json")
 COMPARISON, PAILLIER, PACKING, COINS = (
     load("comparison.json"),
     load("paillier.json"),
@@ -53,6 +55,21 @@ def test_the_committed_files_are_what_the_generator_writes(tmp_path: Path) -> No
     assert set(made) == {path.name for path in HERE.glob("*.json")}
     for name in made:
         assert (tmp_path / name).read_text() == (HERE / name).read_text(), name
+
+
+# --- Trees ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", TREES["trees"], ids=lambda case: str(case["count"]))
+def test_a_tree_has_the_root_and_the_paths_of_the_vectors(case: dict[str, Any]) -> None:
+    count, root = case["count"], bytes.fromhex(case["root"])
+    rows = [b"row %d" % i for i in range(count)]
+    tree = tree_of(rows)
+    assert root_of(rows) == tree[-1][0] == root
+    for at in case["paths"]:
+        place, path = at["place"], bytes.fromhex(at["path"])
+        assert path_to(tree, place) == path
+        assert is_under(root, count, place, rows[place], path)
 
 
 # --- Frames --------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """What is to become of a study in the inbox: refused, waiting for a person, or ready; and the run that it would be."""
 
+import shlex
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
 from masquerade_core.data.auxiliary import load_study
+from masquerade_core.data.queries import Query, data_at
 from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, RefusedLocally
 from masquerade_core.identity import PublicKeys
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
@@ -65,6 +67,8 @@ class Known:
     facts : Facts
     records : str
         What ``--data`` gets.
+    file : Path or None
+        The same, if it is a file or a folder and no query.
     key, results : Path
         What ``--key`` and ``--out`` get.
     state : Path or None
@@ -79,6 +83,7 @@ class Known:
 
     facts: Facts
     records: str
+    file: Path | None
     key: Path
     results: Path
     state: Path | None
@@ -109,12 +114,14 @@ class Judge:
     Raises
     ------
     BadInput
-        A key file cannot be used.
+        A key file, or the address of a database, cannot be used.
     """
 
     def __init__(self, root: Path, settings: Settings) -> None:
         self._root = root
         self._settings = settings
+        for each in settings.data.values():
+            self._file(each)  # what cannot be read at all is found now
         files = {self._key(each) for each in settings.data.values()}
         self._read_before: dict[Path, tuple[Mark, Known, Study]] = {}
         self._public: dict[Path, PublicKeys] = {file: load_keys(file).public for file in files}
@@ -171,11 +178,13 @@ class Judge:
         me = study.name_of(self._public[self._key(mine)])
         if me == CHARLIE:
             raise BadInput("this site's key is Charlie's in this study, and a site is a party", "ask the coordinator")
+        file = self._file(mine)
         state = None if mine.state is None else self._root / mine.state
         named = study.protocol.get("auxiliary")
         known = Known(
             facts=Facts(study.study.name, study.fingerprint(), me),
-            records=self._records(mine),
+            records=str(file) if isinstance(file, Path) else mine.records,
+            file=file if isinstance(file, Path) else None,
             key=self._key(mine),
             results=self._root / self._settings.results / data / f"{study.study.name}-{study.digest().hex()[:8]}",
             state=state,
@@ -187,10 +196,10 @@ class Judge:
 
     def _against(self, known: Known, site: Site, data: str) -> MasqueradeError | None:
         """Return why the ledger does not let a study run, as an error."""
-        study, me, file = site.study, site.me, Path(known.records)
+        study, me = site.study, site.me
         approval = find_approval(site.state, study, me)
         if approval is None:
-            population = site.policy.population(self._settings.data[data].population, file if file.exists() else None)
+            population = site.policy.population(self._settings.data[data].population, known.file)
         else:
             population = approval.population
         with closing(site.ledger()) as ledger:
@@ -213,19 +222,21 @@ class Judge:
     @staticmethod
     def _missing(known: Known, site: Site, path: Path) -> MasqueradeError | None:
         """Return what a person has to do before the study can run, as an error."""
-        if "://" not in known.records and not Path(known.records).exists():
-            return BadInput(f"the records {known.records} are not there", "put them there; the study then runs")
+        if known.file is not None and not known.file.exists():
+            return BadInput(f"the records {known.file} are not there", "put them there; the study then runs")
         if find_approval(site.state, site.study, site.me) is None:
-            option = "" if known.state is None else f" --state {known.state}"
+            data = shlex.quote(str(known.file)) if known.file is not None else "QUERY"  # a query is shown to nobody
+            option = "" if known.state is None else f" --state {shlex.quote(str(known.state))}"
+            given = f"{shlex.quote(str(path))} --key {shlex.quote(str(known.key))} --data {data}{option}"
             return RefusedLocally(
                 f"nobody has approved of this study for {site.me}; its fingerprint is {known.facts.fingerprint}",
-                f"read it, and approve of it: masquerade approve {path} --key {known.key} --data {known.records}"
-                f"{option}",
+                f"read it, and approve of it: masquerade approve {given}",
             )
         return None
 
     def _key(self, mine: DataSet) -> Path:
         return self._root / (mine.key or self._settings.key)
 
-    def _records(self, mine: DataSet) -> str:
-        return mine.records if "://" in mine.records else str(self._root / mine.records)
+    def _file(self, mine: DataSet) -> Path | Query:
+        found = data_at(mine.records)
+        return self._root / found if isinstance(found, Path) else found

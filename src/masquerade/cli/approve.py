@@ -33,9 +33,10 @@ PopulationOption = Annotated[
 def approve(
     study: StudyArgument,
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Your records (CSV or Parquet). With them, the budget is reserved now, and their budget is noted.",
+            help="Your records (a file, folder or query). With them, the budget is reserved now, and their budget is "
+            "noted.",
             show_default=False,
         ),
     ] = None,

@@ -28,7 +28,7 @@ _STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 def doctor(
     study: StudyArgument,
     key: Annotated[Path | None, typer.Option(help="Your secret keys.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Your records (CSV or Parquet).")] = None,
+    data: Annotated[str | None, typer.Option(help="Your records: a file, folder or query.")] = None,
     state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
     proxy: ProxyOption = None,
     listen: Annotated[

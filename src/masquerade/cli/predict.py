@@ -30,7 +30,7 @@ def predict(
         typer.Argument(metavar="MODEL", help="The model.json of a run, its ONNX or skops form, or the run's folder."),
     ],
     records: Annotated[
-        Path, typer.Argument(metavar="RECORDS", help="New records (CSV or Parquet). They need no label.")
+        str, typer.Argument(metavar="RECORDS", help="New records (a file, folder or query). They need no label.")
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file for the table, which else goes to stdout.")

@@ -19,14 +19,18 @@ __all__ = ["simulate"]
 def simulate(
     study: StudyArgument,
     data: Annotated[
-        list[str], typer.Option(help="FILE together with --by, or NAME=FILE once for each party.", show_default=False)
+        list[str],
+        typer.Option(
+            help="FILE together with --by, or NAME=FILE once for each party; a folder or a query does as well.",
+            show_default=False,
+        ),
     ],
     classifier: Annotated[
         list[str] | None,
         typer.Option(help="In a protocol of votes: NAME=CLASSIFIER, the classifier that votes for a party."),
     ] = None,
     by: Annotated[str | None, typer.Option(help="The column with the name of each record's party.")] = None,
-    test: Annotated[Path | None, typer.Option(help="A test set (CSV or Parquet).")] = None,
+    test: Annotated[str | None, typer.Option(help="A test set (a file, folder or query).")] = None,
     seed: Annotated[int | None, typer.Option(help="A number that makes the run repeatable.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new directory for model.json and result.json.")] = None,
     output_format: FormatOption = Format.TEXT,
@@ -73,7 +77,7 @@ def _data(data: list[str], by: str | None, study: "Study") -> "dict[str, Dataset
             raise BadInput(f"--by splits one file, but --data was given {len(data)} times", "give --data FILE once")
         return load_split(data[0], study, by)
     hint = "give --data NAME=FILE for each, or one FILE with --by COLUMN"
-    return load_named({name: Path(path) for name, path in _by_party("--data", data, hint).items()}, study)
+    return load_named(_by_party("--data", data, hint), study)
 
 
 def _classifiers(given: list[str]) -> "dict[str, Classifier]":

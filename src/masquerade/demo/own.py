@@ -9,7 +9,7 @@ from pathlib import Path
 from masquerade.datasets import Cohort, Records, party_names, shuffled
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import check_names, column_of, read_own
-from masquerade_core.data.schema import Encoder
+from masquerade_core.data.loading import check_cells
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
@@ -210,9 +210,8 @@ def _guessed(
 def _checked(both: _Everything, study: Study) -> _Columns:
     """Check records against a study's bounds and levels, so that an error names the line of the user's own file."""
     columns = {feature.name: both.column(feature.name) for feature in study.features}
-    encoder = Encoder(study.features, intercept=False, out_of_bounds=study.study.out_of_bounds)
     for table in both.tables:
-        encoder.check_table(table)
+        check_cells(table, study)
     return columns
 
 

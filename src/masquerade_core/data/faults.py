@@ -134,7 +134,8 @@ def _order(place: Place) -> int:
 def where(unit: Unit, numbers: Sequence[Place], count: int, *, every: bool = False) -> str:
     """Return places in words: "line 7", "lines 7 and 9", "1,420 lines, first 7, 9 and 12"."""
     if count == 1:
-        return f"{unit} {numbers[0]}"
+        number, _, file = str(numbers[0]).partition(" of ")
+        return f"{file}, {unit} {number}" if file else f"{unit} {number}"
     if every and count > len(numbers):
         return f"all {unit}s, first {listed([str(i) for i in numbers])}"
     if count > len(numbers):
@@ -172,6 +173,8 @@ class FaultyFile(BadInput):
 
 def _message(source: str, rows: Sequence[str], faults: Sequence[Fault]) -> str:
     if len(rows) == 1:
+        if faults and faults[0].count == 1 and isinstance(faults[0].first[0], str):
+            return rows[0]  # which names the file of a folder
         glue = ", " if faults else ": " if rows[0].startswith("the ") else " "
         return f"{source}{glue}{rows[0]}"
     more = len(rows) - _ROWS

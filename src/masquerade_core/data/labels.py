@@ -1,12 +1,13 @@
 """The labels of a file, block by block; and what is wrong with them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.columns import Levels, WholeColumn
-from masquerade_core.data.faults import Faults, Kind, Place, Sign
+from masquerade_core.data.faults import Faults, FaultyFile, Kind, Place, Sign
 from masquerade_core.data.kinds import LABEL_EMPTY, THIRD, THIRD_ALIKE, alike, kind_of_class
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import LocalProtocolError
@@ -34,19 +35,25 @@ class Labels:
         Whether a block whose labels do not fit is to be read cell by cell even where the study clamps.
     clamps : bool, optional
         Whether no label makes a party refuse; by default as the study says.
+    part : bool
+        Whether these are the labels of one part of the records. Then :meth:`check` says of all parts together whether
+        there is a value too many.
     """
 
-    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None) -> None:
+    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> None:
         self.filled = 0
         """How many cells were empty, or no class."""
+        self.texts = set[str]()
+        """The different texts."""
         self.name = study.label.name
         self._positive, self._classes = study.label.positive, study.label.classes
         self._clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
-        self._strict = strict or not self._clamps
+        self._strict, self._part = strict or not self._clamps, part
+        self._type = np.int16 if len(self._classes or ()) < 1 << 15 else np.int32  # small beside the records
         self._has_positive = False
         self._other: str | None = None
         self._odd: dict[str, tuple[int, list[Place]]] = {}
-        self._parts: list[NDArray[np.float64]] = []
+        self._parts: list[NDArray[Any]] = []
 
     def take(self, table: TextTable, faults: Faults) -> None:
         """Take a block's labels from its cells, and note those that cannot be used."""
@@ -89,7 +96,7 @@ class Labels:
 
     def _is_odd(self, text: str) -> bool:
         """Return whether a label of two values is neither the positive one nor the other one."""
-        if self._positive is None or not text:
+        if self._positive is None or self._part or not text:
             return False
         if text == self._positive:
             self._has_positive = True
@@ -107,21 +114,21 @@ class Labels:
     def _keep(self, levels: Levels, counts: Sequence[int]) -> None:
         faulty = [not text if self._classes is None else text not in self._classes for text in levels.texts]
         self.filled += sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
-        self._parts.append(np.array([self._number(text) for text in levels.texts])[levels.places])
+        self.texts |= {text for text, count in zip(levels.texts, counts, strict=True) if count}
+        self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._type)[levels.places])
 
-    def _number(self, text: str) -> float:
+    def _number(self, text: str) -> int:
         if self._classes is None:
-            return 1.0 if text == self._positive else -1.0
-        return float(self._classes.index(text)) if text in self._classes else 0.0
+            return 1 if text == self._positive else -1
+        return self._classes.index(text) if text in self._classes else 0
 
     def note(self, faults: Faults) -> None:
         """Note the values of a label that are too many, once all labels were taken."""
         others = len(self._odd) + (self._other is not None)
         if others == 2 and not self._has_positive and not self._clamps:  # noqa: PLR2004  neither is the positive one
             near = any(alike(text, [str(self._positive)]) is not None for text in self._odd)
-            says = f"the label {self.name!r} is never {self._positive!r}, the study's positive value"
             near_hint = "; one of its values differs from that in capitals or blanks alone" if near else ""
-            faults.signs.append(Sign("label_never", says, f"{_two(self._allowed)}{near_hint}"))
+            faults.signs.append(Sign("label_never", self._never, f"{_two(self._allowed)}{near_hint}"))
             if not near:
                 return
         if others < 2 and not self._clamps:  # noqa: PLR2004
@@ -136,7 +143,7 @@ class Labels:
     @property
     def unseen(self) -> tuple[str, ...]:
         """The values that the study names and that no record has."""
-        numbers = np.unique(self.finish()).tolist()
+        numbers = np.unique(self.numbers()).tolist()
         names = self._classes or (str(self._positive),)
         return tuple(name for name in names if self._number(name) not in numbers)
 
@@ -147,7 +154,31 @@ class Labels:
 
     def finish(self) -> NDArray[np.float64]:
         """Return all labels."""
-        return np.concatenate([np.empty(0), *self._parts])
+        return self.numbers().astype(np.float64)
+
+    def numbers(self) -> NDArray[Any]:
+        """Return all labels that were taken, as small integers."""
+        return np.concatenate([np.empty(0, self._type), *self._parts])
+
+    def check(self, source: str) -> None:
+        """Check that a label of two values has one that is not the positive one, and no third.
+
+        Raises
+        ------
+        BadInput
+            It has a third; or neither of its two is the positive one.
+        """
+        positive, others = self._positive, self.texts - {self._positive, ""}
+        if positive is None or len(others) < 2 or self._clamps:  # noqa: PLR2004  a positive value and another
+            return
+        says = f"the label {self.name!r} has more than two different values"
+        if len(others) == 2 and positive not in self.texts:  # noqa: PLR2004
+            says = self._never
+        raise FaultyFile(source, (Sign("label_third", says, _two(self._allowed)),), (), "record")
+
+    @property
+    def _never(self) -> str:
+        return f"the label {self.name!r} is never {self._positive!r}, the study's positive value"
 
 
 def _two(allowed: str) -> str:

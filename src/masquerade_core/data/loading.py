@@ -7,24 +7,38 @@ tell what its records say.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import Source, source_of
+from masquerade_core.data.blocks import Block, Source, source_of
 from masquerade_core.data.faults import Faults
+from masquerade_core.data.groups import row_groups
 from masquerade_core.data.labels import Labels
 from masquerade_core.data.queries import data_at
+from masquerade_core.data.records import Records
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
 from masquerade_core.data.sources import read_cells
+from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.data.tables import TextTable, no_records, note_broken
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["POINTS", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "records_of", "row_groups"]
+__all__ = [
+    "POINTS",
+    "Loader",
+    "check_cells",
+    "check_size",
+    "load_csv",
+    "load_grouped",
+    "load_records",
+    "records_of",
+    "row_groups",
+    "stream_csv",
+]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -52,6 +66,24 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     if need_label:
         check_size(len(dataset.y), study, data_at(path).name)
     return dataset
+
+
+def stream_csv(path: Path | str, study: Study, folder: Path | str) -> Streamed:
+    """Read one party's records and their labels into a scratch file in a folder; they are those of :func:`load_csv`.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be used as it is; nothing can be written to the folder, or its disk is full.
+    RefusedLocally
+        There are fewer records than the study's ``min_records``, or more than it allows.
+    """
+    labels = Labels(study)
+    with Room(folder) as room:
+        _, repaired = _read(path, Encoder.from_study(study), labels, room)
+        y = labels.numbers()
+        check_size(len(y), study, data_at(path).name)
+        return room.records(y, study.classes, repaired + Repaired(filled=labels.filled))
 
 
 def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
@@ -99,25 +131,6 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     return datasets
 
 
-def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
-    """Return the rows of each party, whose names stand in a column; in the order in which they first appear.
-
-    Raises
-    ------
-    BadInput
-        A record has no party.
-    """
-    groups: dict[str, list[int]] = {}
-    for row, value in enumerate(table.columns[column]):
-        groups.setdefault(value, []).append(row)
-    if "" in groups:
-        raise BadInput(
-            f"{table.at(groups[''][0])}: the cell of column {column!r} is empty",
-            "write the name of the party that owns the record",
-        )
-    return groups
-
-
 def records_of(path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool) -> Source:
     """Return the columns that records are made of, block by block; ``fills`` as in :func:`read_table`."""
     numbers = [f.name for f in encoder.features if f.levels is None]
@@ -125,47 +138,91 @@ def records_of(path: Path | str, encoder: Encoder, labels: Labels | None, *, fil
     return source_of(path, numbers, others + ([labels.name] if labels else []), fills=fills)
 
 
-def _read(path: Path | str, encoder: Encoder, labels: Labels | None) -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, and beside it one block of the file."""
+def _read(
+    path: Path | str, encoder: Encoder, labels: Labels | None, room: Room | None = None
+) -> tuple[NDArray[np.float64], Repaired]:
+    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
     source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp")
     faults = Faults(source.name, source.unit, signs=list(source.signs))
     if any(sign.final for sign in source.signs):
         faults.check()
-    X = np.empty((source.about, encoder.d))  # the system gives memory only to the rows that are written
-    n, repaired = 0, Repaired()
+    # The system gives memory only to the rows that are written.
+    if room is None:
+        X = np.empty((source.about, encoder.d), encoder.dtype)
+    else:
+        X = room.matrix(source.most, encoder.d, encoder.dtype)
+    reading = _Reading(encoder, labels, faults, X)
     for block in source.blocks:
-        if (found := block.columns()) is not None:
-            if source.unit == "line":
-                X = _with_room(X, n, len(found[encoder.columns[0]]))
-            whole = encoder.encode_whole(X[n:], found)
-            if whole is not None and (labels is None or labels.take_whole(found)):
-                n, repaired = n + whole[0], repaired + whole[1]
-                faults.records += whole[0]
-                continue
-        for table in block.tables():
-            note_broken(table, faults, refused=True)
-            whole_table = table.whole()
-            end = n + len(whole_table.numbers)
-            X = _with_room(X, n, end - n)
-            repaired += encoder.encode_into(X[n:end], whole_table.columns, whole_table.places(faults.source), faults)
-            if labels is not None:
-                labels.take(whole_table, faults)
-            n = end
+        if room is not None:
+            room.filled(reading.n)
+        if not reading.takes_whole(block):
+            reading.take_cells(block)
+    if room is not None:
+        room.filled(reading.n)
     if labels is not None:
         labels.note(faults)
     faults.check()
-    if not n:
+    if not reading.n:
         raise no_records(source.name)
-    return X[:n], repaired
+    return reading.X[: reading.n], reading.repaired
 
 
-def _with_room(X: NDArray[np.float64], n: int, more: int) -> NDArray[np.float64]:
-    """Return a matrix with the first n rows of X and room for some more; X itself, if it has the room."""
-    if n + more <= len(X):
-        return X
-    larger = np.empty((2 * (n + more), X.shape[1]))
-    larger[:n] = X[:n]
-    return larger
+@dataclass
+class _Reading:
+    """The records of a file, while it is read."""
+
+    encoder: Encoder
+    labels: Labels | None
+    faults: Faults
+    X: NDArray[np.float64]
+    n: int = 0
+    repaired: Repaired = field(default_factory=Repaired)
+
+    def takes_whole(self, block: Block) -> bool:
+        """Take a block column by column; returns whether that could be done, and nothing in it is faulty."""
+        if (found := block.columns()) is None:
+            return False
+        if self.faults.unit == "line":
+            self._make_room(len(found[self.encoder.columns[0]]))
+        whole = self.encoder.encode_whole(self.X[self.n :], found)
+        if whole is None or not (self.labels is None or self.labels.take_whole(found)):
+            return False
+        self.n, self.repaired = self.n + whole[0], self.repaired + whole[1]
+        self.faults.records += whole[0]
+        return True
+
+    def take_cells(self, block: Block) -> None:
+        """Take a block cell by cell, and note its faults."""
+        for found in block.tables():
+            note_broken(found, self.faults, refused=True)
+            table = found.whole()
+            end = self.n + len(table.numbers)
+            self._make_room(len(table.numbers))
+            places = table.places(self.faults.source)
+            self.repaired += self.encoder.encode_into(self.X[self.n : end], table.columns, places, self.faults)
+            if self.labels is not None:
+                self.labels.take(table, self.faults)
+            self.n = end
+
+    def _make_room(self, more: int) -> None:
+        """Copy the records into a larger matrix, if this one has no room for some more."""
+        if self.n + more > len(self.X):
+            larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
+            larger[: self.n] = self.X[: self.n]
+            self.X = larger
+
+
+def check_cells(table: TextTable, study: Study) -> None:
+    """Check that a study refuses no cell of a table in the columns of its features.
+
+    Raises
+    ------
+    BadInput
+        It refuses some; the error says all of them, and shows none.
+    """
+    encoder, faults = Encoder.from_study(study), Faults(table.source, table.unit)
+    encoder.encode_into(np.empty((len(table.numbers), encoder.d)), table.columns, table.places(faults.source), faults)
+    faults.check()
 
 
 def check_size(n: int, study: Study, source: str, party: str = "") -> None:
@@ -218,21 +275,27 @@ class Loader:
     check : callable
         (records, study, source, party): raises BadInput or RefusedLocally for records that do not fit the study;
         ``source`` names them. ``party`` is their owner's name, and may be left out.
+    streamed : callable or None
+        (path, study, folder) -> one party's records, read into a scratch file in a folder.
+    grid_of : callable or None
+        (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
     """
 
     one: Callable[[Path | str, Study], Any]
     grouped: Callable[[Path | str, Study, str], dict[str, Any]]
     check: Callable[..., None]
+    streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
+    grid_of: Callable[[Study], Any] | None = None
 
 
 def _check_points(data: Any, study: Study, source: str, party: str = "") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
-    if not isinstance(data, Dataset):
+    if not isinstance(data, Records):
         raise BadInput(
             f"{source} are no encoded records, but {study.study.protocol} learns from those",
             "load the records with load_split or load_named, which read them as the study's protocol needs them",
         )
-    if (found := data.X.shape[1]) != study.d:
+    if (found := data.d) != study.d:
         raise BadInput(
             f"{source}: each record has {found} coordinates, but the study's records have {study.d}",
             "encode the records with Encoder.from_study(study), or load them with load_split or load_named",
@@ -243,8 +306,8 @@ def _check_points(data: Any, study: Study, source: str, party: str = "") -> None
             f"{study.classes or 'two unnamed'}",
             "make the Dataset with classes=study.classes",
         )
-    check_size(len(data.y), study, source, party)
+    check_size(data.n, study, source, party)
 
 
-POINTS = Loader(load_csv, load_grouped, _check_points)
+POINTS = Loader(load_csv, load_grouped, _check_points, stream_csv)
 """Records as vectors in the unit ball, with labels: what a classifier is learned from."""

@@ -48,11 +48,11 @@ __all__ = [
 NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 
-_FOR_ALL = ("roster", "closed")  # kinds that Charlie sends to all parties or to nobody
+_FOR_ALL = ("roster",)  # kinds that Charlie sends to all parties or to nobody
 _UNNUMBERED = ("hello", "beat", "abort", "standing")  # the other end can read them before it has the roster
 _RECENT = 64  # accepted frames of a hop that are kept, to be compared with what arrives again
 _RECENT_BYTES = 4 * 1024 * 1024
-_FOR_ALL_OR_ONE = ("message",)
+_FOR_ALL_OR_ONE = ("message", "closed")
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Frame:
 def run_id(study_id: bytes, roster: bytes) -> bytes:
     """Return the id of a run: the hash of the study's id and of the body of Charlie's roster.
 
-    The roster has everybody's signed hello, and so a fresh nonce of each party, and Charlie's own nonce. So no frame of
-    one run is one of another, whoever repeats it.
+    The roster has everybody's signed hello, or the root of the Merkle tree over all of them, and Charlie's own nonce.
+    So it follows from a fresh nonce of each party, and no frame of one run is one of another, whoever repeats it.
     """
     return hashlib.blake2b(study_id + roster, digest_size=RUN_BYTES, person=b"masq run").digest()
 

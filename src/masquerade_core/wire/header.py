@@ -11,12 +11,12 @@ from masquerade_core.wire.messages import NAME_BYTES
 
 __all__ = ["RUN_BYTES", "SEQ_BYTES", "WIRE_VERSION", "Header", "Kind", "head_of", "read_header"]
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 RUN_BYTES = 16
 SEQ_BYTES = 4
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
-Kind = Literal["hello", "roster", "message", "sealed", "beat", "abort", "standing", "closed"]
+Kind = Literal["hello", "roster", "hellos", "message", "sealed", "beat", "abort", "standing", "closed"]
 
 _PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import ProtocolViolation
+from masquerade_core.shown import shows_all
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, read_abort
 from masquerade_core.wire.codec import decode
@@ -200,24 +201,31 @@ class Judge:
                     raise _FaultError(f"{signer} sealed a {frame.type}, which does not travel sealed")
             case "abort":
                 self._check_abort(signer, read_abort(frame.body, self._everybody, signer), frame.run, depth)
-            case "roster" | "closed":
-                self._check_for_all(signer, frame)
+            case "roster" | "hellos" | "closed":
+                self._check_shown(signer, frame)
             case "hello" if frame.type not in (("refusal",) if signer == CHARLIE else ("", "fields")):
                 raise _FaultError(f"{signer} sent a hello of type {frame.type[:32]!r}, which is not its to send")
             case "hello" | "beat":
                 decode(_named(_BODIES[frame.kind, frame.type]), frame.body, signer)
 
-    def _check_for_all(self, signer: str, frame: Frame) -> None:
+    def _check_shown(self, signer: str, frame: Frame) -> None:
         match frame.kind, signer:
-            case "roster", _ if signer != CHARLIE:
-                raise _FaultError(f"{signer} sent a roster, which {CHARLIE} alone may send")
+            case (("roster" | "hellos"), _) if signer != CHARLIE:
+                what = "a roster" if frame.kind == "roster" else "others' hellos"
+                raise _FaultError(f"{signer} sent {what}, which {CHARLIE} alone may send")
+            case "roster", _ if shows_all(self.study):
+                self._check_signed("a roster", "hello", decode(_named("Roster"), frame.body, signer), frame.run)
             case "roster", _:
-                self._check_signed(
-                    "a roster", "hello", decode(_named("Roster"), frame.body, signer), "hellos", frame.run
-                )
+                if _frames_in(decode(_named("Roster"), frame.body, signer)):
+                    raise _FaultError(f"{CHARLIE} sent a roster with hellos, of which there are too many here")
+            case "hellos", _:
+                self._check_some("hellos", "hello", decode(_named("Hellos"), frame.body, signer), self.before)
+            case _ if signer == CHARLIE and frame.broadcast:
+                closed = decode(_named("AllClosed"), frame.body, signer)
+                self._check_signed("the end of the run", "closed", closed, frame.run)
             case _ if signer == CHARLIE:
                 closed = decode(_named("AllClosed"), frame.body, signer)
-                self._check_signed("the end of the run", "closed", closed, "closed", frame.run)
+                self._check_some("the end of the run", "closed", closed, frame.run)
             case _:
                 decode(_named("Closed"), frame.body, signer)
 
@@ -249,9 +257,9 @@ class Judge:
                     f"{signer} accused {' or '.join(abort.blamed) or 'nobody'} with frames that do not prove it"
                 )
 
-    def _check_signed(self, what: str, kind: str, message: Message, field: str, run: bytes) -> None:
+    def _check_signed(self, what: str, kind: str, message: Message, run: bytes) -> None:
         """Check the parties' frames in a message of Charlie's: each is of its party, of this run and of its kind."""
-        frames = getattr(message, field)
+        frames = _frames_in(message)
         there = sum(map(bool, frames))
         if len(frames) != self.study.K or there < (self.study.K if kind == "hello" else self.study.survivors):
             raise _FaultError(f"{CHARLIE} sent {what} with the frames of {counted(there, 'party', 'parties')}")
@@ -259,13 +267,24 @@ class Judge:
         for name, data in zip(self.study.names, frames, strict=True):
             if not data:
                 continue  # the run went on without this party
-            try:
-                frame = Endpoint(CHARLIE, run, _READER, keys).open(name, data, numbered=False)
-                decode(_named(kind.capitalize()), frame.body, name)
-            except ProtocolViolation:
-                frame = None
-            if frame is None or (frame.kind, frame.type) != (kind, ""):
+            if not _is_signed(Endpoint(CHARLIE, run, _READER, keys), name, data, kind):
                 raise _FaultError(f"{CHARLIE} sent {what} with a frame of {name} that {name} did not sign for it")
+
+    def _check_some(self, what: str, kind: str, message: Message, run: bytes) -> None:
+        """Check the frames in a message that shows some parties' only: each is one that its source signed for it.
+
+        Whose are due follows from a coin that is not known here. So nobody is convicted for showing others.
+        """
+        keys = {party.name: party.key.sign for party in self.study.parties}
+        reader = Endpoint(CHARLIE, run, _READER, keys)
+        for data in _frames_in(message):
+            try:
+                name = read_header(data[SIGNATURE_BYTES:], CHARLIE).src.rstrip(" ")
+            except ProtocolViolation:
+                name = ""
+            if name not in keys or not _is_signed(reader, name, data, kind):
+                who = name if name in keys else "nobody in the study"
+                raise _FaultError(f"{CHARLIE} sent {what} with a frame of {who} that {who} did not sign for it")
 
     # --- Two frames -----------------------------------------------------------------------
 
@@ -289,6 +308,22 @@ class Judge:
 def proves(frames: Sequence[bytes], study: Study, run: bytes, before: bytes) -> str | None:
     """Return the participant whose fault these frames prove; None where they prove nobody's. See :class:`Judge`."""
     return Judge(study, run, before).of(frames).culprit or None
+
+
+def _frames_in(message: Message) -> tuple[bytes, ...]:
+    """Return the parties' frames in a message of Charlie's, which stand in its first field."""
+    frames: tuple[bytes, ...] = getattr(message, next(iter(type(message).model_fields)))
+    return frames
+
+
+def _is_signed(reader: Endpoint, name: str, data: bytes, kind: str) -> bool:
+    """Say whether a frame is one of this kind that its party signed for the run of the reader."""
+    try:
+        frame = reader.open(name, data, numbered=False)
+        decode(_named(kind.capitalize()), frame.body, name)
+    except ProtocolViolation:
+        return False
+    return (frame.kind, frame.type) == (kind, "")
 
 
 def _subclasses(cls: type[Message]) -> Iterator[type[Message]]:

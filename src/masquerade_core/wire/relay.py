@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgpack
 
-from masquerade_core.errors import ProtocolViolation
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.wire.codec import unpack_strict
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.messages import PARTIES
@@ -21,8 +21,20 @@ def target(to: Sequence[str]) -> str:
 
 
 def pack_boxes(boxes: Sequence[bytes]) -> bytes:
-    """Put one box for each recipient, in roster order, into one body."""
-    return bytes(msgpack.packb(tuple(boxes)))
+    """Put one box for each recipient, in roster order, into one body: their common length, and all of them in a row.
+
+    So the number of recipients is bounded by a frame's length alone.
+
+    Raises
+    ------
+    LocalProtocolError
+        The boxes are not equally long.
+    """
+    widths = {len(box) for box in boxes}
+    if len(widths) != 1:
+        msg = f"boxes of one sealed message have {len(widths)} lengths; all must be equally long"
+        raise LocalProtocolError(msg)
+    return bytes(msgpack.packb((widths.pop(), b"".join(boxes))))
 
 
 def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
@@ -37,15 +49,9 @@ def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], 
     others = tuple(name for name in names if name != frame.source)
     # With two parties, "the other one" and "all others" mean the same, and the header may say either.
     to = others if frame.to == PARTIES else (frame.to,)
-    boxes = unpack_strict(frame.body, frame.source)
-    sound = (
-        isinstance(boxes, tuple)
-        and set(to) <= set(others)
-        and len(boxes) == len(to)
-        and all(isinstance(box, bytes) for box in boxes)
-        and len({len(box) for box in boxes}) == 1
-    )
-    if not sound:
-        msg = f"{frame.source} sent a malformed sealed message; it needs one box for each recipient, all equally long"
-        raise ProtocolViolation(msg, peer=frame.source)
-    return tuple(zip(to, boxes, strict=True))
+    match unpack_strict(frame.body, frame.source):
+        case (int(width), bytes(boxes)) if width > 0 and width is not True and len(boxes) == width * len(to):
+            if set(to) <= set(others):
+                return tuple((name, boxes[i * width : (i + 1) * width]) for i, name in enumerate(to))
+    msg = f"{frame.source} sent a malformed sealed message; it needs one box for each recipient, all equally long"
+    raise ProtocolViolation(msg, peer=frame.source)

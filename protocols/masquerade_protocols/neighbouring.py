@@ -1,0 +1,160 @@
+"""What a study says and does whose parties share masks with 64 neighbours each: how many colluders that bears.
+
+The masks hide all but the sum as long as they connect the parties that do not side with Charlie
+(:mod:`masquerade_core.neighbours`). Fewer than 64 colluders never cut them apart, and such a study is as any other.
+With more there is a chance of a cut. It is a part of the study's delta: the noise is sized for the rest. A study in
+which that chance may exceed 2^-40 is refused.
+
+The chance counts 2^40 tries of whoever grinds the coin, and the smallest set of parties that a sum may have.
+
+Under double masks each party has as many neighbours as keep the chance at 2^-40 (:mod:`masquerade_core.thresholds`).
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from masquerade_core.errors import BadInput
+from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, most_corrupt
+from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, shown
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
+from masquerade_protocols.entry import Protocol
+
+__all__ = ["LARGEST_CHANCE", "chance_of_cut_in", "with_neighbours"]
+
+LARGEST_CHANCE = 2.0**-40
+"""A study whose colluders may cut others off with a larger chance is refused."""
+
+
+def _has_neighbours(study: Study) -> bool:
+    if has_double_masks(study):
+        return thresholds_of(study).neighbours + 1 < study.K
+    return study.crypto.sum == "masks" and study.K > NEIGHBOURS + 1
+
+
+def chance_of_cut_in(study: Study) -> float:
+    """Return the chance with which the study's colluders cut other parties off; 0 where they cannot."""
+    if has_double_masks(study):
+        return LARGEST_CHANCE if _has_neighbours(study) and study.privacy.colluders else 0.0
+    if not _has_neighbours(study) or study.privacy.colluders < NEIGHBOURS:
+        return 0.0
+    return _worst(max(study.survivors, NEIGHBOURS + 2), study.K, study.privacy.colluders)
+
+
+@lru_cache(maxsize=64)
+def _worst(fewest: int, most: int, colluders: int) -> float:
+    """Return the largest chance over all sizes of the set that a sum may have."""
+    return max(delta_of_cut(n, colluders) for n in range(fewest, most + 1))
+
+
+def with_neighbours(entry: Protocol) -> Protocol:
+    """Return a protocol's entry that also takes a study with more than 65 parties and masked sums.
+
+    Where a study has fewer parties, or fewer than 64 colluders, the entry does what it did before.
+    """
+
+    def check(study: Study) -> None:
+        _check_colluders(study)
+        entry.check(_without_the_chance(study))
+
+    async def party(seat: Seat, study: Study, data: Any, **options: Any) -> Any:
+        return await entry.party(seat, _without_the_chance(study), data, **options)
+
+    async def charlie(seat: Seat, study: Study, **options: Any) -> Any:
+        return await entry.charlie(seat, _without_the_chance(study), **options)
+
+    def statement(study: Study) -> tuple[Claim, ...]:
+        rows = entry.statement(_without_the_chance(study))
+        return tuple(_with_masks(row, study) for row in rows) if _has_neighbours(study) else rows
+
+    expectation = entry.expectation
+    return replace(
+        entry,
+        check=check,
+        party=party,
+        charlie=charlie,
+        statement=statement,
+        spends=lambda study: entry.spends(_without_the_chance(study)),
+        cost=lambda study: entry.cost(_without_the_chance(study)),
+        expectation=None if expectation is None else lambda study: expectation(_without_the_chance(study)),
+    )
+
+
+def _check_colluders(study: Study) -> None:
+    """Refuse colluders that 64 neighbours do not bear, or a delta that is no larger than the chance of a cut."""
+    chance, t = chance_of_cut_in(study), study.privacy.colluders
+    if chance > LARGEST_CHANCE:
+        fewest = max(study.survivors, NEIGHBOURS + 2)
+        bears = min(most_corrupt(n, LARGEST_CHANCE) for n in {fewest, study.K})
+        raise BadInput(
+            f"[privacy] colluders is {t}, but can be at most {bears} here: each party shares masks with {NEIGHBOURS} "
+            f"others, and more colluders could cut some off with a chance of more than 2^-{GRINDING_BITS}",
+            "lower colluders, or raise [dropouts] min_survivors" if study.dropouts else "lower colluders",
+        )
+    if chance >= study.privacy.delta and chance > 0 and has_double_masks(study):
+        raise BadInput(
+            f"[privacy] delta is {study.privacy.delta:g}, but must be more than {chance:.2g}: with such a chance {t} "
+            "colluders break double masks",
+            "choose a larger delta, or set colluders to 0",
+        )
+    if chance >= study.privacy.delta and chance > 0:
+        raise BadInput(
+            f"[privacy] delta is {study.privacy.delta:g}, but must be more than {chance:.2g}: with such a chance {t} "
+            f"colluders cut others off, who share masks with {NEIGHBOURS} parties each",
+            f"choose a larger delta, or set colluders to {NEIGHBOURS - 1} or less",
+        )
+
+
+def _without_the_chance(study: Study) -> Study:
+    """Return the study whose delta is what is left for the noise."""
+    if not (chance := chance_of_cut_in(study)):
+        return study
+    left = study.privacy.model_copy(update={"delta": study.privacy.delta - chance})
+    return study.model_copy(update={"privacy": left})
+
+
+def _with_masks(row: Claim, study: Study) -> Claim:
+    """Return a row with what it assumes of neighbours, and with the chance of a cut in its delta."""
+    if row.epsilon is None or row.delta is None:
+        return row
+    chance, assumed = chance_of_cut_in(study), row.assumptions
+    if row.definition == COMPUTATIONAL:
+        assumed = (*assumed, _double_assumption(study, chance) if has_double_masks(study) else _assumption(chance))
+    if not chance:
+        return replace(row, assumptions=assumed)
+    noise, whole = _without_the_chance(study).privacy.delta, study.privacy.delta
+    delta = whole if row.delta == noise else min(row.delta + chance, 1 - 2.0**-53)
+    return replace(
+        row,
+        assumptions=assumed,
+        delta=delta,
+        provable=shown(row.epsilon, delta),
+        claimed=row.claimed.replace(f"delta = {noise:g}", f"delta = {whole:g}"),
+        text=row.text.replace(f"delta = {noise:g}", f"delta = {whole:g}"),
+    )
+
+
+def _assumption(chance: float) -> str:
+    drawn = f"each party shares masks with {NEIGHBOURS} others, whom a public coin draws after everybody has joined"
+    if not chance:
+        return f"{drawn}; fewer than {NEIGHBOURS} parties side with Charlie, and so they cut nobody off from the others"
+    return (
+        f"{drawn}; who sides with Charlie did so before that, and a part of delta, {chance:.2g}, is the chance that "
+        f"they cut others off, even if they try 2^{GRINDING_BITS} coins"
+    )
+
+
+def _double_assumption(study: Study, chance: float) -> str:
+    sizes = thresholds_of(study)
+    drawn = (
+        f"{sizes.neighbours} others, whom a public coin draws after everybody has joined, hold shares of each party's "
+        f"masks, and {sizes.threshold} of them open one of the two"
+    )
+    if not chance:
+        return f"{drawn}; no party sides with Charlie"
+    return (
+        f"{drawn}; who sides with Charlie did so before that, and a part of delta, {chance:.2g}, is the chance that "
+        f"they open more than one sum a round, even if they try 2^{GRINDING_BITS} coins"
+    )

@@ -1,0 +1,320 @@
+"""Parts of one party's records, as a worker of a cluster reads them, holds them and adds them up.
+
+A *part* is a run of whole blocks (:mod:`masquerade_core.data.records`). A worker reads it from the file itself: records
+go through no other process, and where the worker is lost, another one reads the part again.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.blocks import source_of
+from masquerade_core.data.cells import Grid
+from masquerade_core.data.columns import Repaired, WholeColumn
+from masquerade_core.data.holdout import are_held_back
+from masquerade_core.data.labels import Labels
+from masquerade_core.data.parquet import ParquetFile
+from masquerade_core.data.records import ROWS, OfBlock, exact_sum
+from masquerade_core.data.schema import Encoder, check_unit_ball
+from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.study import Study, as_fraction
+
+__all__ = [
+    "CountsOf",
+    "DigestOf",
+    "Facts",
+    "FileOfRecords",
+    "Part",
+    "Rows",
+    "Side",
+    "add_counts",
+    "add_up",
+    "count_part",
+    "facts_of",
+    "line_up",
+    "partials_of",
+    "read_part",
+    "sum_of",
+]
+
+
+@dataclass(frozen=True, repr=False)
+class FileOfRecords:
+    """A Parquet file as it was when the records were first looked at.
+
+    Parameters
+    ----------
+    path : Path
+        The same on all machines.
+    groups : tuple of int
+        The number of records in each group of records.
+    stamp : tuple of int
+        The file's size, and the time of its last change.
+    """
+
+    path: Path
+    groups: tuple[int, ...]
+    stamp: tuple[int, int]
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """Look at a file.
+
+        Raises
+        ------
+        BadInput
+            It cannot be used as it is.
+        """
+        groups = ParquetFile(path).groups
+        found = path.stat()
+        return cls(path, groups, (found.st_size, found.st_mtime_ns))
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return sum(self.groups)
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """Some records of a file, from ``start`` to before ``end``, counted from 0 in this file."""
+
+    file: FileOfRecords
+    start: int
+    end: int
+
+    def columns(self, numbers: Sequence[str], others: Sequence[str]) -> Iterator[Mapping[str, WholeColumn] | None]:
+        """Return the wanted columns, a group of records at a time; None where they cannot be read as a whole."""
+        first = 0
+        for block, n in zip(source_of(self.file.path, numbers, others).blocks, self.file.groups, strict=True):
+            start, end = max(self.start - first, 0), min(self.end - first, n)
+            first += n
+            if start < end:
+                found = block.columns()
+                yield None if found is None else _Some(found, slice(start, end))
+
+    def tables(self, wanted: Sequence[str]) -> Iterator[dict[str, list[str]]]:
+        """Return the wanted cells as text, some records at a time."""
+        file, first = ParquetFile(self.file.path), 0
+        file.find(wanted)
+        for group, n in enumerate(self.file.groups):
+            at, first = first, first + n
+            for records in file.batches(wanted, group) if self.start < first and at < self.end else ():
+                start, end = max(self.start - at, 0), min(self.end - at, records.num_rows)
+                some = records.slice(min(start, records.num_rows), max(0, end - start))
+                yield {name: file.texts(some.column(name), name) for name in wanted}
+                at += records.num_rows
+
+
+class _Some(Mapping[str, WholeColumn]):
+    """Some records of columns, each of which is read when it is asked for."""
+
+    def __init__(self, whole: Mapping[str, WholeColumn], rows: slice) -> None:
+        self._whole, self._rows = whole, rows
+
+    def __getitem__(self, name: str) -> WholeColumn:
+        return self._whole[name][self._rows]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whole)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+
+@dataclass(frozen=True, repr=False)
+class Side:
+    """The records to learn from, or those held back; by default all.
+
+    Parameters
+    ----------
+    share : float
+        Of the records that are held back.
+    held_back : bool
+        Whether this side is that share.
+    """
+
+    share: float = 0.0
+    held_back: bool = False
+
+    def count(self, n: int) -> int:
+        """Return how many of n records are on this side."""
+        held = int(as_fraction(self.share) * n)
+        return held if self.held_back else n - held
+
+    def of(self, start: int, X: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the records of this side among some, of which the first has the place ``start``."""
+        if not self.share:
+            return X, y
+        kept = are_held_back(len(y), self.share, start) == self.held_back
+        return X[kept], y[kept]
+
+
+@dataclass(frozen=True, repr=False)
+class Facts:
+    """What a party's own process learns of a part, or of all of them: no record.
+
+    Parameters
+    ----------
+    texts : frozenset of str
+        The different labels of the file; none where the study clamps, which takes any label.
+    repaired : Repaired
+    """
+
+    texts: frozenset[str] = frozenset()
+    repaired: Repaired = field(default_factory=Repaired)
+
+    def __add__(self, other: "Facts") -> "Facts":
+        """Return what is known of two parts."""
+        return Facts(self.texts | other.texts, self.repaired + other.repaired)
+
+
+@dataclass(frozen=True, repr=False)
+class Part:
+    """Some whole blocks of records, encoded.
+
+    Parameters
+    ----------
+    start : int
+        The place of the first of them among all records.
+    X : ndarray, shape (n, d)
+    y : ndarray of int, shape (n,)
+        Labels, in a type that takes little memory.
+    facts : Facts
+    """
+
+    start: int
+    X: NDArray[Any]
+    y: NDArray[Any]
+    facts: Facts
+
+    def __sizeof__(self) -> int:
+        """Return how many bytes the records take. A worker looks at it before it moves some to its disk."""
+        return int(self.X.nbytes + self.y.nbytes)
+
+    def blocks(self, side: Side) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
+        """Return the blocks of one side, in their order."""
+        for first in range(0, max(1, len(self.y)), ROWS):
+            X, y = side.of(self.start + first, self.X[first : first + ROWS], self.y[first : first + ROWS])
+            yield X.astype(np.float64, copy=False), y.astype(np.float64)
+
+
+def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
+    """Read and encode a part; its records may lie in several files.
+
+    Raises
+    ------
+    BadInput
+        A file cannot be read here, or a cell does not fit and the study refuses such cells.
+    RunFailed
+        A file was changed since it was first looked at.
+    """
+    encoder, labels, repaired, n = Encoder.from_study(study), Labels(study, part=True), Repaired(), 0
+    numbers = tuple(f.name for f in encoder.features if f.levels is None)
+    others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
+    X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
+    for some in rows:
+        _check_unchanged(some.file)
+        for columns in some.columns(numbers, others):
+            found = None if columns is None else encoder.encode_whole(X[n:], columns)
+            if columns is None or found is None or not labels.take_whole(columns):
+                raise BadInput(
+                    f"{some.file.path.name} has a cell that the study refuses",
+                    "'masquerade data check' says which; correct it, or leave the record out",
+                )
+            n, repaired = n + found[0], repaired + found[1]
+    check_unit_ball(X)
+    texts = frozenset[str]() if study.study.out_of_bounds == "clamp" else frozenset(labels.texts)
+    facts = Facts(texts, repaired + Repaired(filled=labels.filled))
+    return Part(start, X, labels.numbers(), facts)
+
+
+def _check_unchanged(file: FileOfRecords) -> None:
+    if FileOfRecords.at(file.path) != file:
+        raise RunFailed(
+            f"{file.path.name} was changed since this run began, or differs on a worker of the Dask cluster",
+            "give all workers the same files, leave them alone during a run, and start the run again",
+        )
+
+
+@dataclass(frozen=True)
+class DigestOf:
+    """A block's hash, by which a ledger knows the records again."""
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return 32 bytes, which tell blocks of other sizes, types or content apart."""
+        state = hashlib.sha256(f"{X.dtype.str} {X.shape} ".encode())
+        state.update(np.ascontiguousarray(X).data)
+        state.update(np.ascontiguousarray(y, dtype="<f8").data)
+        return np.frombuffer(state.digest(), dtype=np.uint8)
+
+
+def facts_of(*parts: Part | Facts) -> Facts:
+    """Return what is known of parts, or of several of them together."""
+    return sum((part.facts if isinstance(part, Part) else part for part in parts), Facts())
+
+
+def sum_of(part: Part, f: OfBlock, side: Side) -> NDArray[Any]:
+    """Return the exact sum of f over a part's blocks."""
+    return exact_sum(f(X, y) for X, y in part.blocks(side))
+
+
+@dataclass(frozen=True, repr=False)
+class CountsOf:
+    """How many records have each place in histograms, and hashes of these places.
+
+    Parameters
+    ----------
+    counts : tuple of int
+    digests : tuple of bytes
+    """
+
+    counts: tuple[int, ...]
+    digests: tuple[bytes, ...]
+
+
+def count_part(rows: tuple[Rows, ...], grid: Grid) -> CountsOf:
+    """Read a part and count; no record is held.
+
+    Raises
+    ------
+    BadInput
+        A file cannot be read here.
+    RunFailed
+        A file was changed since it was first looked at.
+    """
+    state, counts = hashlib.sha256(), np.zeros(len(grid), dtype=np.int64)
+    for some in rows:
+        _check_unchanged(some.file)
+        for columns in some.tables(grid.columns):
+            cells = grid.place(columns)
+            state.update(cells.places.data)
+            counts += np.array(cells.counts())
+    return CountsOf(tuple(counts.tolist()), (state.digest(),))
+
+
+def add_counts(*parts: CountsOf) -> CountsOf:
+    """Return the counts of parts that follow each other."""
+    sums = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
+    return CountsOf(sums, tuple(chain.from_iterable(part.digests for part in parts)))
+
+
+def partials_of(part: Part, f: OfBlock, side: Side) -> list[NDArray[Any]]:
+    """Return f of each of a part's blocks."""
+    return [f(X, y) for X, y in part.blocks(side)]
+
+
+def add_up(*sums: NDArray[Any]) -> NDArray[Any]:
+    """Return the exact sum of sums."""
+    return exact_sum(iter(sums))
+
+
+def line_up(*partials: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the partials of parts that follow each other."""
+    return list(chain.from_iterable(partials))

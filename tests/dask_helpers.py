@@ -1,0 +1,68 @@
+"""A Dask cluster on this machine, started as a user starts it: a scheduler, and workers that a test may kill."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+HERE = "127.0.0.1"
+
+
+class LocalDask:
+    """A scheduler and its workers, each a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.scheduler, self.workers = folder, None, list[subprocess.Popen[bytes]]()
+        self.known = folder / "scheduler.json"
+        self.address = ""
+        folder.mkdir(exist_ok=True)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start 'dask' with these words."""
+        paths = os.pathsep.join([str(ROOT), *sys.path])
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder}
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *words, "--no-dashboard"], env={**os.environ, "PYTHONPATH": paths}, **quiet
+        )
+
+    def schedule(self, host: str = HERE, port: int = 0) -> None:
+        """Start the scheduler, and wait until it says its address."""
+        self.known.unlink(missing_ok=True)
+        words = "--host", host, "--port", str(port), "--scheduler-file", str(self.known)
+        self.scheduler = self.start("scheduler", *words)
+        ends = time.monotonic() + 60
+        while not self.known.exists() and time.monotonic() < ends:
+            time.sleep(0.02)
+        self.address = json.loads(self.known.read_text())["address"]
+
+    def work(self, number: int, *words: str) -> None:
+        """Start this many workers of one thread, each without the process that would start it again."""
+        for _ in range(number):
+            where = ["--local-directory", str(self.folder / f"worker-{len(self.workers)}")]
+            options = ["--nthreads", "1", "--no-nanny", "--memory-limit", "500MB", *where, *words]
+            self.workers.append(self.start("worker", self.address, *options))
+
+    def end(self) -> None:
+        """Kill everything."""
+        processes: Sequence[Any] = (*self.workers, self.scheduler)
+        for process in processes:
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def local_dask(folder: Path) -> Iterator[LocalDask]:
+    """A scheduler without workers, for a test."""
+    cluster = LocalDask(folder)
+    try:
+        cluster.schedule()
+        yield cluster
+    finally:
+        cluster.end()
