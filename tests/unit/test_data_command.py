@@ -13,6 +13,7 @@ from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.face_helpers import Shell
+from tests.summary_helpers import as_summary
 from tests.unit.test_data import CANARY, GOOD, STUDY
 
 CLAMPS = STUDY.replace("[study]\n", '[study]\nout_of_bounds = "clamp"\n')
@@ -100,22 +101,18 @@ def test_size_and_labels_that_no_record_has_are_said(shell: Shell, study: Write,
     assert few.code == 4
     assert "data.csv has fewer records than the study's min_records, 3" in few.err
     assert "no record has the label 'malignant', which is allowed" in few.err
-    classes = STUDY.replace('positive = "malignant"', 'classes = ["benign", "malignant", "rare"]').replace(
-        'protocol = "local-aggregation"', 'protocol = "dp-gd"'
-    )
-    assert Study.parse(classes).classes == 3
+    classes = STUDY.replace('positive = "malignant"', 'classes = ["benign", "malignant", "rare"]')
+    assert examine(file(HEAD + REST), Study.parse(classes)).unseen == ("rare",)
 
 
-def test_a_protocol_that_counts_refuses_no_cell(shell: Shell, tmp_path: Path, file: Write) -> None:
-    words = ["--protocol", "summary", "--party", "a", "--party", "b", "--label", "diagnosis:malignant"]
-    words += ["--feature", "radius:0:40", "--feature", "sex:f,m", "--epsilon", "1", "--delta", "1e-6"]
-    answer = shell("study", "new", "-o", tmp_path / "t.toml", *words)
-    if answer.code:
-        pytest.fail(answer.err)
-    answer = shell.json("data", "check", tmp_path / "t.toml", file(HEAD + REST * 30 + "?,x,F,\n"))
+def test_a_protocol_that_counts_refuses_no_cell(shell: Shell, study: Write, file: Write, tmp_path: Path) -> None:
+    counting = as_summary(Study.parse(STUDY)).to_toml()
+    text = HEAD + REST + "?,x,F,\n"
+    answer = shell.json("data", "check", study(counting), file(text))
     assert (answer.code, answer.data["rule"]) == (0, "count")
-    assert not any(fault["refused"] for fault in answer.data["faults"])
-    assert len(answer.data["faults"]) == 3
+    assert [fault["refused"] for fault in answer.data["faults"]] == [False, False, False]
+    assert shell("data", "clean", study(counting), file(text), tmp_path / "out.csv").code == 0
+    assert _cells(tmp_path / "out.csv")[-1] == ["?", "f", ""]
 
 
 # --- A corrected copy -------------------------------------------------------------
