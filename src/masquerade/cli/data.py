@@ -84,7 +84,7 @@ def clean(
     loaded, _ = load_study(study, in_memory=True)
     cleaned = clean(file, loaded, out, counts=entry_of(loaded).records is not POINTS)
     unit = cleaned.found.unit
-    rows = [f"mended: {cleaned.found.source} {sign.says}" for sign in cleaned.signs]
+    rows = [f"mended: {cleaned.found.source} {sign.says.partition(';')[0]}" for sign in cleaned.signs]
     mended = [(column, rule, count) for (column, rule), count in sorted(cleaned.mended.items()) if count]
     rows += [f"mended: column {column!r}, {counted(count, 'time')}: {rule}" for column, rule, count in mended]
     rows += [f"left out: {fault.row(unit)}" for fault in cleaned.reasons]
