@@ -178,7 +178,7 @@ class CharlieSocket:
         except BaseException:
             self.close(0)
             raise
-        self._watchman = Watchman(int(self.address.rpartition(":")[2]))
+        self._watchman = Watchman(int(self.address.rpartition(":")[2]), len(roster))
         self._watchman.start()
 
     def _bind(self, address: str) -> None:
@@ -304,8 +304,8 @@ class CharlieSocket:
     def _offer(self, name: str) -> None:
         route = self._routes.get(name)
         self._waiting.add(name)
-        if route is None:
-            return
+        if route is None or name in self._gone:
+            return  # a way back that is gone never comes back: :meth:`found` gets another one
         try:
             self._outbox[name].offer(lambda chunk: self._router.send_multipart((route, chunk), zmq.NOBLOCK))
             self._waiting.discard(name)
