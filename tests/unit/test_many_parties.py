@@ -1,73 +1,544 @@
-"""What a party, and Charlie for each party, do in a run does not grow with the number of parties."""
+"""Studies with more than 65 parties: each is shown a part of the roster, and a part of the last words."""
 
-from __future__ import annotations
-
-import cProfile
-import pstats
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
-from nacl.public import Box
 
-from masquerade_core.crypto import boxes, masks
-from masquerade_core.data.schema import Dataset
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, verify
+from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.shown import coin_of, heard_by, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.table import Table
-from masquerade_protocols.blocks.masked_messages import Masked
-from masquerade_protocols.dp_gd import roles as dp_gd
-from masquerade_protocols.in_memory import run_in_memory
-from tests.dropout_helpers import masked_text
-from tests.protocol_helpers import make_data
+from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.frames import run_id
+from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
+from masquerade_core.wire.proof import Judge
+from masquerade_host.session_messages import AllClosed, Hello, Hellos, Roster
+from masquerade_host.transcript import Transcript
+from masquerade_host.verifying import check_together, contradictions, read_folder
+from tests.host_helpers import VERSION, All, Hi, World
+from tests.restarts import Group
+from tests.run_folders import resign, run_to_folders, silent_charlie, silent_party
+from tests.wired import Wired
 
-FEW, MANY = 100, 400
-
-
-def _study(K: int) -> Study:
-    return Study.parse(masked_text("dp-gd", K, 2, section="rounds = 1\nclip = 0.5"), in_memory=True)
-
-
-def _records(study: Study) -> dict[str, Dataset]:
-    return dict.fromkeys(study.names, make_data(study, [20] * study.K)["p0"])
+K = 70
+KIND, NUMBER, BODY = 4, 5, 7  # in a frame's header
 
 
-class _Counts:
-    """How often keys of pairs, masks and function calls of Python were made."""
-
-    def __init__(self, K: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.K, self.pairs, self.streams = K, 0, 0
-        study = _study(K)
-        records = _records(study)
-        box, stream = Box, masks.mask_stream
-
-        def counted_box(*keys: Any) -> object:
-            self.pairs += 1
-            return box(*keys)
-
-        def counted_stream(key: bytes, length: int) -> bytes:
-            self.streams += 1
-            return stream(key, length)
-
-        self.table = Table(study.names, study=study)
-        with monkeypatch.context() as patch:
-            patch.setattr(boxes, "Box", counted_box)
-            patch.setattr(masks, "mask_stream", counted_stream)
-            profile = cProfile.Profile()
-            profile.enable()
-            self.models = run_in_memory(dp_gd, study, records, table=self.table)
-            profile.disable()
-        self.calls: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]  # typeshed leaves it out
+@cache
+def world_of(parties: int = K) -> World:
+    """A study of masked sums with so many parties."""
+    world = World.new(parties)
+    text = world.study.to_toml()
+    start, end = text.index("[crypto]"), text.index("[protocol]")
+    text = text[:start] + '[crypto]\nsum = "masks"\n\n' + text[end:]
+    for old, new in (
+        ('lead = "p1"\n', ""),
+        ('"local-aggregation"', '"dp-gd"'),
+        ("delta = 0.0", "delta = 1e-6"),
+        ('calibration = "paper"', 'calibration = "proven"'),
+    ):
+        text = text.replace(old, new)
+    return World(Study.parse(text), world.keys)
 
 
-def test_work_grows_with_the_parties_and_not_with_their_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = _Counts(FEW, monkeypatch), _Counts(MANY, monkeypatch)
-    for run in (few, many):
-        assert len({repr(model) for model in run.models.values()}) == 1
-        # 64 neighbours, itself and Charlie, and the first party if that is none of these; two are shown all keys.
-        assert 66 * run.K < run.pairs <= 67 * run.K + 2 * (run.K + 1)
-        # Two sums, each with the masks of 64 neighbours and the stream of the check key.
-        assert run.streams == 2 * run.K * 65
-        sizes = {passed.length for passed in run.table.passed if passed.type == Masked.__name__}
-        assert len(sizes) == 2  # of the count, and of the round
-    assert many.calls / many.K <= 1.1 * few.calls / few.K
-    told = [passed for passed in many.table.passed if passed.source == CHARLIE and passed.to == "p399"]
-    assert [passed.type for passed in told] == ["Summed", "Summed"]
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check each signature once: 70 parties read each other's hellos."""
+    monkeypatch.setattr("masquerade_core.wire.frames.verify", _verified)
+
+
+_verified = cache(verify)
+
+
+@pytest.fixture
+def wired() -> Wired:
+    """Nobody has joined."""
+    return Wired(world_of())
+
+
+@pytest.fixture
+def seated(wired: Wired) -> Wired:
+    """All have joined."""
+    wired.join()
+    assert not wired.errors
+    return wired
+
+
+def header(data: bytes) -> list[Any]:
+    return list(msgpack.unpackb(data[SIGNATURE_BYTES:]))
+
+
+def signed_by(wired: Wired, name: str, fields: list[Any]) -> bytes:
+    signed = bytes(msgpack.packb(fields))
+    return wired.world.keys[name].signing.sign(signed) + signed
+
+
+def coin(wired: Wired) -> bytes:
+    return wired.charlie._coin
+
+
+def changing(wired: Wired, to: str, kind: str, change: Callable[[list[Any]], None]) -> None:
+    """Let Charlie send one party another frame of this kind, well signed."""
+
+    def tamper(source: str, target: str, data: bytes) -> Iterable[bytes]:
+        fields = header(data)
+        if (source, target, fields[KIND]) != (CHARLIE, to, kind):
+            return (data,)
+        change(fields)
+        return (signed_by(wired, CHARLIE, fields),)
+
+    wired.tamper = tamper
+
+
+def fails(wired: Wired, name: str, words: str, peer: str = CHARLIE) -> None:
+    error = wired.errors[name]
+    assert isinstance(error, ProtocolViolation)
+    assert (error.peer, words in error.message) == (peer, True), error.message
+
+
+def finish(wired: Wired) -> None:
+    for name in (*wired.world.study.names, CHARLIE):
+        wired.finish(name)
+    wired.pump(4)
+
+
+# --- The honest run ------------------------------------------------------------------
+
+
+def test_a_party_has_the_keys_of_its_neighbours_of_the_first_party_and_of_charlie(seated: Wired) -> None:
+    study, names = seated.world.study, seated.world.study.names
+    boxes = {name: hop.box_key for name, hop in seated.charlie._hops.items()}
+    root = root_of([hop.hello or b"" for hop in seated.charlie._hops.values()])
+    for name in names:
+        keys, run, shown = seated.answers[name]
+        due = shown_to(study, coin(seated), name)
+        assert (run, shown) == (seated.charlie.run, root)
+        assert keys == (*((other, boxes[other]) for other in due), (CHARLIE, seated.charlie._joins.box_key))  # type: ignore[union-attr]
+        assert len(due) == (
+            K if name == names[0] else 66 if names[0] not in heard_by(study, coin(seated), name) else 65
+        )
+
+
+def test_all_seats_agree_on_the_coin_and_draw_what_charlie_draws(seated: Wired) -> None:
+    found = set()
+    for name in (*seated.world.study.names, CHARLIE):
+        seat = Seat(name, seated.world.study.names)
+        role = seat.join()
+        role.send(None)
+        role.send(bytes(range(32)))
+        with pytest.raises(StopIteration):
+            role.send(seated.answers[name])
+        found.add(seat.roster_hash())
+    assert found == {coin(seated)} == {coin_of(seated.charlie.run, seated.answers["p1"][2])}
+
+
+def test_every_party_hears_the_last_words_of_its_neighbours(seated: Wired) -> None:
+    shown: dict[str, bytes] = {}
+
+    def look(source: str, to: str, data: bytes) -> Iterable[bytes]:
+        if source == CHARLIE and header(data)[KIND] == "closed":
+            shown[to] = header(data)[BODY]
+        return (data,)
+
+    seated.tamper = look
+    seated.tell_all(b"news")
+    seated.pump(2)
+    finish(seated)
+    assert not seated.errors
+    assert all(session.closed for session in seated.sessions.values())
+    closed = {name: hop.closed for name, hop in seated.charlie._hops.items()}
+    for name, body in shown.items():
+        due = heard_by(seated.world.study, coin(seated), name)
+        assert decode(AllClosed, body, CHARLIE).closed == tuple(closed[other] for other in due)
+    assert len(shown) == K
+
+
+def test_up_to_65_parties_everybody_is_shown_everything() -> None:
+    assert shows_all(world_of(65).study)
+    assert not shows_all(world_of(66).study)
+
+
+# --- Charlie shows a party other hellos ---------------------------------------------------
+
+
+def another_hello(wired: Wired, name: str) -> bytes:
+    """A hello that a party has signed for this study, as in an earlier attempt."""
+    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), CHARLIE)
+    session = wired.parties[name]
+    return session._endpoint.__class__(name, session.study_id, wired.world.keys[name].signing, {CHARLIE: b""}).seal(
+        CHARLIE, "hello", body
+    )
+
+
+def shown_in(fields: list[Any]) -> Hellos:
+    return decode(Hellos, fields[BODY], CHARLIE)
+
+
+def put(fields: list[Any], hellos: Iterable[bytes], paths: Iterable[bytes]) -> None:
+    fields[BODY] = encode(Hellos(hellos=tuple(hellos), paths=tuple(paths)), CHARLIE)
+
+
+def _another_at(place: int, wired: Wired, fields: list[Any]) -> None:
+    """The party's own key, and signed by it, but of another attempt: no path leads from there to the root."""
+    shown = shown_in(fields)
+    name = shown_to(wired.world.study, coin(wired), "p9")[place]
+    put(fields, [*shown.hellos[:place], another_hello(wired, name), *shown.hellos[place + 1 :]], shown.paths)
+
+
+def _exchanged(_wired: Wired, fields: list[Any]) -> None:
+    shown = shown_in(fields)
+    put(
+        fields,
+        (shown.hellos[1], shown.hellos[0], *shown.hellos[2:]),
+        (shown.paths[1], shown.paths[0], *shown.paths[2:]),
+    )
+
+
+def _one_missing(_wired: Wired, fields: list[Any]) -> None:
+    shown = shown_in(fields)
+    put(fields, shown.hellos[:-1], shown.paths[:-1])
+
+
+def _no_paths(_wired: Wired, fields: list[Any]) -> None:
+    put(fields, shown_in(fields).hellos, ())
+
+
+def _a_longer_path(_wired: Wired, fields: list[Any]) -> None:
+    shown = shown_in(fields)
+    put(fields, shown.hellos, (shown.paths[0] + bytes(32), *shown.paths[1:]))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (partial(_another_at, 0), "not under the root"),
+        (partial(_another_at, 30), "not under the root"),
+        (_exchanged, "not under the root"),
+        (_one_missing, "hellos with 6"),
+        (_no_paths, "hellos with no paths"),
+        (_a_longer_path, "not under the root"),
+    ],
+    ids=["the first party's", "a neighbour's", "exchanged", "one missing", "no paths", "a longer path"],
+)
+def test_a_party_refuses_hellos_that_are_not_under_the_root(
+    wired: Wired, change: Callable[[Wired, list[Any]], None], words: str
+) -> None:
+    changing(wired, "p9", "hellos", partial(change, wired))
+    wired.join()
+    fails(wired, "p9", words)
+    assert "p9" not in wired.answers
+
+
+def test_the_first_party_is_shown_all_hellos_that_make_the_root(wired: Wired) -> None:
+    def change(fields: list[Any]) -> None:
+        hellos = list(shown_in(fields).hellos)
+        assert len(hellos) == K
+        hellos[40] = another_hello(wired, "p41")
+        put(fields, hellos, ())
+
+    changing(wired, "p1", "hellos", change)
+    wired.join()
+    fails(wired, "p1", "not under the root")
+
+
+@pytest.mark.parametrize("whose", ["p9", "p10"])
+def test_a_root_over_another_hello_of_ones_own_is_refused_by_its_party(wired: Wired, whose: str) -> None:
+    """Charlie makes the tree with a hello of an earlier attempt: its party alone can tell, and does."""
+    wired.join(*wired.world.study.names)
+    wired.charlie._hops[whose].hello = another_hello(wired, whose)
+    wired.join(CHARLIE)
+    assert set(wired.errors) == {CHARLIE, *wired.world.study.names}
+    fails(wired, whose, f"hello of {whose}")
+
+
+def test_a_forged_hello_under_the_root_convicts_charlie_for_everybody(wired: Wired) -> None:
+    wired.join(*wired.world.study.names)
+    fields = header(another_hello(wired, "p9"))
+    wired.charlie._hops["p9"].hello = signed_by(wired, CHARLIE, fields)
+    seen: list[bytes] = []
+
+    def look(source: str, to: str, data: bytes) -> Iterable[bytes]:
+        if (source, to, header(data)[KIND]) == (CHARLIE, "p9", "hellos"):
+            seen.append(data)
+        return (data,)
+
+    wired.tamper = look
+    wired.join(CHARLIE)
+    fails(wired, "p1", "hello of p9")
+    judge = Judge(wired.world.study, wired.charlie.run, wired.charlie.study_id)
+    assert judge.of(seen[:1]).culprit == CHARLIE
+    assert judge.of(tuple(header(seen[0])[1:2])).culprit == ""
+
+
+def test_frames_that_show_hellos_convict_nobody_by_themselves(wired: Wired) -> None:
+    frames: list[bytes] = []
+
+    def look(source: str, to: str, data: bytes) -> Iterable[bytes]:
+        if source == CHARLIE and to in ("p1", "p2") and header(data)[KIND] in ("roster", "hellos"):
+            frames.append(data)
+        return (data,)
+
+    wired.tamper = look
+    wired.join()
+    assert len(frames) == 4
+    judge = Judge(wired.world.study, wired.charlie.run, wired.charlie.study_id)
+    assert judge.of(frames).culprit == ""
+
+
+# --- Two trees ----------------------------------------------------------------------------
+
+
+def test_two_parties_that_are_shown_two_roots_are_in_two_runs(wired: Wired) -> None:
+    """Charlie shows p9 a tree in which p10 has another key, every hello well signed: nothing of p9 opens elsewhere."""
+    wired.join(*wired.world.study.names)
+    study, hops = wired.world.study, wired.charlie._hops
+    hellos = [hop.hello or b"" for hop in hops.values()]
+    hellos[9] = another_hello(wired, "p10")
+    tree, run = tree_of(hellos), b""
+
+    def other_tree(source: str, to: str, data: bytes) -> Iterable[bytes]:
+        nonlocal run
+        fields = header(data)
+        if (source, to) != (CHARLIE, "p9") or fields[KIND] not in ("roster", "hellos"):
+            return (data,)
+        if fields[KIND] == "roster":
+            told = decode(Roster, fields[BODY], CHARLIE)
+            body = Roster(hellos=(), box_key=told.box_key, nonce=told.nonce, root=tree[-1][0])
+            fields[BODY] = encode(body, CHARLIE)
+            run = run_id(wired.charlie.study_id, fields[BODY])
+        else:
+            fields[1] = run
+            due = shown_to(study, coin_of(run, tree[-1][0]), "p9")
+            places = [study.names.index(name) for name in due]
+            put(fields, (hellos[i] for i in places), (path_to(tree, i) for i in places))
+        return (signed_by(wired, CHARLIE, fields),)
+
+    wired.tamper = other_tree
+    wired.join(CHARLIE)
+    assert wired.answers["p9"][1:] == (run, tree[-1][0])
+    assert run != wired.charlie.run
+    wired.say("p9")
+    wired.pump(2)
+    assert "another run" in wired.errors[CHARLIE].message
+    assert set(wired.errors) == {CHARLIE, *study.names}
+
+
+# --- Order --------------------------------------------------------------------------------
+
+
+def test_nothing_that_counts_comes_before_the_hellos(wired: Wired) -> None:
+    def change(fields: list[Any]) -> None:
+        fields[KIND], fields[BODY] = "message", b"\x80"
+
+    changing(wired, "p9", "hellos", change)
+    wired.join()
+    fails(wired, "p9", "sent 'message' out of turn; allowed are the hellos")
+
+
+def test_hellos_that_come_twice_are_out_of_turn(seated: Wired) -> None:
+    frame = seated.charlie._endpoint.seal("p9", "hellos", encode(Hellos(hellos=(), paths=()), "p9"))
+    seated.links["p9"].inbox.append(frame)
+    seated.pump(1)
+    fails(seated, "p9", "shown all its hellos before")
+
+
+def test_who_is_never_shown_its_hellos_says_that_it_waits_for_charlie(wired: Wired) -> None:
+    wired.tamper = lambda source, to, data: (
+        () if (source, to) == (CHARLIE, "p9") and header(data)[KIND] == "hellos" else (data,)
+    )
+    wired.join()
+    assert wired.parties["p9"].missing() == (CHARLIE,)
+    wired.parties["p9"].patience = 5.0
+    wired.pump(5, seconds=1.9)
+    assert isinstance(wired.errors["p9"], DeadlinePassed)
+    assert wired.errors["p9"].waited_for == (CHARLIE,)
+
+
+# --- The last words -----------------------------------------------------------------------
+
+
+def test_a_party_that_was_told_something_else_and_its_neighbours_keep_no_result(
+    seated: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is no neighbour of p9 may finish: it was told what all others were told."""
+    monkeypatch.setattr(type(seated.charlie), "_check_digests", lambda _self: None)
+    changing(seated, "p9", "message", lambda fields: fields.__setitem__(BODY, b"another sum"))
+    seated.tell_all(b"sum")
+    seated.pump(2)
+    finish(seated)
+    near = set(heard_by(seated.world.study, coin(seated), "p9"))
+    assert set(seated.errors) == near
+    for name in near - {"p9"}:
+        fails(seated, name, "told p9 other messages", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda closed: (*closed[:-1], b""), "words of 64 parties; due are those of 65"),
+        (lambda closed: closed[:-1], "words of 64 parties; due are those of 65"),
+        (lambda closed: (closed[1], closed[0], *closed[2:]), "with a frame of"),
+    ],
+    ids=["empty", "short", "exchanged"],
+)
+def test_the_last_words_of_all_neighbours_are_due(
+    seated: Wired, change: Callable[[tuple[bytes, ...]], tuple[bytes, ...]], words: str
+) -> None:
+    def tamper(fields: list[Any]) -> None:
+        closed = decode(AllClosed, fields[BODY], CHARLIE).closed
+        fields[BODY] = encode(AllClosed(closed=change(closed)), CHARLIE)
+
+    changing(seated, "p9", "closed", tamper)
+    finish(seated)
+    fails(seated, "p9", words)
+
+
+def test_an_end_for_all_at_once_is_refused(seated: Wired) -> None:
+    def tamper(source: str, to: str, data: bytes) -> Iterable[bytes]:
+        if (source, to) == (CHARLIE, "p9") and header(data)[KIND] == "closed":
+            endpoint = seated.charlie._endpoint
+            return (endpoint.broadcast("closed", header(data)[BODY]),)
+        return (data,)
+
+    seated.tamper = tamper
+    finish(seated)
+    fails(seated, "p9", "closed the run for all; in a study with 70 parties he closes it for each by itself")
+
+
+# --- Restarts -----------------------------------------------------------------------------
+
+
+async def party(seat: Seat) -> bytes:
+    await seat.join()
+    noise = await seat.once("noise", lambda rng: rng.bytes(8))
+    await seat.release("round", 0.1, 0.0)
+    await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+    return (await seat.receive(All, CHARLIE)).coins
+
+
+async def charlie(seat: Seat) -> bytes:
+    await seat.join()
+    coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
+    await seat.broadcast(All(coins=coins))
+    return coins
+
+
+def group() -> Group:
+    return Group(world_of(), {CHARLIE: charlie, **dict.fromkeys(world_of().study.names, party)})
+
+
+@pytest.mark.parametrize(("name", "moment"), [("p9", 5), ("p9", 8), (CHARLIE, 145), (CHARLIE, 220)])
+def test_a_kill_changes_nothing(name: str, moment: int) -> None:
+    """After its journal has the roster, and after its message; Charlie's while he shows hellos, and in the round."""
+    run = group()
+    run.sites[name].kill_at = moment
+    run.run(60, down=1)
+    run.check()
+    assert run.sites[name].starts == 2
+
+
+def test_a_party_that_was_started_again_asks_its_neighbours_alone() -> None:
+    run = group()
+    run.run(until=lambda: bool(run.sites["p9"].debited))
+    p9, study = run.sites["p9"], world_of().study
+    p9.kill()
+    p9.start()
+    near = {name for name in heard_by(study, coin_of_run(run), "p9") if name != "p9"}
+    assert set(p9.session.__dict__["_held"].missing) == near
+    assert len(near) == 64
+    asked: set[str] = set()
+
+    def look(source: str, to: str, data: bytes) -> bytes:
+        if source == CHARLIE and header(data)[KIND] == "standing" and header(data)[6] == "ask":
+            asked.add(to)
+        return data
+
+    run.tamper = look
+    run.run(60)
+    run.check()
+    assert asked == near
+
+
+def coin_of_run(run: Group) -> bytes:
+    found: bytes = run.sites[CHARLIE].session._coin
+    return found
+
+
+# --- Folders ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("folders")
+    run_to_folders(root, world=world_of(), roles=(silent_party, silent_charlie))
+    return root
+
+
+def test_folders_of_a_part_are_in_order_by_themselves_and_together(folders: Path) -> None:
+    study = world_of().study
+    read = {name: read_folder(folders / name) for name in ("p1", "p9", "p70", CHARLIE)}
+    assert {name: folder.problems for name, folder in read.items()} == {name: [] for name in read}
+    check_together(list(read.values()))
+    assert contradictions(list(read.values())) == []
+    assert read[CHARLIE].took_part == study.names
+    for name in ("p1", "p9", "p70"):
+        assert name in read[name].took_part
+        assert len(read[name].took_part) == 65
+
+
+def _without(kind: str) -> Callable[[Transcript], Transcript]:
+    return lambda t: replace(t, shown=tuple(frame for frame in t.shown if header(frame)[KIND] != kind))
+
+
+@pytest.mark.parametrize(
+    ("owner", "kind", "problem"),
+    [
+        ("p9", "hellos", "does not have all hellos that p9 was shown"),
+        (CHARLIE, "hellos", "does not have all hellos that p1 was shown"),
+        (CHARLIE, "closed", "words of no parties"),
+    ],
+)
+def test_a_folder_without_what_it_was_shown_is_not_in_order(
+    folders: Path, tmp_path: Path, owner: str, kind: str, problem: str
+) -> None:
+    shutil.copytree(folders / owner, tmp_path / owner)
+    resign(tmp_path / owner, world_of(), _without(kind))
+    assert any(problem in found for found in read_folder(tmp_path / owner).problems)
+
+
+# --- The tree -----------------------------------------------------------------------------
+
+
+def test_a_node_is_no_row_and_a_row_no_node() -> None:
+    """With one tag for all, two leaves' hashes in a row would be a row of a smaller tree with the same root."""
+    rows = [b"%d" % i for i in range(4)]
+    tree = tree_of(rows)
+    nodes = [tree[0][0] + tree[0][1], tree[0][2] + tree[0][3]]
+    assert root_of(nodes) != tree[-1][0]
+    assert not is_under(tree[-1][0], 2, 0, nodes[0], tree[1][1])
+    assert not is_under(tree[-1][0], 4, 0, nodes[0], tree[1][1])
+    assert root_of(rows[:3]) != root_of([*rows[:3], rows[2]])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 7, 33])
+def test_each_row_is_under_the_root_at_its_place_alone(count: int) -> None:
+    rows = [hashlib.sha256(b"%d" % i).digest() for i in range(count)]
+    tree = tree_of(rows)
+    root = tree[-1][0]
+    for place, row in enumerate(rows):
+        path = path_to(tree, place)
+        assert is_under(root, count, place, row, path)
+        others = [(p, r) for p in range(count) for r in rows if (p, r) != (place, row)]
+        assert not any(is_under(root, count, p, r, path) for p, r in others)
+        assert not is_under(root, count + 1, place, row, path)
+        assert not is_under(root, count, place, row, path + bytes(32))
+        assert not is_under(root, count, place, row, path[:-1]) or not path
