@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.loading import POINTS, load_csv, stream_csv
 from masquerade_core.data.records import ROWS, Records
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
@@ -259,3 +261,56 @@ def test_the_scratch_file_has_no_name_and_is_gone_with_its_process(tmp_path: Pat
     child.wait()
     child.stdout.close()
     assert list(folder.iterdir()) == []
+
+
+# --- float32 --------------------------------------------------------------------------------
+
+
+def _half(study: Study) -> Study:
+    return Study.parse(study.to_toml().replace("[study]\n", '[study]\nprecision = "float32"\n'), in_memory=True)
+
+
+def test_a_study_that_says_nothing_of_precision_keeps_its_hash() -> None:
+    study = make_study(2, _D)
+    assert "precision" not in study.to_toml()
+    assert not any("precision" in name for name in study.canonical())
+    assert _half(study).digest() != study.digest()
+    assert _half(study).study.precision == "float32"
+    with pytest.raises(BadInput, match="precision"):
+        Study.parse(study.to_toml().replace("[study]\n", '[study]\nprecision = "float16"\n'), in_memory=True)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_no_record_is_longer_than_one_after_it_was_rounded(intercept: bool) -> None:
+    """To the nearest, about half of the clipped records would be, by more than the check allows."""
+    encoder = replace(Encoder.from_study(_half(make_study(2, 5))), intercept=intercept)
+    rng = np.random.default_rng(3)
+    columns = {f"x{i}": rng.uniform(-1, 1, 3000) for i in range(5)}
+    X, exact = encoder.encode(columns), replace(encoder, precision="float64").encode(columns)
+    assert X.dtype == np.float32
+    lengths = np.linalg.norm(X.astype(np.float64), axis=1)
+    assert lengths.max() <= 1 + 1e-15
+    assert (np.linalg.norm(exact.astype(np.float32).astype(np.float64), axis=1) > 1 + 1e-12).mean() > 0.2
+    np.testing.assert_allclose(X, exact, rtol=3e-7)
+    Dataset(X, np.ones(3000))
+
+
+def test_float32_gives_the_same_bits_in_memory_and_on_the_disk(tmp_path: Path) -> None:
+    study, path = _half(make_study(2, _D)), _write(tmp_path / "data.csv", _N)
+    memory, streamed = load_csv(path, study), stream_csv(path, study, tmp_path)
+    assert {memory.X.dtype.name, streamed.dtype.name} == {"float32"}
+    _same(memory, streamed)
+    for one, other in zip(memory.sides(0.3), streamed.sides(0.3), strict=True):
+        _same(one, other)
+    assert b"".join(map(bytes, canonical(streamed))) == b"".join(map(bytes, canonical(memory)))
+    exact = load_csv(path, make_study(2, _D))
+    assert clipped_sum(exact, np.ones(_D), LOGISTIC, Fraction(1, 2)) != clipped_sum(
+        memory, np.ones(_D), LOGISTIC, Fraction(1, 2)
+    )
+
+
+def test_a_run_with_float32_gives_the_same_model(tmp_path: Path) -> None:
+    study = _half(held_back_study(2, _D))
+    paths = {name: _write(tmp_path / f"{name}.csv", 400, seed=i) for i, name in enumerate(study.names)}
+    memory = _model(study, {name: load_csv(path, study) for name, path in paths.items()})
+    assert memory == _model(study, {name: stream_csv(path, study, tmp_path) for name, path in paths.items()})

@@ -136,7 +136,8 @@ def _read(
         path, numbers, others + ([labels.name] if labels else []), fills=encoder.out_of_bounds == "clamp"
     )
     # The system gives memory only to the rows that are written.
-    X = np.empty((source.most, encoder.d)) if room is None else room.matrix(source.most, encoder.d, np.float64)
+    shape = (source.most, encoder.d)
+    X = np.empty(shape, encoder.dtype) if room is None else room.matrix(*shape, encoder.dtype)
     n, repaired = 0, Repaired()
     for block in source.blocks:
         if room is not None:

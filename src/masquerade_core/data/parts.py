@@ -218,7 +218,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     encoder, labels, repaired, n = Encoder.from_study(study), Labels(study), Repaired(), 0
     numbers = tuple(f.name for f in encoder.features if f.levels is None)
     others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
-    X = np.empty((sum(some.end - some.start for some in rows), encoder.d))
+    X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
     for some in rows:
         _check_unchanged(some.file)
         for columns in some.columns(numbers, others):
