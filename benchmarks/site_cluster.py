@@ -39,8 +39,8 @@ from masquerade_protocols.dp_gd.roles import clipped_sum
 
 PARTIES = ("big", "small-a", "small-b")
 SMALL = 100_000
-SUMS = 3
-ROUNDS = 5
+SUMS = 2
+ROUNDS = 3
 _MODULES = {CHARLIE: "masquerade_curator"}
 _POPULATION = "everybody"
 
@@ -89,14 +89,14 @@ class Bench:
             process.wait()
 
 
-def _peak(pid: int) -> int:
-    """Return the largest peak, in MB, of a process and its children."""
+def _peak(pid: int, *, children: bool = True) -> int:
+    """Return the peak, in MB, of a process; or the largest of its own and its children's."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         own = [int(line.split()[1]) // 1000 for line in lines if line.startswith("VmHWM")]
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [child for thread in threads for child in (thread / "children").read_text().split()]
-        return max([0, *own, *map(_peak, map(int, children))])
+        threads = list(Path(f"/proc/{pid}/task").iterdir()) if children else []
+        found = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+        return max([0, *own, *map(_peak, found)])
     return 0
 
 
@@ -129,7 +129,7 @@ def _study(folder: Path, records: int) -> Study:
         port = probe.getsockname()[1]
     text = [
         '[study]\nname = "records"\nprotocol = "dp-gd"\nmin_parties = 3\nmin_records = 1000',
-        f'max_records = {records}\ndeadline_seconds = 1200.0\nnonce = "0123456789abcdef"\n',
+        f'max_records = {records}\ndeadline_seconds = 1200.0\nnonce = "0123456789abcdef"\nprecision = "float32"\n',
         '[privacy]\nepsilon = 0.1\ndelta = 1e-10\ncalibration = "proven"\ncolluders = 1\n',
         "[model]\nregularization = 1e-6\nintercept = false\n",
         f'[crypto]\nsum = "masks"\n\n[protocol]\nrounds = {ROUNDS}\n',
@@ -170,7 +170,7 @@ def _sums(bench: Bench, address: str, workers: int, data: Path, study: Study) ->
             clipped_sum(records, np.full(len(COLUMNS), number / 10), LOGISTIC, Fraction(1, 2))
             taken.append(round(time.perf_counter() - began, 1))
         bench.note("seconds of a sum of clipped gradients", taken)
-    bench.note("peak memory in MB", {**bench.peaks(), "client": _peak(os.getpid())})
+    bench.note("peak memory in MB", {**bench.peaks(), "client": _peak(os.getpid(), children=False)})
 
 
 def _run(bench: Bench, address: str, data: Path) -> None:
@@ -195,7 +195,7 @@ def _run(bench: Bench, address: str, data: Path) -> None:
     result = json.loads((folder / "run-big" / "result.json").read_text())
     bench.note("stages of the run", result["stages"])
     model = json.loads((folder / "run-big" / "model.json").read_text())
-    bench.note("weights", [round(float(w), 3) for w in model["weights"]])
+    bench.note("weights", {name: round(float(w), 3) for name, w in model["weights"].items()})
 
 
 def main() -> None:
