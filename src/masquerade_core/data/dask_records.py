@@ -196,7 +196,7 @@ def _count(files: Sequence[FileOfRecords], path: Path | str, study: Study) -> in
 
 
 def _cut(files: Sequence[FileOfRecords], n: int, width: int) -> list[tuple[tuple[Rows, ...], int]]:
-    """Cut records of a width in bytes into parts of whole blocks; returns the rows of each, and the first one's place."""
+    """Cut records of this width in bytes into parts of whole blocks: the rows of each, and the place of the first."""
     blocks = math.ceil(n / ROWS)
     fit = max(1, _PART_BYTES // (ROWS * width))
     size = ROWS * min(fit, _MOST_BLOCKS, math.ceil(blocks / _PARTS))
