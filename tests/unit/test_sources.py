@@ -516,6 +516,21 @@ def test_files_are_only_read_and_nothing_is_fetched(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "other.db").exists()
 
 
+@pytest.mark.parametrize("query", ["DELETE FROM t", "INSERT INTO t VALUES (2) RETURNING *", "PRAGMA user_version = 3"])
+def test_an_sqlite_file_is_defended_twice(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as made:
+        made.execute("CREATE TABLE t AS SELECT 1 AS radius")
+    made.close()
+    address = f"sqlite://{tmp_path / 'x.db'}"
+    before = (tmp_path / "x.db").read_bytes()
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
+    monkeypatch.setattr("masquerade_core.data.sqlite.count_of", lambda _: "SELECT 0")
+    assert "does something else than read" in _refused(f"{address} {query}")
+    monkeypatch.setattr("masquerade_core.data.sqlite._only_reads", lambda *_: sqlite3.SQLITE_OK)
+    assert "was refused by SQLite" in _refused(f"{address} {query}")
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
 def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "x.db") as made:
         made.execute("CREATE TABLE t (id, radius, sex, diagnosis)")
