@@ -531,6 +531,14 @@ def test_an_sqlite_file_is_defended_twice(query: str, tmp_path: Path, monkeypatc
     assert (tmp_path / "x.db").read_bytes() == before
 
 
+def test_duckdb_answers_a_select_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
+    monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: "SELECT 0")
+    for query in (f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "SELECT 1; SELECT 2"):
+        assert "does something else than read" in _refused(f"duckdb:// {query}")
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "x.db") as made:
         made.execute("CREATE TABLE t (id, radius, sex, diagnosis)")
@@ -540,6 +548,7 @@ def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(
     made.close()
     address = f"sqlite://{tmp_path / 'x.db'} SELECT * FROM t"
     assert "record 2: column 'radius' holds binary data" in _refused(f"{address} WHERE id < 5 ORDER BY id")
+    assert "record 2: column 'diagnosis' holds binary data" in _refused(f"{address} WHERE id IN (1, 3) ORDER BY id")
     assert "not UTF-8" in _refused(f"{address} ORDER BY id")
     study = Study.parse(STUDY.replace("[study]\n", '[study]\nout_of_bounds = "clamp"\n'))
     data = load_csv(f"{address} ORDER BY id", study)
