@@ -172,6 +172,8 @@ class Protocol:
         (study) -> what can be expected of the model, from public numbers. None where nothing can be said.
     records : Loader
         What a party's records are read as. By default they are vectors in the unit ball, with labels.
+    streams : bool
+        Whether a party's role needs its records only for sums over them, so that they need not be in memory.
     makes_model : bool
         Whether a run releases a classifier. Otherwise there is none to test, to compare or to predict with.
     section : str
@@ -232,6 +234,7 @@ class Protocol:
     cost: Callable[[Study], Cost] = _has_none
     expectation: Callable[[Study], Expectation] | None = None
     records: Loader = POINTS
+    streams: bool = False
     makes_model: bool = True
     section: str = ""
     proven_section: str = ""
