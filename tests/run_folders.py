@@ -12,7 +12,7 @@ from masquerade_host.results import RunDirectory, summarize
 from masquerade_host.run_files import hash_of_statement
 from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed, read_transcript
 from masquerade_protocols import protocol_of
-from tests.host_helpers import World, run_together, toy_charlie, toy_party
+from tests.host_helpers import All, Hi, World, run_together, toy_charlie, toy_party
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,23 @@ class Coins:
         return {"model.json": {"coins": self.coins.hex(), "run_id": run.hex()}, "notes.txt": study.study.name}
 
 
+async def silent_party(seat: Seat) -> Coins:
+    """Show one's coin to Charlie, and hear everybody's; no party speaks to another."""
+    await seat.join()
+    coin = await seat.once("coin", lambda rng: rng.bytes(8))
+    await seat.send(CHARLIE, Hi(coin=coin, sealed=b""))
+    return Coins((await seat.receive(All, CHARLIE)).coins)
+
+
+async def silent_charlie(seat: Seat) -> Coins:
+    """Collect the coins and show them to all."""
+    await seat.join()
+    his = await seat.gather(Hi, seat.names)
+    coins = b"".join(hi.coin for hi in his.values())
+    await seat.broadcast(All(coins=coins))
+    return Coins(coins)
+
+
 async def _party(seat: Seat) -> Coins:
     return Coins(await toy_party(seat))
 
@@ -34,8 +51,13 @@ async def _charlie(seat: Seat) -> Coins:
     return Coins(await toy_charlie(seat))
 
 
-def run_to_folders(root: Path, K: int = 3, world: World | None = None) -> World:
-    """Run the toy protocol, and write each participant's folder into ``root``."""
+def run_to_folders(
+    root: Path,
+    K: int = 3,
+    world: World | None = None,
+    roles: tuple[Callable[[Seat], Any], Callable[[Seat], Any]] = (_party, _charlie),
+) -> World:
+    """Run a toy protocol, given as the roles of a party and of Charlie; write each one's folder into ``root``."""
     world = world or World.new(K)
     study = world.study
     sessions: dict[str, Any] = {CHARLIE: world.charlie(version=__version__)}
@@ -43,7 +65,7 @@ def run_to_folders(root: Path, K: int = 3, world: World | None = None) -> World:
     places = {name: RunDirectory(root / name, session) for name, session in sessions.items()}
     for place in places.values():
         place.__enter__()
-    outcome = run_together(sessions, dict.fromkeys(study.names, _party) | {CHARLIE: _charlie})
+    outcome = run_together(sessions, dict.fromkeys(study.names, roles[0]) | {CHARLIE: roles[1]})
     assert not outcome.errors
     statement = [claim.to_json() for claim in protocol_of(study).statement(study)]
     for name, place in places.items():

@@ -39,6 +39,9 @@ def party(
     stream: Annotated[
         Path | None, typer.Option(help="Keep the records in a scratch file in this folder, and not in memory.")
     ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="The site's own Dask scheduler; its workers read and hold the records.")
+    ] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     log_file: Annotated[Path | None, typer.Option(help="Write a log to this file, with mode 0600.")] = None,
     log_level: Annotated[Level, typer.Option(help="The least grave events that the log shows.")] = Level.INFO,
@@ -63,6 +66,7 @@ def party(
             proxy=proxy,
             journal=not no_journal,
             stream=stream,
+            dask=dask,
             observe=observe,
         )
 

@@ -1,13 +1,14 @@
 """A data owner's process: it checks policy, approval and budget, takes part, and writes the results."""
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary, load_study
+from masquerade_core.data.cluster import Cluster
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
@@ -50,6 +51,7 @@ def run(
     proxy: str | None = None,
     journal: bool = True,
     stream: Path | str | None = None,
+    dask: str | None = None,
     observe: Observer = quiet,
 ) -> Path:
     """Take part in one run; return the path of this party's ``result.json``.
@@ -81,6 +83,8 @@ def run(
         Keep a journal, so that a process that died goes on when it is started again.
     stream : path, optional
         A folder on a disk of this machine, where a scratch file without a name holds the records instead of memory.
+    dask : str, optional
+        The address of the site's own Dask scheduler, whose workers read and hold the records; this process gets sums.
     observe : Observer
 
     Raises
@@ -101,8 +105,9 @@ def run(
     role = _role(protocol, auxiliary, classifier)
     site = Site(state, study, me)
     approval = site.approval(population) if approved else None
-    with closing(site.ledger()) as ledger:
-        data = read_records(protocol, data_path, study, me, stream)
+    with ExitStack() as cleanup, closing(site.ledger()) as ledger:
+        cluster = None if dask is None else cleanup.enter_context(Cluster(dask))
+        data = read_records(protocol, data_path, study, me, stream, cluster)
         tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
         account, records = site.records(ledger, chosen, found, data)
@@ -146,9 +151,9 @@ def run(
                         ledger=site.entries(ledger),
                     )
                 kept.end(FINISHED, session.run)
-    # The session is over, and nothing else is sent: this is for whoever sits at this machine.
-    if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
-        observe("same_answer")
+        # The session is over, and nothing else is sent: this is for whoever sits at this machine.
+        if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
+            observe("same_answer")
     observe("done", result=str(result))
     return result
 

@@ -280,11 +280,6 @@ class Protocol:
 
     def check_dropouts(self, study: Study) -> None:
         """Refuse, with BadInput, a study that may lose parties where this protocol cannot make a sum again."""
-        if study.dropouts is not None and study.dropouts.method == "double-masks":
-            raise BadInput(
-                'the study has [dropouts] method = "double-masks", which this version of the program does not have',
-                'set method = "retries", and retries = 1 or more',
-            )
         if study.dropouts is not None and self.no_retries:
             raise BadInput(
                 f"the study has [dropouts], but {self.name} cannot go on without a party: {self.no_retries}",

@@ -1,8 +1,11 @@
 """Studies with more than 65 parties: each is shown a part of the roster, and a part of the last words."""
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -19,7 +22,11 @@ from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.proof import Judge
 from masquerade_host.session_messages import AllClosed, Hello, Hellos, Roster
-from tests.host_helpers import VERSION, World
+from masquerade_host.transcript import Transcript
+from masquerade_host.verifying import check_together, contradictions, read_folder
+from tests.host_helpers import VERSION, All, Hi, World
+from tests.restarts import Group
+from tests.run_folders import resign, run_to_folders, silent_charlie, silent_party
 from tests.wired import Wired
 
 K = 70
@@ -33,7 +40,14 @@ def world_of(parties: int = K) -> World:
     text = world.study.to_toml()
     start, end = text.index("[crypto]"), text.index("[protocol]")
     text = text[:start] + '[crypto]\nsum = "masks"\n\n' + text[end:]
-    return World(Study.parse(text.replace('lead = "p1"\n', "")), world.keys)
+    for old, new in (
+        ('lead = "p1"\n', ""),
+        ('"local-aggregation"', '"dp-gd"'),
+        ("delta = 0.0", "delta = 1e-6"),
+        ('calibration = "paper"', 'calibration = "proven"'),
+    ):
+        text = text.replace(old, new)
+    return World(Study.parse(text), world.keys)
 
 
 @pytest.fixture(autouse=True)
@@ -398,6 +412,107 @@ def test_an_end_for_all_at_once_is_refused(seated: Wired) -> None:
     seated.tamper = tamper
     finish(seated)
     fails(seated, "p9", "closed the run for all; in a study with 70 parties he closes it for each by itself")
+
+
+# --- Restarts -----------------------------------------------------------------------------
+
+
+async def party(seat: Seat) -> bytes:
+    await seat.join()
+    noise = await seat.once("noise", lambda rng: rng.bytes(8))
+    await seat.release("round", 0.1, 0.0)
+    await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+    return (await seat.receive(All, CHARLIE)).coins
+
+
+async def charlie(seat: Seat) -> bytes:
+    await seat.join()
+    coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
+    await seat.broadcast(All(coins=coins))
+    return coins
+
+
+def group() -> Group:
+    return Group(world_of(), {CHARLIE: charlie, **dict.fromkeys(world_of().study.names, party)})
+
+
+@pytest.mark.parametrize(("name", "moment"), [("p9", 5), ("p9", 8), (CHARLIE, 145), (CHARLIE, 220)])
+def test_a_kill_changes_nothing(name: str, moment: int) -> None:
+    """After its journal has the roster, and after its message; Charlie's while he shows hellos, and in the round."""
+    run = group()
+    run.sites[name].kill_at = moment
+    run.run(60, down=1)
+    run.check()
+    assert run.sites[name].starts == 2
+
+
+def test_a_party_that_was_started_again_asks_its_neighbours_alone() -> None:
+    run = group()
+    run.run(until=lambda: bool(run.sites["p9"].debited))
+    p9, study = run.sites["p9"], world_of().study
+    p9.kill()
+    p9.start()
+    near = {name for name in heard_by(study, coin_of_run(run), "p9") if name != "p9"}
+    assert set(p9.session.__dict__["_held"].missing) == near
+    assert len(near) == 64
+    asked: set[str] = set()
+
+    def look(source: str, to: str, data: bytes) -> bytes:
+        if source == CHARLIE and header(data)[KIND] == "standing" and header(data)[6] == "ask":
+            asked.add(to)
+        return data
+
+    run.tamper = look
+    run.run(60)
+    run.check()
+    assert asked == near
+
+
+def coin_of_run(run: Group) -> bytes:
+    found: bytes = run.sites[CHARLIE].session._coin
+    return found
+
+
+# --- Folders ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("folders")
+    run_to_folders(root, world=world_of(), roles=(silent_party, silent_charlie))
+    return root
+
+
+def test_folders_of_a_part_are_in_order_by_themselves_and_together(folders: Path) -> None:
+    study = world_of().study
+    read = {name: read_folder(folders / name) for name in ("p1", "p9", "p70", CHARLIE)}
+    assert {name: folder.problems for name, folder in read.items()} == {name: [] for name in read}
+    check_together(list(read.values()))
+    assert contradictions(list(read.values())) == []
+    assert read[CHARLIE].took_part == study.names
+    for name in ("p1", "p9", "p70"):
+        assert name in read[name].took_part
+        assert len(read[name].took_part) == 65
+
+
+def _without(kind: str) -> Callable[[Transcript], Transcript]:
+    return lambda t: replace(t, shown=tuple(frame for frame in t.shown if header(frame)[KIND] != kind))
+
+
+@pytest.mark.parametrize(
+    ("owner", "kind", "problem"),
+    [
+        ("p9", "hellos", "does not have all hellos that p9 was shown"),
+        (CHARLIE, "hellos", "does not have all hellos that p1 was shown"),
+        (CHARLIE, "closed", "words of no parties"),
+    ],
+)
+def test_a_folder_without_what_it_was_shown_is_not_in_order(
+    folders: Path, tmp_path: Path, owner: str, kind: str, problem: str
+) -> None:
+    shutil.copytree(folders / owner, tmp_path / owner)
+    resign(tmp_path / owner, world_of(), _without(kind))
+    assert any(problem in found for found in read_folder(tmp_path / owner).problems)
 
 
 # --- The tree -----------------------------------------------------------------------------

@@ -36,6 +36,16 @@ StreamOption = Annotated[
     ),
 ]
 
+DaskOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Your own Dask scheduler, tls://HOST:PORT or tcp://127.0.0.1:PORT: its workers read and hold the records.",
+        show_default=False,
+    ),
+]
+
 
 def curator(
     study: StudyArgument,
@@ -96,6 +106,7 @@ def party(
     state: StateOption = None,
     population: PopulationOption = None,
     stream: StreamOption = None,
+    dask: DaskOption = None,
     no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
@@ -123,6 +134,7 @@ def party(
             proxy=proxy,
             journal=not no_journal,
             stream=stream,
+            dask=dask,
             observe=observe,
         )
     return _done(result, output_format)

@@ -253,10 +253,6 @@ class Labels:
     def finish(self, source: str) -> NDArray[np.float64]:
         """Return all labels, checked as :meth:`check` does."""
         self.check(source)
-        return self.all()
-
-    def all(self) -> NDArray[np.float64]:
-        """Return all labels that were taken."""
         return self.numbers().astype(np.float64)
 
     def numbers(self) -> NDArray[Any]:
@@ -296,12 +292,15 @@ class Loader:
         ``source`` names them. ``party`` is their owner's name, and may be left out.
     streamed : callable or None
         (path, study, folder) -> one party's records, read into a scratch file in a folder.
+    grid_of : callable or None
+        (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
     """
 
     one: Callable[[Path | str, Study], Any]
     grouped: Callable[[Path | str, Study, str], dict[str, Any]]
     check: Callable[..., None]
     streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
+    grid_of: Callable[[Study], Any] | None = None
 
 
 def _check_points(data: Any, study: Study, source: str, party: str = "") -> None:
