@@ -272,17 +272,18 @@ def test_the_scratch_file_has_no_name_and_is_gone_with_its_process(tmp_path: Pat
     folder = tmp_path / "wait"
     folder.mkdir()
     child = _child(_write(tmp_path / "data.csv", 3000), make_study(2, _D), folder)
-    assert child.stdout is not None
-    assert child.stdout.readline()
-    handles = Path(f"/proc/{child.pid}/fd")
-    (scratch,) = (h for h in handles.iterdir() if str(folder) in str(h.readlink()))
-    status = scratch.stat()
-    assert stat.S_IMODE(status.st_mode) == 0o600
-    assert (status.st_nlink, status.st_size) == (0, 3000 * (_D + 1) * 8)
-    assert list(folder.iterdir()) == []
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    with child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline()
+            handles = Path(f"/proc/{child.pid}/fd")
+            (scratch,) = (h for h in handles.iterdir() if str(folder) in str(h.readlink()))
+            status = scratch.stat()
+            assert stat.S_IMODE(status.st_mode) == 0o600
+            assert (status.st_nlink, status.st_size) == (0, 3000 * (_D + 1) * 8)
+            assert list(folder.iterdir()) == []
+        finally:
+            child.send_signal(signal.SIGKILL)
     assert list(folder.iterdir()) == []
 
 
