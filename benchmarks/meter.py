@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect, Once, Seat, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.table import Table
+from masquerade_core.table import Silence, Table
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Message, SealedMessage
 
@@ -310,8 +310,9 @@ class MeteredTable(Table):
         meter: Meter | None = None,
         seats: type[MeteredSeat] = MeteredSeat,
         study: Study | None = None,
+        silent: Mapping[str, Silence] | None = None,
     ) -> None:
-        super().__init__(names, study=study)
+        super().__init__(names, study=study, silent=silent)
         self._seats = seats
         self.meter = Meter() if meter is None else meter
         self.sent: dict[tuple[str, str], list[int]] = defaultdict(list)
