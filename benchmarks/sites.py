@@ -15,10 +15,12 @@ import json
 import multiprocessing
 import os
 import resource
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -42,7 +44,6 @@ from masquerade_host.process import allow_descriptors
 from masquerade_host.resuming import returned
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
-from tests.host_helpers import free_port
 
 __all__ = ["Figures", "measure", "study_of"]
 
@@ -134,7 +135,7 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, list
     """Play these parties to their end, in this process, and tell what they cost."""
     allow_descriptors()
     context = _SharedContext()
-    dialer.zmq.Context = lambda: context  # type: ignore[assignment,misc,attr-defined]
+    dialer.zmq.Context = lambda: context  # type: ignore[attr-defined]
     protocol = protocol_of(study)
     gc.collect()
     before, cpu = _rss(), time.process_time()
@@ -145,8 +146,8 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, list
             name,
             study,
             key,
-            lambda key=key: dialer.PartySocket(study.address, key, study.curator.key.curve),
-            lambda: probe(study.address, study.curator.key.curve),
+            partial(dialer.PartySocket, study.address, key, study.curator.key.curve),
+            partial(probe, study.address, study.curator.key.curve),
             version=__version__,
         )
         role = protocol.party(Seat(name, study.names), study, _records(study, number))
@@ -169,7 +170,8 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, list
 def _loop(parties: list[_Party]) -> None:
     """Step every party whose sockets have something, and all of them now and then."""
     live, next_tick = dict(enumerate(parties)), 0.0
-    poller, where = zmq.Poller(), {}
+    poller = zmq.Poller()
+    where: dict[Any, int] = {}
     while live:
         now = time.monotonic()
         due = set(live) if now >= next_tick else set()
@@ -214,13 +216,19 @@ class Figures:
         if event in ("stage", "joined", "listening") or (event == "connected" and fields.get("joined") == 1):
             self.marks.append((name, time.perf_counter(), time.process_time()))
         if event in ("left", "lost", "cut_off", "turned_away", "refused"):
-            print(event, fields, file=sys.stderr)  # noqa: T201
+            print(event, fields, file=sys.stderr)
 
     def since(self, start: str, end: str) -> tuple[float, float]:
         """Return the seconds and the CPU seconds between two marks."""
         found = {name: (wall, cpu) for name, wall, cpu in reversed(self.marks)}
         (a, b), (c, d) = found[start], found[end]
         return c - a, d - b
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def _E() -> list[float]:  # noqa: N802 - its name in all tables
@@ -240,7 +248,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     names = [f"site-{j}" for j in range(K)]
     keys = {name: Keys(rng.bytes(32), rng.bytes(32)) for name in (*names, CHARLIE)}
     public = {name: key.public for name, key in keys.items()}
-    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{free_port()}")
+    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{_free_port()}")
     protocol_of(study)
     fork = multiprocessing.get_context("fork")
     told: Any = fork.Queue()
@@ -304,7 +312,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4)
     arguments = parser.parse_args()
     for K in arguments.K:
-        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))  # noqa: T201
+        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))
     return 0
 
 

@@ -25,7 +25,7 @@ from masquerade_core.errors import BadInput
 from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners, cut
 from masquerade_host.keyfiles import Keys
 from masquerade_host.outbox import Outbox
-from masquerade_host.watchman import QUEUE, Watchman
+from masquerade_host.watchman import QUEUE, Watchman, check_descriptors
 
 __all__ = ["AT_ONCE", "DENIED", "Arrival", "CharlieSocket", "harden", "wait"]
 
@@ -151,10 +151,12 @@ class CharlieSocket:
     Raises
     ------
     BadInput
-        The port is in use, or the address is not one of this machine.
+        The port is in use, or the address is not one of this machine; or this process may open too few files for so
+        many parties.
     """
 
     def __init__(self, address: str, keys: Keys, roster: Mapping[str, bytes]) -> None:
+        check_descriptors(len(roster))
         self._keys = dict(roster)
         self._names = {z85.encode(key).decode(): name for name, key in roster.items()}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

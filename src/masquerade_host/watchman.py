@@ -25,14 +25,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from masquerade_core.errors import BadInput
 from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
 
-__all__ = ["QUEUE", "UNFINISHED", "Connection", "Watchman", "too_costly"]
+__all__ = ["QUEUE", "UNFINISHED", "Connection", "Watchman", "check_descriptors", "too_costly"]
 
 QUEUE = 32  # whole messages of one connection that libzmq holds for us
 UNFINISHED = (QUEUE + 16) * MAX_MESSAGE  # bytes that libzmq may have read of a connection since its last whole message
 _MOST = 1024  # connections beyond two of each party; in all as few as half of the file descriptors, if those are few
 _SPEAKS_WITHIN = 15.0  # seconds after the connection was made
+_OTHER_FILES = 128  # that a process opens beside the connections of parties
 _EVERY = 0.1  # seconds
 _SHARE = 20  # times as long as a look takes is the pause after it, at least
 _TCP_INFO = struct.Struct("=128xQ")  # struct tcp_info of Linux 4.1 and later, up to tcpi_bytes_received
@@ -97,6 +99,22 @@ def too_costly(connections: Iterable[Connection], now: float, most: int) -> list
         by_host[host] -= 1
         found.append(oldest)
     return found
+
+
+def check_descriptors(parties: int) -> None:
+    """Check that each party can have a connection, and a second one while the first is not known to be gone.
+
+    Raises
+    ------
+    BadInput
+        The process may open too few files.
+    """
+    needed, allowed = 2 * parties + _OTHER_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed < needed:
+        raise BadInput(
+            f"this process may open {allowed:,} files and connections; {parties:,} parties need {needed:,}",
+            f"allow more where Charlie is started, for instance with: ulimit -n {needed}",
+        )
 
 
 class Watchman(threading.Thread):
