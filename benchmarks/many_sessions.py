@@ -1,4 +1,4 @@
-"""What a study with many sites costs Charlie and one party: ``python -m benchmarks.sites [K] [--rounds N] [...]``.
+"""What a study with many sites costs Charlie and one party: ``python -m benchmarks.many_sessions [K] [--rounds N] [...]``.
 
 Charlie runs as in a process of his own: his session, his socket and his driver. The parties' sessions, sockets and
 roles are the program's own as well, but many of them share one process and one thread there: 1,000 processes would
@@ -31,7 +31,7 @@ from phe import paillier
 from masquerade_core import __version__
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Effect, Once, Seat
+from masquerade_core.seat import Effect, Join, Once, Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host import dialer
@@ -89,6 +89,11 @@ class _Party:
     done: bool = False
     sockets: tuple[Any, ...] = ()
 
+    def prepare(self) -> None:
+        """Let the role do what it does before it joins, as a process of its own would before it connects."""
+        while not isinstance(self.pending, Join) and self._role_moves():
+            pass
+
     def go_on(self) -> None:
         """Let the role do what it can, and the session too."""
         while not self.done and self._role_moves():
@@ -131,7 +136,7 @@ def _records(study: Study, number: int) -> Dataset:
     return Dataset(X / np.linalg.norm(X, axis=1, keepdims=True), np.where(X[:, 0] > 0, 1.0, -1.0))
 
 
-def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, listening: Any) -> None:
+def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, ready: Any, listening: Any) -> None:
     """Play these parties to their end, in this process, and tell what they cost."""
     allow_descriptors()
     context = _SharedContext()
@@ -152,6 +157,9 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, list
         )
         role = protocol.party(Seat(name, study.names), study, _records(study, number))
         parties[name] = _Party(session, role, SystemRng())
+    for party in parties.values():
+        party.prepare()
+    ready.release()
     listening.wait()
     _loop(list(parties.values()))
     gc.collect()
@@ -252,11 +260,14 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     protocol_of(study)
     fork = multiprocessing.get_context("fork")
     told: Any = fork.Queue()
-    listening: Any = fork.Event()
+    ready, listening = fork.Semaphore(0), fork.Event()
     shares = [names[i::processes] for i in range(processes)]
-    children = [fork.Process(target=_play, args=(study, keys, share, told, listening), daemon=True) for share in shares]
+    common = (told, ready, listening)
+    children = [fork.Process(target=_play, args=(study, keys, share, *common), daemon=True) for share in shares]
     for child in children:
         child.start()
+    for _ in children:
+        ready.acquire()
     E = _E()
     figures = Figures(listening.set)
     roster = {party.name: party.key.curve for party in study.parties}
@@ -305,7 +316,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, and print JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks.sites", description="Measure a study with many sites.")
+    parser = argparse.ArgumentParser(prog="benchmarks.many_sessions", description="Measure a study with many sites.")
     parser.add_argument("K", type=int, nargs="*", default=[100])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("-d", type=int, default=50)
