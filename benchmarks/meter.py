@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect, Once, Seat, Stage
-from masquerade_core.study import CHARLIE
-from masquerade_core.table import Table
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Silence, Table
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Message, SealedMessage
 
@@ -144,7 +144,7 @@ class Meter:
     def mark(self, participant: str, stage: str) -> None:
         """Note that a participant begins a stage."""
         self.before[participant, stage] = {
-            step: seconds for (who, step), seconds in self.seconds.items() if who == participant
+            step: self.seconds[participant, step] for step in STEPS if (participant, step) in self.seconds
         }
 
     def total(self, participants: Collection[str] | None = None, steps: Collection[str] = COUNTED) -> float:
@@ -305,20 +305,27 @@ class MeteredTable(Table):
     """
 
     def __init__(
-        self, names: Sequence[str], meter: Meter | None = None, seats: type[MeteredSeat] = MeteredSeat
+        self,
+        names: Sequence[str],
+        meter: Meter | None = None,
+        seats: type[MeteredSeat] = MeteredSeat,
+        study: Study | None = None,
+        silent: Mapping[str, Silence] | None = None,
+        groups: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        super().__init__(names)
+        super().__init__(names, study=study, silent=silent, groups=groups)
         self._seats = seats
         self.meter = Meter() if meter is None else meter
         self.sent: dict[tuple[str, str], list[int]] = defaultdict(list)
-        metered: dict[str, Any] = {
-            name: _MeteredEndpoint(endpoint, self.meter, name, self.sent) for name, endpoint in self._endpoints.items()
-        }
-        self._endpoints = metered
+        self._endpoints = self._metered(self._endpoints)
+        self._fronts = self._metered(self._fronts)
+
+    def _metered(self, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
+        return {name: _MeteredEndpoint(inner, self.meter, name, self.sent) for name, inner in endpoints.items()}
 
     def seat(self, name: str, meter: Meter | None = None) -> Seat:
         """Return a new seat, with this table's meter or another one."""
-        seat = self._seats(name, self.names)
+        seat = self._seats(name, self.names, self.groups_of(name))
         seat.meter = self.meter if meter is None else meter
         return seat
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from masquerade_core.special import load_bare
 from masquerade_host.levels import Level
 from masquerade_host.process import main
 from masquerade_host.progress import Mode, Progress
@@ -36,6 +37,12 @@ def party(
             envvar="MASQUERADE_PROXY",
         ),
     ] = None,
+    stream: Annotated[
+        Path | None, typer.Option(help="Keep the records in a scratch file in this folder, and not in memory.")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="The site's own Dask scheduler; its workers read and hold the records.")
+    ] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     log_file: Annotated[Path | None, typer.Option(help="Write a log to this file, with mode 0600.")] = None,
     log_level: Annotated[Level, typer.Option(help="The least grave events that the log shows.")] = Level.INFO,
@@ -59,9 +66,12 @@ def party(
             approved=approved,
             proxy=proxy,
             journal=not no_journal,
+            stream=stream,
+            dask=dask,
             observe=observe,
         )
 
 
 if __name__ == "__main__":
+    load_bare()
     sys.exit(main(app, sys.argv[1:], "masquerade_party"))

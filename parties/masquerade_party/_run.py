@@ -1,21 +1,19 @@
 """A data owner's process: it checks policy, approval and budget, takes part, and writes the results."""
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary, load_study
+from masquerade_core.data.cluster import Cluster
 from masquerade_core.data.queries import data_at
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier, named
-from masquerade_core.model import Model, answers_of
-from masquerade_core.one_answer import gives_one_answer
+from masquerade_core.model import Model
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
@@ -32,6 +30,7 @@ from masquerade_host.run_files import holds_result
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
+from masquerade_party._records import read_records, says_the_same, tell_the_owner
 from masquerade_party._site import Site, budget_in_words, login_name
 from masquerade_protocols import Protocol, protocol_of
 from masquerade_protocols.blame import check_evidence
@@ -51,6 +50,8 @@ def run(
     approved: bool = False,
     proxy: str | None = None,
     journal: bool = True,
+    stream: Path | str | None = None,
+    dask: str | None = None,
     observe: Observer = quiet,
 ) -> Path:
     """Take part in one run; return the path of this party's ``result.json``.
@@ -80,6 +81,10 @@ def run(
         read here.
     journal : bool
         Keep a journal, so that a process that died goes on when it is started again.
+    stream : path, optional
+        A folder on a disk of this machine, where a scratch file without a name holds the records instead of memory.
+    dask : str, optional
+        The address of the site's own Dask scheduler, whose workers read and hold the records; this process gets sums.
     observe : Observer
 
     Raises
@@ -100,10 +105,10 @@ def run(
     role = _role(protocol, auxiliary, classifier)
     site = Site(state, study, me)
     approval = site.approval(population) if approved else None
-    with closing(site.ledger()) as ledger:
-        data = protocol.records.one(data_path, study)
-        protocol.records.check(data, study, str(found), me)
-        _tell_the_owner(data, observe)
+    with ExitStack() as cleanup, closing(site.ledger()) as ledger:
+        cluster = None if dask is None else cleanup.enter_context(Cluster(dask))
+        data = read_records(protocol, data_path, study, me, stream, cluster)
+        tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
         account, records = site.records(ledger, chosen, found, data)
         folder = Path(out or default_directory(study, me))
@@ -146,9 +151,9 @@ def run(
                         ledger=site.entries(ledger),
                     )
                 kept.end(FINISHED, session.run)
-    # The session is over, and nothing else is sent: this is for whoever sits at this machine.
-    if isinstance(release, Model) and _says_the_same(release, data):
-        observe("same_answer")
+        # The session is over, and nothing else is sent: this is for whoever sits at this machine.
+        if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
+            observe("same_answer")
     observe("done", result=str(result))
     return result
 
@@ -163,18 +168,3 @@ def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: Classifie
             f"{protocol.name} trains the study's own classifier and takes no other", "leave --classifier out"
         )
     return partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)
-
-
-def _tell_the_owner(data: object, observe: Observer) -> None:
-    """Say what is unusual about the records. Only this process says it: nobody else learns of it."""
-    if not isinstance(data, Dataset):
-        return
-    if data.repaired:
-        observe("repaired", clamped=data.repaired.clamped, filled=data.repaired.filled)
-    if data.classes is None and len(np.unique(data.y)) == 1:
-        observe("one_class")
-
-
-def _says_the_same(model: Model, own: Dataset) -> bool:
-    """Return whether the model gives nearly all of a party's own records the same answer."""
-    return gives_one_answer(answers_of(model, own.X, own.classes), own.y)

@@ -172,6 +172,8 @@ class Protocol:
         (study) -> what can be expected of the model, from public numbers. None where nothing can be said.
     records : Loader
         What a party's records are read as. By default they are vectors in the unit ball, with labels.
+    streams : bool
+        Whether a party's role needs its records only for sums over them, so that they need not be in memory.
     makes_model : bool
         Whether a run releases a classifier. Otherwise there is none to test, to compare or to predict with.
     section : str
@@ -232,6 +234,7 @@ class Protocol:
     cost: Callable[[Study], Cost] = _has_none
     expectation: Callable[[Study], Expectation] | None = None
     records: Loader = POINTS
+    streams: bool = False
     makes_model: bool = True
     section: str = ""
     proven_section: str = ""
@@ -277,11 +280,6 @@ class Protocol:
 
     def check_dropouts(self, study: Study) -> None:
         """Refuse, with BadInput, a study that may lose parties where this protocol cannot make a sum again."""
-        if study.dropouts is not None and study.dropouts.method == "double-masks":
-            raise BadInput(
-                'the study has [dropouts] method = "double-masks", which this version of the program does not have',
-                'set method = "retries", and retries = 1 or more',
-            )
         if study.dropouts is not None and self.no_retries:
             raise BadInput(
                 f"the study has [dropouts], but {self.name} cannot go on without a party: {self.no_retries}",

@@ -124,5 +124,5 @@ def run_in_memory(
     MasqueradeError
         The error of the role that ended the run.
     """
-    laid = Table(study.names) if table is None else table
+    laid = Table(study.names, study=study) if table is None else table
     return laid.run(roles_of(protocol, laid, study, data, classifiers=classifiers, instead=instead, **options))

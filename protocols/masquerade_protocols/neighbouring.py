@@ -6,6 +6,8 @@ With more there is a chance of a cut. It is a part of the study's delta: the noi
 which that chance may exceed 2^-40 is refused.
 
 The chance counts 2^40 tries of whoever grinds the coin, and the smallest set of parties that a sum may have.
+
+Under double masks each party has as many neighbours as keep the chance at 2^-40 (:mod:`masquerade_core.thresholds`).
 """
 
 from dataclasses import replace
@@ -17,7 +19,8 @@ from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, 
 from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, shown
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
-from masquerade_protocols.entry import Protocol
+from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
+from masquerade_protocols.entry import Explanation, Protocol, paragraphs
 
 __all__ = ["LARGEST_CHANCE", "chance_of_cut_in", "with_neighbours"]
 
@@ -25,12 +28,22 @@ LARGEST_CHANCE = 2.0**-40
 """A study whose colluders may cut others off with a larger chance is refused."""
 
 
+_CUT = """
+With {t} parties on his side, Charlie finds such a coin with a chance of {chance} at most, even if he tries 2^{tries} of
+them. That chance is a part of delta. It counts on sides that were taken before the coin is drawn.
+"""
+
+
 def _has_neighbours(study: Study) -> bool:
+    if has_double_masks(study):
+        return thresholds_of(study).neighbours + 1 < study.K
     return study.crypto.sum == "masks" and study.K > NEIGHBOURS + 1
 
 
 def chance_of_cut_in(study: Study) -> float:
     """Return the chance with which the study's colluders cut other parties off; 0 where they cannot."""
+    if has_double_masks(study):
+        return LARGEST_CHANCE if _has_neighbours(study) and study.privacy.colluders else 0.0
     if not _has_neighbours(study) or study.privacy.colluders < NEIGHBOURS:
         return 0.0
     return _worst(max(study.survivors, NEIGHBOURS + 2), study.K, study.privacy.colluders)
@@ -62,10 +75,18 @@ def with_neighbours(entry: Protocol) -> Protocol:
         rows = entry.statement(_without_the_chance(study))
         return tuple(_with_masks(row, study) for row in rows) if _has_neighbours(study) else rows
 
+    def explain(study: Study) -> Explanation:
+        said = entry.explain(study)
+        if not (chance := chance_of_cut_in(study)):
+            return said
+        words = {"t": study.privacy.colluders, "chance": f"{chance:.2g}", "tries": GRINDING_BITS}
+        return replace(said, collusion=(*said.collusion, *paragraphs(_CUT, words)))
+
     expectation = entry.expectation
     return replace(
         entry,
         check=check,
+        explain=explain,
         party=party,
         charlie=charlie,
         statement=statement,
@@ -85,6 +106,12 @@ def _check_colluders(study: Study) -> None:
             f"[privacy] colluders is {t}, but can be at most {bears} here: each party shares masks with {NEIGHBOURS} "
             f"others, and more colluders could cut some off with a chance of more than 2^-{GRINDING_BITS}",
             "lower colluders, or raise [dropouts] min_survivors" if study.dropouts else "lower colluders",
+        )
+    if chance >= study.privacy.delta and chance > 0 and has_double_masks(study):
+        raise BadInput(
+            f"[privacy] delta is {study.privacy.delta:g}, but must be more than {chance:.2g}: with such a chance {t} "
+            "colluders break double masks",
+            "choose a larger delta, or set colluders to 0",
         )
     if chance >= study.privacy.delta and chance > 0:
         raise BadInput(
@@ -108,7 +135,7 @@ def _with_masks(row: Claim, study: Study) -> Claim:
         return row
     chance, assumed = chance_of_cut_in(study), row.assumptions
     if row.definition == COMPUTATIONAL:
-        assumed = (*assumed, _assumption(chance))
+        assumed = (*assumed, _double_assumption(study, chance) if has_double_masks(study) else _assumption(chance))
     if not chance:
         return replace(row, assumptions=assumed)
     noise, whole = _without_the_chance(study).privacy.delta, study.privacy.delta
@@ -130,4 +157,18 @@ def _assumption(chance: float) -> str:
     return (
         f"{drawn}; who sides with Charlie did so before that, and a part of delta, {chance:.2g}, is the chance that "
         f"they cut others off, even if they try 2^{GRINDING_BITS} coins"
+    )
+
+
+def _double_assumption(study: Study, chance: float) -> str:
+    sizes = thresholds_of(study)
+    drawn = (
+        f"{sizes.neighbours} others, whom a public coin draws after everybody has joined, hold shares of each party's "
+        f"masks, and {sizes.threshold} of them open one of the two"
+    )
+    if not chance:
+        return f"{drawn}; no party sides with Charlie"
+    return (
+        f"{drawn}; who sides with Charlie did so before that, and a part of delta, {chance:.2g}, is the chance that "
+        f"they open more than one sum a round, even if they try 2^{GRINDING_BITS} coins"
     )

@@ -25,6 +25,9 @@ _HEAD = f"""
 # This costs {PRICE} more noise than a run that needs every party to the end.
 [dropouts]
 """
+_DOUBLE_HEAD = _HEAD.replace(
+    "The others then contribute anew, with fresh noise.", "The others then remove the masks of these."
+)
 
 
 def dropout_options(min_survivors: int | None, retries: int | None, patience: float | None) -> dict[str, Any]:
@@ -54,7 +57,8 @@ def dropout_section(values: Mapping[str, Any]) -> str:
     if not values:
         return ""
     lines = to_toml({"dropouts": dict(values)}).partition("\n")[2].strip().splitlines()
-    return _HEAD + "".join(f"# {_NOTES[line.partition(' = ')[0]]}\n{line}\n" for line in lines)
+    head = _DOUBLE_HEAD if values.get("method") == "double-masks" else _HEAD
+    return head + "".join(f"# {_NOTES[line.partition(' = ')[0]]}\n{line}\n" for line in lines)
 
 
 def price_of(study: Study) -> str:

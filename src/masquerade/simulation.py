@@ -155,7 +155,8 @@ def simulate(
         return _baseline(protocol, study, data, seed, test)
     shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
     everybody = (*study.names, CHARLIE)
-    table = Table(study.names, {who: _rng(seed, who) for who in everybody}, study.study_id(__version__))
+    rngs = {who: _rng(seed, who) for who in everybody}
+    table = Table(study.names, rngs, study.study_id(__version__), study=study)
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
     roles = roles_of(protocol, table, study, data, classifiers=chosen, instead={CHARLIE: charlie}, **shared)
     release: Release = table.run(roles)[CHARLIE]

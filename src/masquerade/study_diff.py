@@ -64,7 +64,7 @@ _NOISE_FIELDS = {
     *("study.attempts", "study.charged_attempts", "crypto.sum"),
 }
 _WHO_FIELDS = {"study.lead", "study.min_parties"}
-_RECORDS_FIELDS = {"study.out_of_bounds"}
+_RECORDS_FIELDS = {"study.out_of_bounds", "study.precision"}
 
 _SIZED = "The noise of some protocols is sized by this number."
 _GROWN = {
@@ -95,6 +95,7 @@ _NOW = {
     ("privacy.calibration", "paper"): "The noise is a paper's, and nothing may be proved of it; see the statement.",
     ("privacy.calibration", "proven"): "The noise is as much as a proof needs for the privacy target.",
     ("dropouts.method", "double-masks"): "The masks of whoever falls silent are removed, and no sum is made again.",
+    ("study.precision", "float32"): "Records are stored with 7 digits. Their sums are other ones, in the last digits.",
     ("study.out_of_bounds", "refuse"): "A record that does not fit makes its party refuse, which everybody sees.",
     ("study.out_of_bounds", "clamp"): "A cell that does not fit is moved to its bounds, or filled.",
 }

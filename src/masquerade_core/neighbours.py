@@ -42,6 +42,7 @@ __all__ = [
     "GRINDING_BITS",
     "NEIGHBOURS",
     "chance_of_cut",
+    "circle_of",
     "coin_of_set",
     "delta_of_cut",
     "most_corrupt",
@@ -99,6 +100,11 @@ def neighbours_of(coin: bytes, members: Sequence[str], me: str, k: int = NEIGHBO
     here, half = int(place[members.index(me)]), k // 2
     steps = np.r_[here - half : here, here + 1 : here + half + 1]
     return tuple(members[i] for i in np.sort(order[steps % n]).tolist())
+
+
+def circle_of(coin: bytes, n: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Return which of ``n`` members stands at each place of the circle; :func:`neighbours_of` has the coin."""
+    return _circle(coin, n)[0]
 
 
 @lru_cache(maxsize=_CIRCLES)

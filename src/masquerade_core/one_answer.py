@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["gives_one_answer"]
+__all__ = ["gives_one_answer", "is_one_answer"]
 
 _NEARLY = 0.02  # of the records may have another answer
 _TIMES = 5  # as many records must have another label, or the answers are only as rare as the labels are
@@ -17,7 +17,15 @@ def gives_one_answer(answers: NDArray[np.float64], labels: NDArray[np.float64]) 
     answers, labels : ndarray, shape (n,)
         What a model says of n >= 1 records, and what is true of them.
     """
-    values, counts = np.unique(answers, return_counts=True)
-    most = values[counts.argmax()]
-    others, differ = float(np.mean(answers != most)), float(np.mean(labels != most))
-    return differ > 0 and others <= _NEARLY and others * _TIMES <= differ
+    values = np.union1d(answers, labels)
+    size = len(values)
+    places = np.searchsorted(values, labels) * size + np.searchsorted(values, answers)
+    return is_one_answer(np.bincount(places, minlength=size**2).reshape(size, size))
+
+
+def is_one_answer(counts: NDArray[np.int64]) -> bool:
+    """Return the same from the number of records of each label (by row) and with each answer (by column)."""
+    answered, n = counts.sum(axis=0), int(counts.sum())
+    most = int(answered.argmax())
+    others, differ = n - int(answered[most]), n - int(counts[most].sum())
+    return differ > 0 and others <= _NEARLY * n and others * _TIMES <= differ

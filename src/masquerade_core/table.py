@@ -1,21 +1,25 @@
 """The table: all roles of one run in one process and one thread, with the same signed frames as between processes.
 
 A *role* is one participant's part of a protocol, written as a coroutine (:mod:`masquerade_core.seat`). Simulations,
-tests and figures run roles at a table. The table records every effect and its answer, so that :func:`replay` can run a
-role a second time and check that it sends the same bytes.
+tests and figures run roles at a table. The table records every effect and its answer, so that
+:func:`~masquerade_core.replaying.replay` can run a role a second time and check that it sends the same bytes.
 """
 
+import hashlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.replaying import Entry, Replay, as_received, replay
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Join, Once, Progress, Receive, Release, Seat, Send, Stage
-from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_core.shown import coin_of, shown_to, shows_all
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import pack_plain
 from masquerade_core.wire.frames import RUN_BYTES, Endpoint, Frame
 from masquerade_core.wire.relay import pack_boxes, split_boxes, target
 from masquerade_core.words import listed
@@ -33,14 +37,6 @@ class Passed:
     to: str
     type: str
     length: int
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One effect of a role and its answer; a result of ``once`` is kept as packed bytes."""
-
-    effect: Effect
-    answer: Any
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,6 @@ class _Player:
     started: bool = False
     done: bool = False
     result: Any = None
-    box_key: bytes | None = None
     journal: list[Entry] = field(default_factory=list)
     silence: Silence | None = None
     sent: Counter[str] = field(default_factory=Counter)
@@ -94,6 +89,9 @@ class Table:
     groups : mapping of str to tuple of str, optional
         The sub-curators, each with the parties whose messages it gets in Charlie's place. What Charlie broadcasts
         reaches them, too. They have roles of their own.
+    study : Study, optional
+        The study that is run. It says whose keys a party is shown (:mod:`masquerade_core.shown`); all of them by
+        default.
 
     Attributes
     ----------
@@ -118,6 +116,7 @@ class Table:
         *,
         silent: Mapping[str, Silence] | None = None,
         groups: Mapping[str, tuple[str, ...]] | None = None,
+        study: Study | None = None,
     ) -> None:
         system = SystemRng()
         self.names = tuple(names)
@@ -132,6 +131,14 @@ class Table:
             name: Endpoint(name, self.run_id, keys[name], below if name == CHARLIE else {CHARLIE: public[CHARLIE]})
             for name in everybody
         }
+        # A sub-curator reads what its parties send to Charlie.
+        self._fronts = {
+            sub: Endpoint(CHARLIE, self.run_id, keys[sub], {name: public[name] for name in group})
+            for sub, group in self.groups.items()
+        }
+        self._shows_all = study is None or shows_all(study)
+        self._study = study
+        self._joined: dict[str, bytes] = {}
         self._rngs = {name: (rngs or {}).get(name, system) for name in everybody}
         self._players: dict[str, _Player] = {}
         self._silent = dict(silent or {})
@@ -143,7 +150,11 @@ class Table:
 
     def seat(self, name: str) -> Seat:
         """Return a new seat for this participant's role."""
-        return Seat(name, self.names, self.groups if name == CHARLIE or name in self.groups else {})
+        return Seat(name, self.names, self.groups_of(name))
+
+    def groups_of(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Return the groups as this participant's seat knows them: parties need not know that there are any."""
+        return self.groups if name == CHARLIE or name in self.groups else {}
 
     def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
         """Run all roles to their end and return each role's result by its participant's name.
@@ -155,6 +166,8 @@ class Table:
         MasqueradeError
             A role raised it, which ends the run.
         """
+        self._joined = {}
+        self.__dict__.pop("_keys", None)
         self._players = {
             name: _Player(roles[name], self._endpoints[name], self._rngs[name], silence=self._silent.get(name))
             for name in (*self.names, *self.groups, CHARLIE)
@@ -194,7 +207,7 @@ class Table:
                     player.journal.append(Entry(player.pending, answer))
             player.started = moved = True
             try:
-                player.pending = player.role.send(_read(player.pending, answer))
+                player.pending = player.role.send(as_received(player.pending, answer))
             except StopIteration as stop:
                 player.done, player.result = True, stop.value
             if _falls_silent(player):
@@ -210,9 +223,9 @@ class Table:
             case Receive():
                 return self._collect(player, player.pending)
             case Join(box_key):
-                player.box_key = box_key
-                keys = [(other, self._players[other].box_key) for other in (*self.names, CHARLIE)]
-                return all(key is not None for _, key in keys), (tuple(keys), self.run_id)
+                self._joined[name] = box_key
+                everybody = len(self._joined) == len(self._players)
+                return everybody, self._roster(name) if everybody else None
             case Stage(stage):
                 self.stages.append((name, stage))
             case Progress() as progress:
@@ -221,8 +234,26 @@ class Table:
                 self.releases.append((name, release))
         return True, None
 
+    @cached_property
+    def _keys(self) -> tuple[tuple[tuple[str, bytes], ...], bytes]:
+        """Everybody's key, once all have joined, and a hash of them, for the root of the tree over all hellos."""
+        keys = tuple((name, self._joined[name]) for name in (*self.names, CHARLIE))
+        return keys, hashlib.blake2b(b"".join(name.encode() + b"\0" + key for name, key in keys)).digest()
+
+    def _roster(self, name: str) -> tuple[Any, ...]:
+        """Return what this participant is shown of the roster, as :class:`Join` has it."""
+        keys, root = self._keys
+        if self._study is None or self._shows_all:
+            return keys, self.run_id
+        if name == CHARLIE or name in self.groups:
+            return keys, self.run_id, root
+        shown = (*shown_to(self._study, coin_of(self.run_id, root), name), CHARLIE)
+        return tuple((other, self._joined[other]) for other in shown), self.run_id, root
+
     def _deliver(self, name: str, send: Send) -> None:
         endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
+        reader = self._curator_of.get(name, CHARLIE)
+        front = self._fronts.get(reader, charlie)
         if send.broadcast:
             data = endpoint.broadcast("message", send.bodies[0], type=send.type)
             for to in (*send.to, *self.groups):
@@ -232,14 +263,14 @@ class Table:
                 self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
         elif send.kind == "sealed":
             data = endpoint.seal(CHARLIE, "sealed", pack_boxes(send.bodies), type=send.type, to=target(send.to))
-            frame = charlie.open(name, data)
+            frame = front.open(name, data)
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
             for to, box in split_boxes(frame, self.names):
                 self._to_party(to, charlie.seal(to, "sealed", box, type=send.type, source=name))
         else:
-            frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
+            frame = front.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
-            self._players[self._curator_of.get(name, CHARLIE)].inbox[name, "message"].append(frame)
+            self._players[reader].inbox[name, "message"].append(frame)
 
     def _to_party(self, name: str, data: bytes) -> None:
         frame = self._endpoints[name].open(CHARLIE, data)
@@ -282,60 +313,3 @@ def _head(player: _Player, wanted: Receive, sender: str) -> bytes:
         msg = f"{sender} sent {frame.type!r} where {wanted.type!r} is due"
         raise LocalProtocolError(msg)
     return frame.body
-
-
-def _read(effect: Effect | None, answer: Any) -> Any:
-    """Return a stored answer in the form in which the role receives it."""
-    return unpack_plain(answer) if isinstance(effect, Once) else answer
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What a role sent and returned when it was run again."""
-
-    sent: tuple[Send, ...]
-    result: Any
-
-
-def replay(role: Role, journal: Sequence[Entry]) -> Replay:
-    """Run a role again with the answers of its journal, so that nothing is drawn anew.
-
-    Raises
-    ------
-    LocalProtocolError
-        The role asked for something else than the first time, or would send other bytes. Such a role depends on
-        something besides its seat: a clock, a source of randomness of its own, or data from another run.
-    """
-    sent: list[Send] = []
-    answer: Any = None
-    try:
-        for number, entry in enumerate(journal):
-            effect = _step(role, answer, number)
-            if not _same(effect, entry.effect):
-                msg = f"step {number} of a replay is {effect!r:.60} where the run had {entry.effect!r:.60}"
-                raise LocalProtocolError(msg)
-            if isinstance(effect, Send):
-                sent.append(effect)
-            answer = _read(entry.effect, entry.answer)
-        try:
-            role.send(answer)
-        except StopIteration as stop:
-            return Replay(tuple(sent), stop.value)
-        msg = "a replay asked for more after the step with which the run had ended"
-        raise LocalProtocolError(msg)
-    finally:
-        role.close()
-
-
-def _step(role: Role, answer: Any, number: int) -> Effect:
-    try:
-        return role.send(answer)
-    except StopIteration:
-        msg = f"a replay ended before step {number}, although the run had gone on"
-        raise LocalProtocolError(msg) from None
-
-
-def _same(a: Effect, b: Effect) -> bool:
-    if isinstance(a, Once) and isinstance(b, Once):
-        return a.label == b.label
-    return a == b

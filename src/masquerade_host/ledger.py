@@ -8,15 +8,14 @@ that never leaves the machine. ``docs/budget.md`` says what is kept and what is 
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, Total, cost_of, down, target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
+from masquerade_host.contents import canonical
 from masquerade_host.debits import Debits
 from masquerade_host.ledger_books import Books, Reservation
 from masquerade_host.ledger_file import Entry, LedgerFile
@@ -152,7 +151,7 @@ class Ledger:
     def fingerprint(self, data: object) -> bytes:
         """Return the fingerprint (32 bytes) of a loaded data set, under the ledger's key."""
         state = hashlib.blake2b(digest_size=32, key=self._file.key, person=b"masq records")
-        for part in _canonical(data):
+        for part in canonical(data):
             state.update(part)
         return state.digest()
 
@@ -328,22 +327,3 @@ def _reservation(study: Study, me: str, population: str, fingerprint: bytes, spe
 
 def _numbers(cost: Cost) -> list[int]:
     return [cost.epsilon, cost.delta, cost.mu, cost.slack]
-
-
-def _canonical(value: object) -> Iterator[bytes]:
-    """Yield a value's bytes, such that two values of the kinds that data sets are made of differ where these differ."""
-    if isinstance(value, np.ndarray):
-        yield f"array {value.dtype.str} {value.shape} ".encode()
-        yield np.ascontiguousarray(value).tobytes()
-    elif is_dataclass(value):
-        yield f"{type(value).__name__} ".encode()
-        for each in fields(value):
-            yield f"{each.name} ".encode()
-            yield from _canonical(getattr(value, each.name))
-    elif isinstance(value, tuple):
-        yield f"tuple {len(value)} ".encode()
-        for part in value:
-            yield from _canonical(part)
-    else:
-        text = repr(value).encode()
-        yield len(text).to_bytes(8, "big") + text

@@ -65,12 +65,14 @@ def test_a_study_may_name_the_method_by_which_it_goes_on() -> None:
     named = Study.parse(text + 'method = "retries"\n', in_memory=True)
     assert (named, named.digest()) == (usual, usual.digest())
     assert "dropouts.method" not in usual.canonical()  # as the hash of a study was before there were methods
-    double = Study.parse(text.replace("retries = 2", 'method = "double-masks"'), in_memory=True)
-    assert (double.survivors, double.retries, double.honest) == (3, 0, 3)
+    named_double = text.replace("retries = 2", 'method = "double-masks"')
+    double = Study.parse(named_double.replace("survivors = 3", "survivors = 4"), in_memory=True)
+    assert (double.survivors, double.retries, double.honest) == (4, 0, 4)
     assert double.canonical()["dropouts.method"] == '"double-masks"'
     assert Study.parse(double.to_toml(), in_memory=True) == double
-    with pytest.raises(BadInput, match='method = "double-masks", which this version'):
-        protocol_of(double)
+    assert protocol_of(double).name == "dp-gd"
+    with pytest.raises(BadInput, match=r'min_survivors is 3, but must be at least 4 with method = "double-masks", 5 p'):
+        Study.parse(named_double, in_memory=True)
     paper = double.to_toml().replace('"proven"', '"paper"')
     with pytest.raises(BadInput, match=r'method = "double-masks", but \[privacy\] calibration is "paper"'):
         Study.parse(paper, in_memory=True)

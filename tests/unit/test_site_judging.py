@@ -19,7 +19,7 @@ from masquerade_host.state import StateFolder
 from masquerade_party.serving import service
 from masquerade_party.serving.folders import Folders, Item, Place, Record, State
 from masquerade_party.serving.judging import Judge, Kind, Verdict
-from masquerade_party.serving.settings import load_settings
+from masquerade_party.serving.settings import Settings, load_settings
 from tests.face_helpers import Shell
 from tests.host_helpers import study_text
 
@@ -39,6 +39,7 @@ class Site:
         self.folders = Folders(root)
         self.folders.make(["patients"])
         self.path = self.write()
+        self._settings: Settings | None = None
 
     def write(self, *changes: tuple[str, str]) -> Path:
         text = self.text
@@ -57,7 +58,10 @@ class Site:
         record_approval(self.state, study, Approval.given(study, "p1", DEFAULT_POPULATION, "a test"))
 
     def verdict(self) -> Verdict:
-        return Judge(self.root, load_settings(self.root)).verdict(self.path, "patients")
+        settings = load_settings(self.root)
+        if settings != self._settings:  # else the same process looks again
+            self._settings, self.judge = settings, Judge(self.root, settings)
+        return self.judge.verdict(self.path, "patients")
 
     def says(self, kind: Kind, code: int, words: str) -> None:
         found = self.verdict()
@@ -126,7 +130,11 @@ def test_what_is_reserved_for_the_study_itself_does_not_stand_in_its_way(site: S
         ledger.reserve(each, "p1", population=DEFAULT_POPULATION, fingerprint=b"f" * 32, approved_by="a test")
     site.approve()
     assert site.verdict().kind is Kind.READY
-    ledger.start_attempt(study, "p1", b"f" * 32)
+    for _ in range(3):
+        ledger.start_attempt(study, "p1", b"f" * 32)
+        ledger.end_attempt(study, "p1", "a test")
+    # Its attempts are used up. The budget is not to blame for that, and the run's own process says so.
+    assert site.verdict().kind is Kind.READY
     ledger.finish(study, "p1")
     ledger.close()
     site.says(Kind.REFUSED, 6, "has finished on this machine")

@@ -231,6 +231,16 @@ def test_where_nobody_was_there_others_have_their_turn_and_the_try_is_repeated_w
         assert world.record("first", Place.INBOX).tries == tries
 
 
+def test_a_study_that_has_had_its_turn_lets_a_later_one_go_first(world: World) -> None:
+    world.drop("first")
+    world.look()
+    world.end(2)
+    world.now += 29
+    world.drop("second")
+    world.look()
+    assert world.runner.started == ["first", "second"]
+
+
 def test_a_try_is_not_repeated_at_once(world: World) -> None:
     world.drop("first")
     world.look()

@@ -1,11 +1,15 @@
 """Records in a folder of Parquet files or in a database: the same records, to the bit, as from a CSV file."""
 
+# ruff: noqa: S608  the queries are the tests' own
+
 from __future__ import annotations
 
 import importlib
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade_core.data.blocks import source_of
+from masquerade_core.data.databases import _address as with_patience
 from masquerade_core.data.loading import load_csv, load_grouped
+from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.sources import read_cells
+from masquerade_core.data.sql import check_sql
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 from tests import postgres_server
 from tests.postgres_server import Server
@@ -70,6 +78,7 @@ def _study(out_of_bounds: str = "refuse") -> Study:
     return Study.parse(text.replace("[study]\n", f'[study]\nout_of_bounds = "{out_of_bounds}"\n'))
 
 
+@cache
 def _rows(*, wild: bool) -> list[Row]:
     """Every kind of cell; ``wild`` ones lie outside of all bounds."""
     rng = np.random.default_rng(14)
@@ -124,7 +133,7 @@ IN_SQLITE = TABLE.replace("NUMERIC(13, 4)", "REAL").replace("NUMERIC(11, 7)", "T
 def _statements(table: str, rows: list[Row]) -> list[str]:
     """SQL that fills a table, the last record first: the query alone puts them in order."""
     values = ", ".join(f"({', '.join(map(_literal, row))})" for row in reversed(rows))
-    return [f"CREATE TABLE {table} {TABLE}", f"INSERT INTO {table} VALUES {values}"]  # noqa: S608
+    return [f"CREATE TABLE {table} {TABLE}", f"INSERT INTO {table} VALUES {values}"]
 
 
 def _arrow(rows: list[Row]) -> pa.Table:
@@ -172,7 +181,7 @@ def same(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], str
     """The table in one of its forms."""
     if request.param == "postgresql":
         server: Server = request.getfixturevalue("postgres")
-        return lambda wild: f"{server.address()} SELECT * FROM {'wild' if wild else 'tame'} ORDER BY id"  # noqa: S608
+        return lambda wild: f"{server.address()} SELECT * FROM {'wild' if wild else 'tame'} ORDER BY id"
 
     def made(wild: bool) -> str | Path:
         rows, path = _rows(wild=wild), tmp_path / "records with blanks"
@@ -187,16 +196,16 @@ def same(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], str
                 with sqlite3.connect(path) as connection:
                     connection.execute(f"CREATE TABLE tame {IN_SQLITE}")
                     marks = ", ".join("?" * len(NAMES))
-                    connection.executemany(f"INSERT INTO tame VALUES ({marks})", reversed(cells))  # noqa: S608
+                    connection.executemany(f"INSERT INTO tame VALUES ({marks})", reversed(cells))
                 connection.close()
             case "duckdb":
+                pq.write_table(_arrow(rows[::-1]), tmp_path / "turned")
                 with duckdb.connect(path) as made:
-                    for statement in _statements("tame", rows):
-                        made.execute(statement)
+                    made.execute(f"CREATE TABLE tame AS SELECT * FROM read_parquet('{tmp_path / 'turned'}')")
             case _:
                 pq.write_table(_arrow(rows[::-1]), path)
-                return f"duckdb:// SELECT * FROM read_parquet('{path}') ORDER BY id;"  # noqa: S608
-        return f"{request.param}://{str(path).replace(' ', '%20')} SELECT * FROM tame ORDER BY id"  # noqa: S608
+                return f"duckdb:// SELECT * FROM read_parquet('{path}') ORDER BY id;"
+        return f"{request.param}://{str(path).replace(' ', '%20')} SELECT * FROM tame ORDER BY id"
 
     return made
 
@@ -271,7 +280,7 @@ def test_a_large_answer_comes_in_blocks(kind: str, request: pytest.FixtureReques
     else:
         duckdb.connect(tmp_path / "x.db").close()
     filling = ", filling" if kind == "postgresql" else ""
-    source = source_of(f"{address} SELECT id{filling}, id + 0.5 AS v FROM {numbers} ORDER BY id", ["v"], [])  # noqa: S608
+    source = source_of(f"{address} SELECT id{filling}, id + 0.5 AS v FROM {numbers} ORDER BY id", ["v"], [])
     places: list[int] = []
     values: list[float] = []
     blocks = 0
@@ -284,3 +293,365 @@ def test_a_large_answer_comes_in_blocks(kind: str, request: pytest.FixtureReques
     assert blocks > 1
     assert places == list(range(1, n + 1))
     assert values == [place + 0.5 for place in places]
+
+
+# --- What is refused ----------------------------------------------------------------
+
+
+def _refused(data: str | Path, study: Study | None = None) -> str:
+    """The sentence and the hint with which records are refused. Neither shows a cell or a secret, nor does a cause."""
+    try:
+        load_csv(data, study or Study.parse(STUDY))
+    except BadInput as error:  # not pytest.raises, which would keep its frames, and so a connection, alive
+        _show_no_secret(error)
+        return f"{error.message}; {error.hint}"
+    pytest.fail("nothing was refused")
+
+
+def _show_no_secret(error: BaseException | None) -> None:
+    while error is not None:
+        for secret in ("86753", "hidden-word", postgres_server.PASSWORD):
+            assert secret not in f"{error} {getattr(error, 'hint', '')}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT * FROM t", "does not say in which order"),
+        ("SELECT * FROM (SELECT * FROM t ORDER BY id) AS u", "does not say in which order"),
+        ("SELECT array_agg(x ORDER BY id), rank() OVER (ORDER BY id) FROM t", "does not say in which order"),
+        ("SELECT * FROM t -- ORDER BY id", "does not say in which order"),
+        ("SELECT * FROM t /* \n ORDER BY id */", "does not say in which order"),
+        ("SELECT 'a '' ORDER BY id' FROM t", "does not say in which order"),
+        ("SELECT * FROM t WHERE a = $q$ ORDER BY id $q$", "does not say in which order"),
+        ("SELECT * FROM t ORDER BY", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY 1", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY id, random()", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY id + 1", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY ALL", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY 'id'", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY id, radius DESC", "by the column 'radius', which the study reads"),
+        ("SELECT * FROM t ORDER BY t.Diagnosis", "by the column 'Diagnosis', which the study reads"),
+        ('SELECT * FROM t ORDER BY "sex" COLLATE x', "by the column 'sex', which the study reads"),
+        ("DELETE FROM t", "neither with SELECT nor with WITH"),
+        ("VALUES (1) ORDER BY id", "neither with SELECT nor with WITH"),
+        ("SELECT * FROM t ORDER BY id; DROP TABLE t", "more than one statement"),
+        ("SELECT (1; DROP TABLE t) FROM t ORDER BY id", "more than one statement"),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["sqlite:///nowhere.db", "duckdb://", "postgresql://nowhere.invalid/x"])
+def test_a_query_that_names_no_order_or_does_more_than_read_is_refused_unasked(
+    scheme: str, query: str, said: str
+) -> None:
+    assert said in _refused(f"{scheme} {query}")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "id",
+        "t.id DESC NULLS LAST, other ASC",
+        '"T"."the id" COLLATE "C" asc limit 5 offset 2',
+        "id FETCH FIRST 3 ROWS ONLY;",
+        "id -- radius",
+        "id /* and so on */",
+    ],
+)
+def test_a_query_may_end_with_any_plain_columns(end: str) -> None:
+    check_sql(f"WITH t AS (SELECT 1) SELECT ';' AS a, \"b;\" FROM t ORDER BY {end}".rstrip(";"), "it", ["radius"])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("postgresql://me:hidden-word@db/x SELECT 1", "has a password in it"),
+        ("postgres://me:hidden-w/ord86753@db/x SELECT 1", "has a password in it"),
+        ("postgresql://me:?hidden-word@db/x SELECT 1", "has a password in it"),
+        ("postgresql://db/x?password=hidden-word SELECT 1", "has a password in it"),
+        ("postgresql://db/x?passw%6Frd=hidden-word SELECT 1", "has a password in it"),
+        ("postgresql://db/x?user=me&sslpassword=hidden-word SELECT 1", "has a password in it"),
+        ("postgresql://[db/x SELECT 1", "cannot be read"),
+        ("postgresql://db/x", "no query stands behind"),
+        ("sqlite:// SELECT 1", "names no file"),
+        ("mysql://me:hidden-word@db/x SELECT 1", "not read from mysql://"),
+        ("sqlite:///nowhere/x.db SELECT 1 AS a ORDER BY id", "there is no file /nowhere/x.db"),
+        (Path("postgresql://me:hidden-word@db/x SELECT 1"), "as the path of a file"),
+    ],
+)
+def test_an_address_that_is_none_or_has_a_password_is_refused(data: str | Path, said: str) -> None:
+    assert said in _refused(data)
+
+
+def test_a_query_shows_neither_its_text_nor_its_user() -> None:
+    query = data_at("postgresql://me@db.example:5433/clinic?sslmode=require SELECT 86753 ORDER BY id")
+    assert isinstance(query, Query)
+    assert str(query) == query.name == "the query of postgresql://db.example:5433/clinic"
+    assert repr(query) == "<Query: the query of postgresql://db.example:5433/clinic>"
+    assert str(data_at("duckdb:// SELECT 1")) == "the query of DuckDB"
+    assert data_at("sqlite://a%20b.db SELECT 1;") == Query("sqlite", str(Path("a b.db").resolve()), "SELECT 1")
+
+
+CELLS = "SELECT 1 AS id, '86753' AS radius, 'f' AS sex, 'malignant' AS diagnosis"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (f"{CELLS} UNION ALL SELECT 2, '86753x', 'm', 'benign' ORDER BY id", "record 2: column 'radius' holds text"),
+        ("SELECT 1 AS id, 1 AS radius, 1 AS sx, 1 AS diagnosis ORDER BY id", "no column 'sex'; did you mean"),
+        (
+            "SELECT 1 AS id, 1 AS radius, 2 AS radius, 1 AS sex, 1 AS diagnosis ORDER BY id",
+            "has the column 'radius' twice",
+        ),
+        (f"SELECT * FROM ({CELLS}) AS t WHERE id > 1 ORDER BY id", "has column names and no records"),
+        (f"SELECT *, nothing FROM ({CELLS}) AS t ORDER BY id", "names a column that is not there"),
+        ("SELECT * FROM nothing ORDER BY id", "names a table"),
+        (f"SELECT * FROM ({CELLS}) AS t WHERE WHERE ORDER BY id", "is not SQL"),
+        (f"SELECT *, CAST(radius || 'x' AS INTEGER) FROM ({CELLS}) AS t ORDER BY id", "a cell that does not fit"),
+        ("SELECT DATE '2020-01-01' AS radius, 1 AS id, 'f' AS sex, 'x' AS diagnosis ORDER BY id", "write CAST("),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql"])
+def test_a_query_that_fails_says_how_and_shows_no_cell(
+    kind: str, query: str, said: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if kind == "sqlite":
+        sqlite3.connect(tmp_path / "x.db").close()
+        if "CAST" in query or "DATE" in query:
+            pytest.skip("SQLite casts any text, and has no dates")
+        said = "was refused by SQLite" if said.startswith(("names a", "is not SQL")) else said
+    address = {"duckdb": "duckdb://", "sqlite": f"sqlite://{tmp_path / 'x.db'}"}.get(kind)
+    address = address or request.getfixturevalue("postgres").address()
+    if kind == "postgresql" and "does not fit" in said:
+        said = "SQLSTATE 22P02"
+    found = _refused(f"{address} {query}")
+    assert said in found
+    assert found.startswith("the query of ")
+
+
+def test_a_server_is_told_nothing_but_the_password_of_the_environment(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = f"{CELLS} ORDER BY id"
+    assert "no such database" in _refused(f"{postgres.address(database='nothing')} {query}")
+    assert "no server answers" in _refused(f"postgresql:///x?host=/nowhere {query}")
+    monkeypatch.setenv("PGPASSWORD", "hidden-word")
+    assert "lets nobody in with this user and password" in _refused(f"{postgres.address()} {query}")
+    monkeypatch.delenv("PGPASSWORD")
+    monkeypatch.setenv("PGPASSFILE", str(postgres.socket / "passwords"))
+    assert "PGPASSFILE" in _refused(f"{postgres.address()} {query}")
+    (postgres.socket / "passwords").write_text(f"*:*:*:*:{postgres_server.PASSWORD}\n")
+    (postgres.socket / "passwords").chmod(0o600)
+    assert "record 1: column 'radius'" in _refused(f"{postgres.address()} {query}")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH gone AS (DELETE FROM tame RETURNING *) SELECT * FROM gone ORDER BY id",
+        "SELECT nextval('places') AS radius, sex, diagnosis FROM tame ORDER BY id",
+        "SELECT lo_create(7) AS radius, diet AS sex, diagnosis FROM tame ORDER BY id",
+    ],
+)
+def test_postgresql_is_only_read(query: str, postgres: Server) -> None:
+    ask(postgres, "CREATE SEQUENCE IF NOT EXISTS places")
+    _refused(f"{postgres.address()} {query}")
+    assert ask(
+        postgres,
+        "SELECT count(*), (SELECT is_called FROM places), (SELECT count(*) FROM pg_largeobject_metadata) FROM tame",
+    ) == [(N, False, 0)]
+
+
+def _settings(address: str, *names: str) -> list[str]:
+    wanted = ", ".join(f"CAST(current_setting('{name}') AS text) AS {name}" for name in names)
+    found = read_cells(f"{address} SELECT 1 AS id, {wanted} ORDER BY id", names)
+    return [found.columns[name][0] for name in names]
+
+
+def test_connections_have_the_settings_that_are_promised(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    names = ("transaction_isolation", "transaction_read_only", "client_encoding")
+    assert _settings(postgres.address(), *names) == ["repeatable read", "on", "UTF8"]
+    loads = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
+    assert _settings("duckdb://", *loads, "lock_configuration") == ["false", "false", "false", "true"]
+    [spills] = _settings("duckdb://", "temp_directory")
+    assert "masquerade-" in spills
+    assert not Path(spills).exists()
+
+
+def test_a_server_that_is_not_there_is_waited_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    assert with_patience("postgresql://h/d") == "postgresql://h/d?connect_timeout=20"
+    assert with_patience("postgresql://h/d?user=u") == "postgresql://h/d?user=u&connect_timeout=20"
+    assert with_patience("postgresql://h/d?connect_timeout=3") == "postgresql://h/d?connect_timeout=3"
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "5")
+    assert with_patience("postgresql://h/d") == "postgresql://h/d"
+
+
+def test_files_are_only_read_and_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)  # the connection alone defends
+    (made := sqlite3.connect(tmp_path / "x.db")).execute("CREATE TABLE t AS SELECT 1 AS radius")
+    made.close()
+    duckdb.connect(tmp_path / "d.db").execute("CREATE TABLE t AS SELECT 1 AS radius").close()
+    before = [(tmp_path / name).read_bytes() for name in ("x.db", "d.db")]
+    for query in (
+        "DELETE FROM t",
+        "INSERT INTO t VALUES (2) RETURNING *",
+        "PRAGMA user_version = 3",
+        "SELECT 1; DROP TABLE t",
+    ):
+        for address in (f"sqlite://{tmp_path / 'x.db'}", f"duckdb://{tmp_path / 'd.db'}"):
+            _refused(f"{address} {query}")
+    _refused(f"sqlite://{tmp_path / 'x.db'} ATTACH '{tmp_path / 'other.db'}' AS other")
+    for query in (
+        f"COPY t TO '{tmp_path / 'other.db'}'",
+        f"ATTACH '{tmp_path / 'other.db'}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+    ):
+        _refused(f"duckdb://{tmp_path / 'd.db'} {query}")
+    assert "needs an extension" in _refused("duckdb:// SELECT * FROM 'https://example.invalid/x.csv'")
+    assert [(tmp_path / name).read_bytes() for name in ("x.db", "d.db")] == before
+    assert not (tmp_path / "other.db").exists()
+
+
+@pytest.mark.parametrize("query", ["DELETE FROM t", "INSERT INTO t VALUES (2) RETURNING *", "PRAGMA user_version = 3"])
+def test_an_sqlite_file_is_defended_twice(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as made:
+        made.execute("CREATE TABLE t AS SELECT 1 AS radius")
+    made.close()
+    address = f"sqlite://{tmp_path / 'x.db'}"
+    before = (tmp_path / "x.db").read_bytes()
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
+    monkeypatch.setattr("masquerade_core.data.sqlite.count_of", lambda _: "SELECT 0")
+    assert "does something else than read" in _refused(f"{address} {query}")
+    monkeypatch.setattr("masquerade_core.data.sqlite._only_reads", lambda *_: sqlite3.SQLITE_OK)
+    assert "was refused by SQLite" in _refused(f"{address} {query}")
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+def test_duckdb_answers_a_select_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
+    monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: "SELECT 0")
+    for query in (f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "SELECT 1; SELECT 2"):
+        assert "does something else than read" in _refused(f"duckdb:// {query}")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as made:
+        made.execute("CREATE TABLE t (id, radius, sex, diagnosis)")
+        rows = [(1, 20, "f", "malignant"), (2, b"86753", b"f", "benign"), (3, 1.5, "m", b"x"), (4, 3, "m", "benign")]
+        made.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        made.execute("INSERT INTO t VALUES (5, CAST(x'31ff' AS TEXT), 'm', 'benign')")
+    made.close()
+    address = f"sqlite://{tmp_path / 'x.db'} SELECT * FROM t"
+    assert "record 2: column 'radius' holds binary data" in _refused(f"{address} WHERE id < 5 ORDER BY id")
+    assert "record 2: column 'diagnosis' holds binary data" in _refused(f"{address} WHERE id IN (1, 3) ORDER BY id")
+    assert "not UTF-8" in _refused(f"{address} ORDER BY id")
+    study = Study.parse(STUDY.replace("[study]\n", '[study]\nout_of_bounds = "clamp"\n'))
+    data = load_csv(f"{address} ORDER BY id", study)
+    assert data.y.tolist() == [1, -1, -1, -1, -1]
+    assert data.repaired.filled == 3
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+@pytest.mark.parametrize("kind", ["sqlite", "databases"])
+def test_a_query_whose_answer_changes_is_refused(
+    kind: str, more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite3.connect(tmp_path / "x.db").close()
+    address = "duckdb://" if kind == "databases" else f"sqlite://{tmp_path / 'x.db'}"
+    query = "SELECT 1 AS id, 1.5 AS radius, 'f' AS sex, 'malignant' AS diagnosis"
+    both = f"{address} {query} UNION ALL {query.replace('1', '2')} ORDER BY id"
+    assert "fewer records" in _refused_by_size(both)
+    monkeypatch.setattr(f"masquerade_core.data.{kind}.count_of", lambda _: f"SELECT 2 + {more}")
+    assert "another number of records" in _refused(both)
+
+
+def _refused_by_size(data: str) -> str:
+    with pytest.raises(RefusedLocally) as caught:
+        load_csv(data, Study.parse(STUDY))
+    return caught.value.message
+
+
+def _good(path: Path, **columns: Any) -> Path:
+    table = {
+        "radius": [20.0, 30.0, 1.0],
+        "sex": ["f", "m", "m"],
+        "diagnosis": ["malignant", "benign", "benign"],
+        **columns,
+    }
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+def test_an_error_in_a_folder_names_the_file_and_the_record(tmp_path: Path) -> None:
+    _good(tmp_path / "a.parquet")
+    _good(tmp_path / "b.parquet", sex=["f", "86753", "m"])
+    assert "b.parquet, record 2: column 'sex'" in _refused(tmp_path)
+    assert "b.parquet, record 2: the cell of column" in _refused_grouped(tmp_path)
+
+
+def _refused_grouped(path: Path) -> str:
+    _good(path / "b.parquet", site=["a", "", "b"])
+    _good(path / "a.parquet", site=["a", "b", "b"])
+    with pytest.raises(BadInput) as caught:
+        load_grouped(path, Study.parse(STUDY), "site")
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"radius": [1, 2, 3]}, "b.parquet and a.parquet have the column 'radius' in two types, int64 and double"),
+        ({"further": [1, 2, 3]}, "b.parquet and a.parquet do not have the same columns"),
+        ({"sex": [b"f", b"m", b"m"]}, "b.parquet: column 'sex' holds neither"),
+    ],
+)
+def test_a_folder_is_one_table(other: dict[str, Any], said: str, tmp_path: Path) -> None:
+    _good(tmp_path / "a.parquet")
+    _good(tmp_path / "b.parquet", **other)
+    assert said in _refused(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["b.csv", "year=2020", "b.parquet.tmp"])
+def test_a_folder_holds_parquet_files_alone(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert "the folder folder holds no Parquet file" in _refused(folder)
+    (folder / "_metadata").write_text("")
+    (folder / ".a.parquet.crc").write_text("")
+    _good(folder / "a.parquet")
+    assert len(load_csv(folder, Study.parse(STUDY)).y) == 3
+    (folder / name).mkdir() if "=" in name else (folder / name).write_text("")
+    assert f"the folder folder holds {name}, which is no Parquet file" in _refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("package", "address"), [("duckdb", "duckdb://"), ("adbc_driver_postgresql", "postgresql://db/x")]
+)
+def test_without_the_extra_a_sentence_says_what_to_install(
+    package: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, f"{package}.dbapi", None)
+    assert "pip install 'masquerade[sql]'" in _refused(f"{address} {CELLS} ORDER BY id")
+
+
+def test_the_server_of_the_tests_is_stopped_when_a_test_fails() -> None:
+    if postgres_server.programs() is None:
+        pytest.skip("PostgreSQL is not installed (Debian's package postgresql)")
+    with pytest.raises(ZeroDivisionError), postgres_server.running() as started:  # noqa: PT012
+        process = int((started.socket / "cluster" / "postmaster.pid").read_text().split()[0])
+        assert _lives(process)
+        raise ZeroDivisionError
+    assert not _lives(process)
+    assert not started.socket.exists()
+
+
+def _lives(process: int) -> bool:
+    """A process that has ended and waits to be buried has no command line."""
+    path = Path(f"/proc/{process}/cmdline")
+    return path.exists() and b"postgres" in path.read_bytes()

@@ -14,7 +14,7 @@ from masquerade_core.data.columns import Repaired
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally
 from masquerade_host.progress import Mode, Progress
-from masquerade_party._run import _tell_the_owner
+from masquerade_party._records import tell_the_owner
 from masquerade_protocols import protocol_of
 from tests.unit.test_records import _study
 
@@ -25,7 +25,7 @@ def _told(data: object) -> list[tuple[str, dict[str, Any]]]:
     def observe(event: str, /, **fields: str | float) -> None:
         events.append((event, fields))
 
-    _tell_the_owner(data, observe)
+    tell_the_owner(data, observe)
     return events
 
 

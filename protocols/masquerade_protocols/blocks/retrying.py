@@ -1,6 +1,7 @@
 """What a protocol's entry says of runs that may lose parties: what it costs, and who may ask for what.
 
-A study with ``[dropouts]`` goes on without parties that fall silent (:mod:`masquerade_protocols.blocks.survivors`).
+A study with ``[dropouts]`` goes on without parties that fall silent, by sums that are made again
+(:mod:`masquerade_protocols.blocks.survivors`) or by double masks (:mod:`masquerade_protocols.blocks.double_masks`).
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from fractions import Fraction
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
 from masquerade_protocols.entry import Explanation, Protocol, paragraphs
 
 __all__ = ["with_retries"]
@@ -19,6 +21,16 @@ Parties may fall silent. The run goes on as long as {s} of the {K} parties remai
 contributions, with fresh noise, {times} in all at most. He could also claim that a party is silent when it is not. So
 the noise is sized for that from the start: it is {price} larger than if the run needed everybody to the end.{forks}
 """
+_DOUBLE_COST = """
+Parties may fall silent. The run goes on as long as {s} of the {K} parties remain. Every contribution is under two
+masks, and {k} other parties hold shares of both. Any {t} of them open one of the two: which one depends on whether the
+contribution came. Whoever falls silent before it has contributed to a sum is left out of it. No sum is made again. The
+noise is sized for {s} parties from the start: it is {price} larger than if the run needed everybody to the end.{ends}
+"""
+_ENDS = (
+    " The run also ends if fewer than {t} of somebody's {k} still answer. That has a chance of less than one in a "
+    "million if no more parties fall silent than may, whoever they are."
+)
 _FORKS = (
     " With so few parties, a Charlie who breaks the rules can tell two groups of them that the others are gone. Then "
     "the groups end with two different models, and neither learns more than is said here."
@@ -26,7 +38,7 @@ _FORKS = (
 
 
 def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Protocol:
-    """Return a protocol's entry that also takes a study with ``[dropouts]``; its roles must make sums again.
+    """Return a protocol's entry that also takes a study with ``[dropouts]``; its roles must be able to make sums again.
 
     Parameters
     ----------
@@ -39,6 +51,9 @@ def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Proto
         rows = entry.statement(study)
         if study.dropouts is None:
             return rows
+        if has_double_masks(study):
+            sized = f"a sum has {study.survivors} parties or more, and no sum is made again: honest parties see to both"
+            return tuple(replace(row, assumptions=(*row.assumptions, sized)) for row in rows)
         sized = (
             f"a sum has {study.survivors} parties or more, and Charlie has {counted(study.retries, 'sum')} made again "
             "at most: every honest party sees to both"
@@ -49,6 +64,12 @@ def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Proto
         said = entry.explain(study)
         if study.dropouts is None:
             return said
+        if has_double_masks(study):
+            sizes = thresholds_of(study)
+            price = f"{100 * able.dropout_price(study):.0f} %"
+            words = {"s": study.survivors, "K": study.K, "k": sizes.neighbours, "t": sizes.threshold, "price": price}
+            words["ends"] = _ENDS.format(**words) if sizes.neighbours + 1 < study.K else ""
+            return replace(said, cost=(*said.cost, *paragraphs(_DOUBLE_COST, words)))
         words = {
             "s": study.survivors,
             "K": study.K,

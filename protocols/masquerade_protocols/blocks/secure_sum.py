@@ -4,6 +4,7 @@ A protocol sets it up once per run and asks for one sum per round. The study cho
 
     [crypto] sum      who adds                         where it is
     "masks"           Charlie, words under masks       masked_sum.py
+                      (see below)                      double_masks.py
     "paillier"        Charlie, encrypted numbers       paillier_sum.py
 
 Both have the same methods. There are two kinds of sum, each with a method on either side::
@@ -14,7 +15,8 @@ Both have the same methods. There are two kinds of sum, each with a method on ei
 
     close            close            what is left to check, after the last sum and before any result
 
-Parties and Charlie count the rounds for themselves.
+Parties and Charlie count the rounds for themselves. With ``[dropouts] method = "double-masks"``, words are under two
+masks, and parties hold shares of each other's.
 """
 
 from collections.abc import Sequence
@@ -22,6 +24,9 @@ from typing import Protocol
 
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
+from masquerade_protocols.blocks.double_masks import DoublePartySums
+from masquerade_protocols.blocks.double_sets import has_double_masks
 from masquerade_protocols.blocks.layouts import Again, Layout
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
@@ -85,6 +90,8 @@ class CharlieSums(Protocol):
 
 async def set_up(seat: Seat, study: Study) -> PartySums:
     """Set up a party's sums, after the join."""
+    if has_double_masks(study):
+        return await DoublePartySums.set_up(seat, study)
     if study.crypto.sum == "masks":
         return await MaskedPartySums.set_up(seat, study)
     return await PaillierPartySums.set_up(seat, study)
@@ -92,6 +99,8 @@ async def set_up(seat: Seat, study: Study) -> PartySums:
 
 async def set_up_charlie(seat: Seat, study: Study) -> CharlieSums:
     """Set up Charlie's sums, after the join; or those of a sub-curator, who plays his role for its group."""
+    if has_double_masks(study) and not seat.groups:
+        return await DoubleCharlieSums.set_up(seat, study)
     if study.crypto.sum == "masks":
         return tree_sums(seat, study) if seat.groups else MaskedCharlieSums(seat, study)
     return await PaillierCharlieSums.set_up(seat, study)

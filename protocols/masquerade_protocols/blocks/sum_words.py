@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
 
 __all__ = ["SumWords", "sum_words"]
 
@@ -63,6 +64,8 @@ def sum_words(study: Study) -> SumWords:
     """Return the words for the way in which this study's sums are made."""
     if study.crypto.sum != "masks":
         return _encrypted(study)
+    if has_double_masks(study):
+        return _doubly_masked(study)
     return _masked_by_neighbours() if study.K > NEIGHBOURS + 1 else _masked()
 
 
@@ -131,4 +134,28 @@ def _masked_by_neighbours() -> SumWords:
         f"draws with whom you share masks, after everybody has joined. Only if {NEIGHBOURS} or more parties side with "
         "Charlie, and the coin puts them all around you, can they take your masks off. Then they see what you sent, "
         f"with your noise; or, of a few of you together, the sum. The masks rest on {MASKS}.",
+    )
+
+
+def _doubly_masked(study: Study) -> SumWords:
+    """Return the words of :func:`_masked` for sums under double masks."""
+    sizes = thresholds_of(study)
+    k, t, few = sizes.neighbours, sizes.threshold, 2 * sizes.threshold - sizes.neighbours
+    hidden = (
+        f"masked twice, so that nobody can read {{}} alone: by random numbers that you share with {k} other parties, "
+        "and by others that you alone draw. Those parties hold shares of both. They give Charlie shares of one, never "
+        "of both"
+    )
+    return replace(
+        _masked(),
+        together="They can take the masks off that they share with others, and those that the others open. They still "
+        "see only the sum of what the others sent: masks that nobody opens connect all of the others with each "
+        "other.",
+        hidden=hidden.format("it"),
+        hidden_all=hidden.format("them"),
+        collusion=f"Charlie adds up what all parties send. To take the masks off, he needs {t} of the {k} parties that "
+        "hold shares of yours. These show them only for a sum of enough parties, and for one sum a round. He and the "
+        "parties on his side still see only the sum of what the other parties sent, with those parties' noise. Only if "
+        f"{few} or more of those {k} parties side with him could he open both of your masks. Then he would see what "
+        f"you sent, with your noise. The masks rest on {MASKS}, and the shares on nothing else.",
     )

@@ -59,6 +59,7 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="dp-gd",
+    streams=True,
     paper="this program's own",
     party=roles.party,
     charlie=roles.charlie,

@@ -43,6 +43,7 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="dp-whitened",
+    streams=True,
     paper="this program's own",
     party=roles.party,
     charlie=roles.charlie,

@@ -89,6 +89,7 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="evaluation",
+    streams=True,
     paper="this program's own",
     party=roles.party,
     charlie=roles.charlie,

@@ -71,7 +71,7 @@ def train(rng: Rng, study: Study, data: Dataset) -> tuple[int, ...]:
     w = initial_weights(rng, study.d)
     met = epochs_of(rng, len(y), chosen.epochs, chosen.batch)
     accesses = kept_accesses if chosen.once else fresh_accesses
-    noisy = accesses(rng, data.X, y, met, alpha, chosen.noise)
+    noisy = accesses(rng, data.matrix, y, met, alpha, chosen.noise)
     with np.errstate(over="ignore", invalid="ignore"):
         w = sgd(w, noisy, chosen.learning_rate, study.model.loss, study.model.regularization)
     return _on_the_grid(w)

@@ -88,6 +88,7 @@ def _entry(
         paper="Rajkumar and Agarwal 2012",
         party=partial(roles.party, variant=variant),
         charlie=partial(roles.charlie, variant=variant),
+        streams=True,
         parameters=schedule.Parameters,
         section="# How many noisy sums of gradients are opened.\nrounds = 100\n",
         stages=("keys", "rounds"),

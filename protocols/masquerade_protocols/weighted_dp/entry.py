@@ -126,6 +126,7 @@ def _cost(study: Study) -> Cost:
 
 WEIGHTED_DP = Protocol(
     name="weighted-dp",
+    streams=True,
     paper="Kang, Liu and Wang",
     party=party,
     charlie=charlie,

@@ -27,6 +27,25 @@ NoJournalOption = Annotated[
     ),
 ]
 
+StreamOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--stream",
+        help="A folder on a disk: keep the records there, in a scratch file without a name, and not in memory.",
+        show_default=False,
+    ),
+]
+
+DaskOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Your own Dask scheduler, tls://HOST:PORT or tcp://127.0.0.1:PORT: its workers read and hold the records.",
+        show_default=False,
+    ),
+]
+
 
 def curator(
     study: StudyArgument,
@@ -86,6 +105,8 @@ def party(
     ] = False,
     state: StateOption = None,
     population: PopulationOption = None,
+    stream: StreamOption = None,
+    dask: DaskOption = None,
     no_journal: NoJournalOption = False,
     log_file: LogFileOption = None,
     log_level: LogLevelOption = Level.INFO,
@@ -94,12 +115,14 @@ def party(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
+    from masquerade_core.special import load_bare
     from masquerade_host.process import harden
     from masquerade_host.reporting import Reporting, reporting
     from masquerade_host.signals import stoppable
     from masquerade_party import run
 
     harden()
+    load_bare()
     with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(
             study,
@@ -112,6 +135,8 @@ def party(
             approved=approved,
             proxy=proxy,
             journal=not no_journal,
+            stream=stream,
+            dask=dask,
             observe=observe,
         )
     return _done(result, output_format)

@@ -50,7 +50,10 @@ def guarded(read: Callable[[], T], kinds: tuple[type[Exception], ...], failure: 
         return read()
     except kinds as error:
         failed = failure(error)
-    raise failed
+    try:
+        raise failed
+    finally:
+        del failed  # else the error and this frame keep each other alive, and with them an open connection
 
 
 def another_number(source: str) -> BadInput:

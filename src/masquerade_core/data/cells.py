@@ -18,14 +18,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.loading import Loader, check_size, row_groups
+from masquerade_core.data.groups import row_groups
+from masquerade_core.data.loading import Loader, check_size
 from masquerade_core.data.schema import MISSING_WORDS, Column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.tables import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Feature, Label, Study
 
-__all__ = ["MISSING", "Cells", "Grid", "Histogram", "cells_loader"]
+__all__ = ["MISSING", "Cells", "Counted", "Grid", "Histogram", "cells_loader"]
 
 MISSING = "?"
 """The level of missing values, where a column has it: empty cells count as it."""
@@ -199,6 +200,34 @@ class Cells:
         return tuple(count for part in parts for count in part)
 
 
+@dataclass(frozen=True, repr=False)
+class Counted:
+    """One party's records, of which this process knows nothing but the counts. They are secret.
+
+    Parameters
+    ----------
+    n : int
+        The number of records.
+    grid : Grid
+    found : tuple of int
+        How many records each bin has, one histogram after the other.
+    digests : tuple of bytes
+        By which a ledger knows the records again.
+    """
+
+    n: int
+    grid: Grid
+    found: tuple[int, ...]
+    digests: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return "<Counted: secret>"
+
+    def counts(self) -> tuple[int, ...]:
+        """Return how many records each bin has, as :meth:`Cells.counts` does."""
+        return self.found
+
+
 def cells_loader(grid_of: Any) -> Loader:
     """Return the loader of a protocol that counts.
 
@@ -225,14 +254,14 @@ def cells_loader(grid_of: Any) -> Loader:
         return groups
 
     def check(data: object, study: Study, source: str, party: str = "") -> None:
-        if not isinstance(data, Cells) or data.grid != grid_of(study):
+        if not isinstance(data, Cells | Counted) or data.grid != grid_of(study):
             raise BadInput(
                 f"{source} are not sorted into this study's bins, but {study.study.protocol} counts cells",
                 "load the records with load_split or load_named, which read them as the study's protocol needs them",
             )
         check_size(data.n, study, source, party)
 
-    return Loader(one, grouped, check)
+    return Loader(one, grouped, check, grid_of=grid_of)
 
 
 def _group(table: TextTable, column: str, value: str) -> str:

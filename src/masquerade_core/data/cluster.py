@@ -75,39 +75,42 @@ class Cluster:
             with contextlib.suppress(Exception):  # whatever the network says, nothing is needed of it any more
                 client.close(timeout=_CONNECT)
 
+    def wait_for(self, workers: int, seconds: float = PATIENCE) -> None:
+        """Wait until so many workers are there; RunFailed if they do not come."""
+        try:
+            self._connect().wait_for_workers(workers, timeout=seconds)
+        except OSError:
+            raise RunFailed(
+                f"after {seconds:g} seconds the Dask scheduler at {self.address} has fewer than {workers} workers",
+                "see whether they run",
+            ) from None
+
     def _connect(self) -> Any:
         """Return a client that is connected, a new one where there is none."""
         if self._client is None or self._client.status != "running":
             self.close()
+            _check_certificates(self.address)
             try:
-                self._client = dask().Client(self.address, timeout=_CONNECT, set_as_default=False)
-            except (
-                OSError,
-                ValueError,
-                TypeError,
-                RuntimeError,
-            ) as error:  # a certificate that is missing, among others
-                why = f": {error}" if isinstance(error, TypeError) else ""
+                self._client = dask().Client(self.address, timeout=min(_CONNECT, self._patience), set_as_default=False)
+            except (OSError, ValueError, RuntimeError, AssertionError):  # the last: a thread of Dask's began late
                 raise BadInput(
-                    f"no Dask scheduler answers at {self.address}{why}",
-                    "start one with 'dask scheduler', and give the address that it prints; for a tls:// address, name "
-                    "the certificates in Dask's own configuration (distributed.comm.tls)",
+                    f"no Dask scheduler answers at {self.address}",
+                    "start one with 'dask scheduler', and give the address that it prints",
                 ) from None
         return self._client
 
     def _meet(self) -> None:
         """Check who can reach the scheduler, and that each worker has this version of the program."""
-        client, ends = self._client, time.monotonic() + _CONNECT
+        client = self._client
+        check_address(client.scheduler_info()["address"], "the Dask scheduler's own address")
         try:
-            client.wait_for_workers(1, timeout=max(0.1, ends - time.monotonic()))
+            client.wait_for_workers(1, timeout=_CONNECT)
         except OSError:
             raise BadInput(
                 f"the Dask scheduler at {self.address} has no worker",
                 f"start one with 'dask worker {self.address}', in an environment that has masquerade too",
             ) from None
-        known = client.scheduler_info()
-        check_address(known["address"], "the Dask scheduler's own address")
-        for worker in known["workers"]:
+        for worker in client.scheduler_info()["workers"]:
             check_address(worker, A_WORKERS)
         for answer in client.run(own_version, on_error="return").values():
             if self._value(answer) != __version__:
@@ -133,16 +136,12 @@ class Cluster:
         MasqueradeError
             A task raised it.
         """
-        gone, ends = _gone(), None
+        ends: float | None = None
         while True:
-            try:
+            with contextlib.suppress(BadInput, *_gone()):
                 client = self._connect()
-                return self._value(self._wait(client, work(client)))
-            except gone:
-                pass
-            except BadInput:
-                if ends is None:  # it is not that the scheduler was lost
-                    raise
+                answer = self._wait(client, work(client))
+                break
             self.close()
             ends = ends or time.monotonic() + self._patience
             if time.monotonic() > ends:
@@ -151,6 +150,7 @@ class Cluster:
                     "see why the scheduler ended, and start the run again",
                 )
             time.sleep(min(1.0, self._patience / 10))
+        return self._value(answer)
 
     def _wait(self, client: Any, future: Any) -> Any:
         """Return a future's result, or the error that Dask has in its place, as a value."""
@@ -191,6 +191,19 @@ class Cluster:
                 "see the workers' logs; perhaps memory ran out: give each worker more of it, or start more workers",
             )
         return answer
+
+
+def _check_certificates(address: str) -> None:
+    """Refuse an address with TLS where Dask's configuration names no certificate; Dask itself would not say so."""
+    if address.startswith("tls://"):
+        with contextlib.suppress(OSError):  # a file that is not there, or that is none of a certificate
+            if dask().Security().get_connection_args("client").get("ssl_context") is not None:
+                return
+        raise BadInput(
+            f"{address} needs certificates, and Dask's configuration names none that can be read",
+            "set distributed.comm.tls.ca-file, .client.cert and .client.key in it, or the environment's variables "
+            "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and so on",
+        )
 
 
 def _quiet() -> None:

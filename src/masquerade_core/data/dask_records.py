@@ -13,32 +13,40 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.columns import Repaired
+from masquerade_core.data.folders import open_folder
 from masquerade_core.data.loading import Labels, check_size
-from masquerade_core.data.parquet import PARQUET
+from masquerade_core.data.parquet import PARQUET, ParquetFile
 from masquerade_core.data.parts import (
+    CountsOf,
+    DigestOf,
     FileOfRecords,
     Rows,
     Side,
+    add_counts,
     add_up,
+    count_part,
     facts_of,
     line_up,
     partials_of,
     read_part,
     sum_of,
 )
+from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.records import ROWS, OfBlock, Records
+from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Study
 
-__all__ = ["DaskRecords"]
+__all__ = ["DaskRecords", "count_cells"]
 
 _PART_BYTES = 1 << 26  # of a part, encoded
 _MOST_BLOCKS = 16  # of a part: as many records as pyarrow writes into a group, 2^20
+_CELL = 4  # bytes of a place in a histogram
 _PARTS = 64  # so many are enough to keep a site's workers busy
-_BYTES = 8  # of a coordinate
 
 
 class _Held:
@@ -97,12 +105,10 @@ class DaskRecords(Records):
         RunFailed
             The cluster was lost.
         """
-        files = _files(Path(path).resolve())
-        n, labels = sum(file.n for file in files), Labels(study)
-        if not n:
-            raise BadInput(f"{Path(path).name} has column names and no records", "write the records into it")
-        check_size(n, study, Path(path).name)
-        held = _Held(cluster, _cut(files, n, study.d), study)
+        encoder, labels = Encoder.from_study(study), Labels(study)
+        files = _files(path, (*encoder.columns, labels.name))
+        n = _count(files, path, study)
+        held = _Held(cluster, _cut(files, n, study.d * encoder.dtype.itemsize), study)
         facts = held.combined(Task(facts_of), Task(facts_of))
         labels.texts |= facts.texts
         labels.check(Path(path).name)
@@ -127,6 +133,12 @@ class DaskRecords(Records):
         """Return f of each block, in the order of the blocks."""
         yield from self._held.combined(Task(partials_of), Task(line_up), f=f, side=self._side)
 
+    def content(self) -> Iterator[bytes]:
+        """Return what a ledger's fingerprint is made of: hashes of all blocks, for the blocks themselves stay there."""
+        yield f"blocks {self.n} {self.d} {self.classes} {self.repaired.clamped} {self.repaired.filled} ".encode()
+        for digest in self.partials(DigestOf()):
+            yield digest.tobytes()
+
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back. Both share the workers'."""
         if self._side.share:
@@ -137,21 +149,56 @@ class DaskRecords(Records):
         return type(self)(self._held, self._n, self._d, self.classes, Repaired(), side)
 
 
-def _files(path: Path) -> list[FileOfRecords]:
+def count_cells(cluster: Cluster, path: Path | str, study: Study, grid: Grid) -> Counted:
+    """Have the workers count one party's records in the bins of a grid; they hold no record.
+
+    Raises
+    ------
+    BadInput
+        The records cannot be used as they are, here or on a worker.
+    RefusedLocally
+        There are fewer records than the study's ``min_records``, or more than it allows.
+    RunFailed
+        The cluster was lost.
+    """
+    files = _files(path, grid.columns)
+    n = _count(files, path, study)
+    parts = [rows for rows, _ in _cut(files, n, _CELL * len(grid.columns))]
+
+    def work(client: Any) -> Any:
+        return tree(client, Task(add_counts), client.map(Task(count_part), parts, grid=grid, pure=False))
+
+    found: CountsOf = cluster.result(work)
+    return Counted(n, grid, found.counts, found.digests)
+
+
+def _files(path: Path | str, wanted: Sequence[str]) -> list[FileOfRecords]:
     """Return the files of records in their order."""
-    found = [path] if not path.is_dir() else sorted(p for p in path.iterdir() if p.suffix.lower() in PARQUET)
-    if not found or found[0].suffix.lower() not in PARQUET:
+    found = data_at(path)
+    if isinstance(found, Query) or not (found.is_dir() or found.suffix.lower() in PARQUET):
         raise BadInput(
-            f"{path.name} is neither a Parquet file nor a folder of them, which is all that a Dask cluster reads",
+            f"{found.name} is neither a Parquet file nor a folder of them, which is all that a Dask cluster reads",
             "write the records as Parquet, or leave --dask out",
         )
-    return [FileOfRecords.at(each) for each in found]
+    if found.is_dir():
+        return [FileOfRecords.at(each.resolve()) for each in open_folder(found, wanted).files]
+    ParquetFile(found).find(wanted)
+    return [FileOfRecords.at(found.resolve())]
 
 
-def _cut(files: Sequence[FileOfRecords], n: int, d: int) -> list[tuple[tuple[Rows, ...], int]]:
-    """Cut records into parts of whole blocks; returns the rows of each, and the place of the first of them."""
+def _count(files: Sequence[FileOfRecords], path: Path | str, study: Study) -> int:
+    """Return how many records there are, if they are enough and not too many."""
+    n, name = sum(file.n for file in files), Path(path).name
+    if not n:
+        raise BadInput(f"{name} has column names and no records", "write the records into it")
+    check_size(n, study, name)
+    return n
+
+
+def _cut(files: Sequence[FileOfRecords], n: int, width: int) -> list[tuple[tuple[Rows, ...], int]]:
+    """Cut records of this width in bytes into parts of whole blocks: the rows of each, and the place of the first."""
     blocks = math.ceil(n / ROWS)
-    fit = max(1, _PART_BYTES // (ROWS * d * _BYTES))
+    fit = max(1, _PART_BYTES // (ROWS * width))
     size = ROWS * min(fit, _MOST_BLOCKS, math.ceil(blocks / _PARTS))
     ends = list(accumulate(file.n for file in files))
     return [(tuple(_rows(files, ends, start, min(start + size, n))), start) for start in range(0, n, size)]

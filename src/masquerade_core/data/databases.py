@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from masquerade_core.data.answers import NAMES, ReadBlock, Rows, another_number, count_of, guarded, not_installed
@@ -39,6 +38,7 @@ _DUCKDB: dict[str, Any] = {
     "allow_persistent_secrets": False,
     "lock_configuration": True,
 }
+_SELECT = "StatementType.SELECT"
 _SEE = "to see the database's own message, which may show a cell and is not repeated here"
 _STATES = {
     "25006": "would write, and this connection only reads",
@@ -238,7 +238,9 @@ def _duckdb(query: Query) -> _Answer:
     kinds = (duckdb.Error, arrow.ArrowException, OSError, ValueError, RuntimeError)
     sound: Callable[..., Any] = lambda read: guarded(read, kinds, partial(_duckdb_failure, query.name))  # noqa: E731
     with ExitStack() as resources:
-        spills = resources.enter_context(TemporaryDirectory(prefix="masquerade-"))
+        # A large answer is sorted on disk: in a folder that only this user reads, and that is deleted.
+        private = importlib.import_module("tempfile").TemporaryDirectory(prefix="masquerade-")
+        spills = resources.enter_context(private)
         settings = {**_DUCKDB, "temp_directory": spills}
         connection = sound(
             lambda: duckdb.connect(query.place or ":memory:", read_only=bool(query.place), config=settings)
@@ -251,9 +253,6 @@ def _duckdb(query: Query) -> _Answer:
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
         return _Answer(n, sound(lambda: read(_BATCH)), resources.pop_all(), sound)
     raise AssertionError
-
-
-_SELECT = "StatementType.SELECT"
 
 
 def _duckdb_failure(source: str, error: Exception) -> BadInput:

@@ -67,7 +67,7 @@ def fewest_held_back(study: Study) -> int:
 
 def most_held_back(study: Study) -> int:
     """Return the most records that all parties together can hold back; 0 where the study has no ``[evaluation]``."""
-    return sum(_held_back(study, study.most_of(name)) for name in study.names)
+    return sum(parties * _held_back(study, most) for most, parties in study.record_limits.items())
 
 
 def fewest_to_learn_from(study: Study) -> int:

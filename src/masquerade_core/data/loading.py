@@ -14,14 +14,27 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.columns import Levels, WholeColumn
+from masquerade_core.data.groups import row_groups
 from masquerade_core.data.queries import data_at
+from masquerade_core.data.records import Records
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
 from masquerade_core.data.sources import read_cells
+from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
 from masquerade_core.study import Study
 
-__all__ = ["POINTS", "Labels", "Loader", "check_size", "load_csv", "load_grouped", "load_records", "row_groups"]
+__all__ = [
+    "POINTS",
+    "Labels",
+    "Loader",
+    "check_size",
+    "load_csv",
+    "load_grouped",
+    "load_records",
+    "row_groups",
+    "stream_csv",
+]
 
 
 def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
@@ -49,6 +62,26 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     if need_label:
         check_size(len(dataset.y), study, data_at(path).name)
     return dataset
+
+
+def stream_csv(path: Path | str, study: Study, folder: Path | str) -> Streamed:
+    """Read one party's records and their labels into a scratch file in a folder; they are those of :func:`load_csv`.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be used as it is; nothing can be written to the folder, or its disk is full.
+    RefusedLocally
+        There are fewer records than the study's ``min_records``, or more than it allows.
+    """
+    labels = Labels(study)
+    with Room(folder) as room:
+        _, repaired = _read(path, Encoder.from_study(study), labels, room)
+        name = data_at(path).name
+        labels.check(name)
+        y = labels.numbers()
+        check_size(len(y), study, name)
+        return room.records(y, study.classes, repaired + Repaired(filled=labels.filled))
 
 
 def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
@@ -93,35 +126,22 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     return datasets
 
 
-def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
-    """Return the rows of each party, whose names stand in a column; in the order in which they first appear.
-
-    Raises
-    ------
-    BadInput
-        A record has no party.
-    """
-    groups: dict[str, list[int]] = {}
-    for row, value in enumerate(table.columns[column]):
-        groups.setdefault(value, []).append(row)
-    if "" in groups:
-        raise BadInput(
-            f"{table.at(groups[''][0])}: the cell of column {column!r} is empty",
-            "write the name of the party that owns the record",
-        )
-    return groups
-
-
-def _read(path: Path | str, encoder: Encoder, labels: "Labels | None") -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, and beside it one block of the file."""
+def _read(
+    path: Path | str, encoder: Encoder, labels: "Labels | None", room: Room | None = None
+) -> tuple[NDArray[np.float64], Repaired]:
+    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
     numbers = [f.name for f in encoder.features if f.levels is None]
     others = [f.name for f in encoder.features if f.levels is not None]
     source = source_of(
         path, numbers, others + ([labels.name] if labels else []), fills=encoder.out_of_bounds == "clamp"
     )
-    X = np.empty((source.most, encoder.d))  # the system gives memory only to the rows that are written
+    # The system gives memory only to the rows that are written.
+    shape = (source.most, encoder.d)
+    X = np.empty(shape, encoder.dtype) if room is None else room.matrix(*shape, encoder.dtype)
     n, repaired = 0, Repaired()
     for block in source.blocks:
+        if room is not None:
+            room.filled(n)
         if (found := block.columns()) is not None:
             whole = encoder.encode_whole(X[n:], found)
             if whole is not None and (labels is None or labels.take_whole(found)):
@@ -133,6 +153,8 @@ def _read(path: Path | str, encoder: Encoder, labels: "Labels | None") -> tuple[
             if labels is not None:
                 labels.take(table)
             n = end
+    if room is not None:
+        room.filled(n)
     if not n:
         raise BadInput(f"{source.name} has column names and no records", "write the records into it")
     return X[:n], repaired
@@ -187,7 +209,8 @@ class Labels:
         self.name = study.label.name
         self._positive, self._classes = study.label.positive, study.label.classes
         self._clamps = study.study.out_of_bounds == "clamp"
-        self._parts: list[NDArray[np.float64]] = []
+        self._kind = np.int16 if len(self._classes or ()) < 1 << 15 else np.int32  # small beside the records
+        self._parts: list[NDArray[Any]] = []
 
     def take(self, table: TextTable) -> None:
         """Take a block's labels from its cells."""
@@ -216,24 +239,24 @@ class Labels:
             return False
         self.filled += int(counts[faulty].sum())
         self.texts |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
-        self._parts.append(np.array([self._number(text) for text in levels.texts])[levels.places])
+        self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._kind)[levels.places])
         return True
 
     def _is_fault(self, text: str) -> bool:
         return not text if self._classes is None else text not in self._classes
 
-    def _number(self, text: str) -> float:
+    def _number(self, text: str) -> int:
         if self._classes is None:
-            return 1.0 if text == self._positive else -1.0
-        return float(self._classes.index(text)) if text in self._classes else 0.0
+            return 1 if text == self._positive else -1
+        return self._classes.index(text) if text in self._classes else 0
 
     def finish(self, source: str) -> NDArray[np.float64]:
         """Return all labels, checked as :meth:`check` does."""
         self.check(source)
-        return self.all()
+        return self.numbers().astype(np.float64)
 
-    def all(self) -> NDArray[np.float64]:
-        """Return all labels that were taken."""
+    def numbers(self) -> NDArray[Any]:
+        """Return all labels that were taken, as small integers."""
         return np.concatenate(self._parts)
 
     def check(self, source: str) -> None:
@@ -267,21 +290,27 @@ class Loader:
     check : callable
         (records, study, source, party): raises BadInput or RefusedLocally for records that do not fit the study;
         ``source`` names them. ``party`` is their owner's name, and may be left out.
+    streamed : callable or None
+        (path, study, folder) -> one party's records, read into a scratch file in a folder.
+    grid_of : callable or None
+        (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
     """
 
     one: Callable[[Path | str, Study], Any]
     grouped: Callable[[Path | str, Study, str], dict[str, Any]]
     check: Callable[..., None]
+    streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
+    grid_of: Callable[[Study], Any] | None = None
 
 
 def _check_points(data: Any, study: Study, source: str, party: str = "") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
-    if not isinstance(data, Dataset):
+    if not isinstance(data, Records):
         raise BadInput(
             f"{source} are no encoded records, but {study.study.protocol} learns from those",
             "load the records with load_split or load_named, which read them as the study's protocol needs them",
         )
-    if (found := data.X.shape[1]) != study.d:
+    if (found := data.d) != study.d:
         raise BadInput(
             f"{source}: each record has {found} coordinates, but the study's records have {study.d}",
             "encode the records with Encoder.from_study(study), or load them with load_split or load_named",
@@ -292,8 +321,8 @@ def _check_points(data: Any, study: Study, source: str, party: str = "") -> None
             f"{study.classes or 'two unnamed'}",
             "make the Dataset with classes=study.classes",
         )
-    check_size(len(data.y), study, source, party)
+    check_size(data.n, study, source, party)
 
 
-POINTS = Loader(load_csv, load_grouped, _check_points)
+POINTS = Loader(load_csv, load_grouped, _check_points, stream_csv)
 """Records as vectors in the unit ball, with labels: what a classifier is learned from."""

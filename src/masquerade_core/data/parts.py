@@ -4,6 +4,7 @@ A *part* is a run of whole blocks (:mod:`masquerade_core.data.records`). A worke
 go through no other process, and where the worker is lost, another one reads the part again.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
+from masquerade_core.data.cells import Grid
 from masquerade_core.data.columns import Repaired, WholeColumn
 from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.loading import Labels
@@ -24,12 +26,16 @@ from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.study import Study, as_fraction
 
 __all__ = [
+    "CountsOf",
+    "DigestOf",
     "Facts",
     "FileOfRecords",
     "Part",
     "Rows",
     "Side",
+    "add_counts",
     "add_up",
+    "count_part",
     "facts_of",
     "line_up",
     "partials_of",
@@ -92,6 +98,18 @@ class Rows:
             if start < end:
                 found = block.columns()
                 yield None if found is None else _Some(found, slice(start, end))
+
+    def tables(self, wanted: Sequence[str]) -> Iterator[dict[str, list[str]]]:
+        """Return the wanted cells as text, some records at a time."""
+        file, first = ParquetFile(self.file.path), 0
+        file.find(wanted)
+        for group, n in enumerate(self.file.groups):
+            at, first = first, first + n
+            for records in file.batches(wanted, group) if self.start < first and at < self.end else ():
+                start, end = max(self.start - at, 0), min(self.end - at, records.num_rows)
+                some = records.slice(min(start, records.num_rows), max(0, end - start))
+                yield {name: file.texts(some.column(name), name) for name in wanted}
+                at += records.num_rows
 
 
 class _Some(Mapping[str, WholeColumn]):
@@ -184,7 +202,7 @@ class Part:
         """Return the blocks of one side, in their order."""
         for first in range(0, max(1, len(self.y)), ROWS):
             X, y = side.of(self.start + first, self.X[first : first + ROWS], self.y[first : first + ROWS])
-            yield X, y.astype(np.float64)
+            yield X.astype(np.float64, copy=False), y.astype(np.float64)
 
 
 def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
@@ -200,13 +218,9 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     encoder, labels, repaired, n = Encoder.from_study(study), Labels(study), Repaired(), 0
     numbers = tuple(f.name for f in encoder.features if f.levels is None)
     others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
-    X = np.empty((sum(some.end - some.start for some in rows), encoder.d))
+    X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
     for some in rows:
-        if FileOfRecords.at(some.file.path) != some.file:
-            raise RunFailed(
-                f"{some.file.path.name} was changed since this run began, or differs on a worker of the Dask cluster",
-                "give all workers the same files, leave them alone during a run, and start the run again",
-            )
+        _check_unchanged(some.file)
         for columns in some.columns(numbers, others):
             found = None if columns is None else encoder.encode_whole(X[n:], columns)
             if columns is None or found is None or not labels.take_whole(columns):
@@ -218,7 +232,27 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     check_unit_ball(X)
     texts = frozenset[str]() if study.study.out_of_bounds == "clamp" else frozenset(labels.texts)
     facts = Facts(texts, repaired + Repaired(filled=labels.filled))
-    return Part(start, X, labels.all().astype(np.int16 if study.multiclass else np.int8), facts)
+    return Part(start, X, labels.numbers(), facts)
+
+
+def _check_unchanged(file: FileOfRecords) -> None:
+    if FileOfRecords.at(file.path) != file:
+        raise RunFailed(
+            f"{file.path.name} was changed since this run began, or differs on a worker of the Dask cluster",
+            "give all workers the same files, leave them alone during a run, and start the run again",
+        )
+
+
+@dataclass(frozen=True)
+class DigestOf:
+    """A block's hash, by which a ledger knows the records again."""
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return 32 bytes, which tell blocks of other sizes, types or content apart."""
+        state = hashlib.sha256(f"{X.dtype.str} {X.shape} ".encode())
+        state.update(np.ascontiguousarray(X).data)
+        state.update(np.ascontiguousarray(y, dtype="<f8").data)
+        return np.frombuffer(state.digest(), dtype=np.uint8)
 
 
 def facts_of(*parts: Part | Facts) -> Facts:
@@ -229,6 +263,46 @@ def facts_of(*parts: Part | Facts) -> Facts:
 def sum_of(part: Part, f: OfBlock, side: Side) -> NDArray[Any]:
     """Return the exact sum of f over a part's blocks."""
     return exact_sum(f(X, y) for X, y in part.blocks(side))
+
+
+@dataclass(frozen=True, repr=False)
+class CountsOf:
+    """How many records have each place in histograms, and hashes of these places.
+
+    Parameters
+    ----------
+    counts : tuple of int
+    digests : tuple of bytes
+    """
+
+    counts: tuple[int, ...]
+    digests: tuple[bytes, ...]
+
+
+def count_part(rows: tuple[Rows, ...], grid: Grid) -> CountsOf:
+    """Read a part and count; no record is held.
+
+    Raises
+    ------
+    BadInput
+        A file cannot be read here.
+    RunFailed
+        A file was changed since it was first looked at.
+    """
+    state, counts = hashlib.sha256(), np.zeros(len(grid), dtype=np.int64)
+    for some in rows:
+        _check_unchanged(some.file)
+        for columns in some.tables(grid.columns):
+            cells = grid.place(columns)
+            state.update(cells.places.data)
+            counts += np.array(cells.counts())
+    return CountsOf(tuple(counts.tolist()), (state.digest(),))
+
+
+def add_counts(*parts: CountsOf) -> CountsOf:
+    """Return the counts of parts that follow each other."""
+    sums = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
+    return CountsOf(sums, tuple(chain.from_iterable(part.digests for part in parts)))
 
 
 def partials_of(part: Part, f: OfBlock, side: Side) -> list[NDArray[Any]]:

@@ -7,15 +7,16 @@ same bits come out, even of sums of floating-point numbers, which depend on the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.columns import Repaired
+from masquerade_core.errors import LocalProtocolError
 
-__all__ = ["ROWS", "OfBlock", "Records", "exact_sum"]
+__all__ = ["ROWS", "OfBlock", "Records", "content_of", "exact_sum"]
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""
@@ -58,6 +59,10 @@ class Records(ABC):
     def partials(self, f: OfBlock) -> Iterator[NDArray[Any]]:
         """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
 
+    def content(self) -> Iterator[Any]:
+        """Return, as buffers, what a ledger's fingerprint is made of; :func:`content_of` says what it is."""
+        raise LocalProtocolError(f"a ledger cannot tell {type(self).__name__} from others")
+
     @abstractmethod
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back.
@@ -82,6 +87,36 @@ class Records(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: secret>"
+
+
+def content_of(
+    X: Iterable[NDArray[Any]], y: Iterable[NDArray[Any]], records: Records, dtype: np.dtype[Any]
+) -> Iterator[Any]:
+    """Return the content of records whose coordinates and labels come part by part; the parts do not matter.
+
+    A site's ledgers know records by it, so it never changes, and it is the same wherever the records lie.
+
+    Parameters
+    ----------
+    X, y : iterable of ndarray
+    records : Records
+    dtype : dtype
+        Of a coordinate.
+    """
+    n, d = records.n, records.d
+    yield f"Dataset X array {dtype.str} {(n, d)} ".encode()
+    yield from map(np.ascontiguousarray, X)
+    yield f"y array <f8 {(n,)} ".encode()
+    yield from map(np.ascontiguousarray, y)
+    repaired = records.repaired
+    named = (
+        (b"classes ", records.classes),
+        (b"repaired Repaired clamped ", repaired.clamped),
+        (b"filled ", repaired.filled),
+    )
+    for name, value in named:
+        text = repr(value).encode()
+        yield name + len(text).to_bytes(8, "big") + text
 
 
 def exact_sum(parts: Iterator[NDArray[Any]]) -> NDArray[Any]:

@@ -27,13 +27,23 @@ from masquerade_core.data.columns import (
     length_of,
 )
 from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.records import ROWS, OfBlock, Records
+from masquerade_core.data.records import ROWS, OfBlock, Records, content_of
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Study
+from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Precision, Study
 
-__all__ = ["MISSING_LEVEL", "MISSING_WORDS", "Column", "Dataset", "Encoder", "Repaired", "check_unit_ball"]
+__all__ = [
+    "MISSING_LEVEL",
+    "MISSING_WORDS",
+    "Column",
+    "Dataset",
+    "Encoder",
+    "Repaired",
+    "check_labels",
+    "check_unit_ball",
+]
 
 _NORM_SLACK = 1e-12
+_LABELS = "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
@@ -48,11 +58,23 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
     if X.ndim != 2:  # noqa: PLR2004
         raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
     for start in range(0, len(X), ROWS):  # some rows at a time: a copy of all of them would double the memory
-        rows = X[start : start + ROWS]
+        rows = np.asarray(X[start : start + ROWS], dtype=np.float64)
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
         if (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
             raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
+
+
+def check_labels(y: NDArray[np.float64], classes: int | None) -> None:
+    """Check that all labels are -1 or +1, or with named classes, the number of a class.
+
+    Raises
+    ------
+    LocalProtocolError
+        They are not.
+    """
+    if not (np.abs(y) == 1 if classes is None else np.isin(y, np.arange(classes))).all():
+        raise LocalProtocolError(_LABELS)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -61,8 +83,8 @@ class Dataset(Records):
 
     Parameters
     ----------
-    X : ndarray of float64, shape (n, d)
-        Encoded records, each with ||x||_2 <= 1.
+    X : ndarray of float64 or float32, shape (n, d)
+        Encoded records, each with ||x||_2 <= 1. Sums over records are sums of float64 numbers in either case.
     y : ndarray of float64, shape (n,)
         Labels -1 or +1; with named classes, the classes' numbers from 0.
     classes : int, optional
@@ -87,11 +109,9 @@ class Dataset(Records):
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
         X, y = self.X, self.y
         check_unit_ball(X)
-        fit = np.abs(y) == 1 if self.classes is None else np.isin(y, np.arange(self.classes))
-        if y.shape != X.shape[:1] or not fit.all():
-            raise LocalProtocolError(
-                "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"
-            )
+        check_labels(y, self.classes)
+        if y.shape != X.shape[:1]:
+            raise LocalProtocolError(_LABELS)
         X.setflags(write=False)
         y.setflags(write=False)
 
@@ -116,7 +136,13 @@ class Dataset(Records):
     def partials(self, f: OfBlock) -> Iterator[NDArray[Any]]:
         """Return f of each block, in the order of the blocks; of one empty block where there are no records."""
         for start, end in pairwise((0, *self._ends)):
-            yield f(self.X[start:end], self.y[start:end])
+            yield f(np.asarray(self.X[start:end], dtype=np.float64), self.y[start:end])
+
+    def content(self) -> Iterator[Any]:
+        """Return what a ledger's fingerprint is made of."""
+        parts = range(0, self.n, ROWS)
+        X, y = (self.X[i : i + ROWS] for i in parts), (self.y[i : i + ROWS] for i in parts)
+        return content_of(X, y, self, self.X.dtype)
 
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back."""
@@ -130,12 +156,23 @@ class Dataset(Records):
         return side
 
     @property
+    def matrix(self) -> NDArray[np.float64]:
+        """The records as a matrix of float64, a copy where they are stored as float32."""
+        return np.asarray(self.X, dtype=np.float64)
+
+    @property
     def _ends(self) -> tuple[int, ...]:
         return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
 
 
 def _in_memory(row: int) -> str:
     return f"the data, record {row + 1}"
+
+
+def _towards_zero(exact: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round towards zero, so that no record becomes longer: all sensitivity bounds need a length of at most 1."""
+    nearest = exact.astype(np.float32)
+    return np.where(np.abs(nearest) > np.abs(exact), np.nextafter(nearest, np.float32(0)), nearest)
 
 
 @dataclass(frozen=True)
@@ -150,16 +187,25 @@ class Encoder:
         Whether a constant 1 is appended.
     out_of_bounds : str
         The study's rule for cells that do not fit: "clamp" or "refuse". A prediction follows the rule of the training.
+    precision : str
+        How coordinates are stored: "float64" or "float32". It is not stored with a model, and predictions have float64.
     """
 
     features: tuple[Feature, ...]
     intercept: bool
     out_of_bounds: OutOfBounds = "refuse"
+    precision: Precision = field(default="float64", compare=False)
 
     @classmethod
     def from_study(cls, study: Study) -> Self:
         """Return the study's encoder."""
-        return cls(study.features, study.model.intercept, study.study.out_of_bounds)
+        rules = study.study
+        return cls(study.features, study.model.intercept, rules.out_of_bounds, rules.precision or "float64")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of a coordinate."""
+        return np.dtype(self.precision)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -231,7 +277,7 @@ class Encoder:
         self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory
     ) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
-        X = np.empty((length_of(columns, self.columns), self.d))
+        X = np.empty((length_of(columns, self.columns), self.d), dtype=self.dtype)
         return X, self.encode_into(X, columns, at)
 
     def encode_into(
@@ -279,4 +325,8 @@ class Encoder:
             X[:, -1] = 1.0
         for start in range(0, len(X), ROWS):
             rows = X[start : start + ROWS]
-            rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
+            if rows.dtype == np.float64:
+                rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
+            else:
+                exact = rows.astype(np.float64)
+                rows[:] = _towards_zero(exact / np.maximum(1.0, np.linalg.norm(exact, axis=1))[:, None])

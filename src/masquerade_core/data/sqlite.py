@@ -94,13 +94,15 @@ class _Cells:
     def columns(self, rows: Sequence[_Row]) -> dict[str, WholeColumn] | None:
         """Return the columns at once; None where a column of numbers holds something else."""
         found: dict[str, WholeColumn] = {}
+        columns = list(zip(*rows, strict=True))
         for name, i in self._picks.items():
-            cells = [row[i] for row in rows]
+            cells = columns[i]
             kinds = set(map(type, cells))
             if name in self._numbers:
                 if not kinds <= {int, float, type(None)}:
                     return None
-                found[name] = np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
+                full = cells if type(None) not in kinds else [np.nan if cell is None else cell for cell in cells]
+                found[name] = np.array(full, dtype=np.float64)
                 continue
             if bytes in kinds:
                 return None

@@ -237,7 +237,7 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     if len(seen) == 1 and not isinstance(classifier, Linear):
         return (int(np.searchsorted(labels, seen[0])),) * len(X_aux)
     try:
-        votes = _asked(classifier, data.X, y, X_aux, labels, rng)
+        votes = _asked(classifier, data.matrix, y, X_aux, labels, rng)
     except BadInput as error:
         if not _works(classifier, X_aux, labels, rng):
             raise

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from masquerade_core.study.columns import Section
 from masquerade_core.study.sections import Crypto, Privacy, StudySection
+from masquerade_core.thresholds import thresholds
 
 __all__ = ["Dropouts", "dropout_problems"]
 
@@ -66,6 +67,12 @@ def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, c
         yield (
             f"[dropouts] min_survivors is {s}, but must be more than [privacy] colluders, which is {t}: at least one "
             "of those who remain must be honest"
+        )
+    elif section.method == "double-masks" and thresholds(K, t, K - s) is None:
+        yield (
+            f"[dropouts] min_survivors is {s}, but must be at least {(K + t - 1) // 2 + 2} with method = "
+            f'"double-masks", {K} parties and {t} colluders: with fewer, two sets of parties could be opened at once; '
+            'raise min_survivors, lower colluders, or set method = "retries"'
         )
     patience, deadline, slot = section.patience_seconds, rules.deadline_seconds, rules.slot_seconds
     if patience > deadline / 2:

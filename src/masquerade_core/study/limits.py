@@ -3,15 +3,25 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from masquerade_core.errors import BadInput
 from masquerade_core.study.sections import Crypto, EvaluationSection, Party, StudySection
 from masquerade_core.words import counted
 
-__all__ = ["MOST_PARTIES", "as_fraction", "crowd_problems", "evaluation_problems", "lead_problems", "size_problems"]
+__all__ = [
+    "MOST_PARTIES",
+    "as_fraction",
+    "check_network",
+    "crowd_problems",
+    "evaluation_problems",
+    "lead_problems",
+    "size_problems",
+]
 
 MOST_PARTIES = 32_768
 """The most parties of a study. One message to all others has a box of 99 bytes for each, and 4 MB hold no more of them
 than 42,000. The list of all names takes 1.1 MB of such a message."""
 
+_NETWORK_KEY_BITS = (2048, 3072)
 _MOST_PAIRED = 1024  # where every two parties have something to tell each other: half a million pairs
 
 
@@ -30,6 +40,21 @@ def crowd_problems(crypto: Crypto, K: int) -> Iterator[str]:
             f'the roster has {counted(K, "party", "parties")}, but with [crypto] sum = "{crypto.sum}" at most '
             f"{_MOST_PAIRED:,} are allowed, since every two of them exchange messages; remove parties, or choose a "
             'protocol that makes its sums with masks, and set sum = "masks"'
+        )
+
+
+def check_network(crypto: Crypto, K: int, min_parties: int) -> None:
+    """Refuse, with BadInput, a study of K parties that must not run between processes."""
+    if crypto.sum == "paillier" and crypto.key_bits not in _NETWORK_KEY_BITS:
+        raise BadInput(
+            f"[crypto] key_bits is {crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
+            "set key_bits = 2048; 'masquerade simulate' alone takes other lengths",
+        )
+    if min(K, min_parties) == 1:
+        raise BadInput(
+            f"the roster has {counted(K, 'party', 'parties')} and min_parties is {min_parties}, "
+            "but a run between processes has at least two parties",
+            "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
         )
 
 

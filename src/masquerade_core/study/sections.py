@@ -17,6 +17,7 @@ __all__ = [
     "Model",
     "OutOfBounds",
     "Party",
+    "Precision",
     "Privacy",
     "StudySection",
     "threshold_rule",
@@ -29,6 +30,9 @@ _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 
 OutOfBounds = Literal["refuse", "clamp"]
 """What happens to cells that do not fit the study's public bounds and levels."""
+
+Precision = Literal["float64", "float32"]
+"""How a record's coordinates are stored."""
 
 
 class StudySection(Section):
@@ -48,6 +52,10 @@ class StudySection(Section):
     out_of_bounds: OutOfBounds = Field(
         default="refuse",
         description='"clamp" moves numbers to their bounds and fills missing cells; "refuse" refuses the whole file',
+    )
+    precision: Precision | None = Field(
+        default=None,
+        description='"float32" stores coordinates in half the memory, with 7 digits; "float64", with 16, if left out',
     )
     expected_records: int | None = Field(
         default=None, ge=1, description="how many records all parties together are expected to have; public"

@@ -8,6 +8,7 @@ levels and the smallest number of records are public. So an error may show them.
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -22,6 +23,7 @@ from masquerade_core.study.fields import first_repeated, flat, json_text
 from masquerade_core.study.limits import (
     MOST_PARTIES,
     as_fraction,
+    check_network,
     crowd_problems,
     evaluation_problems,
     lead_problems,
@@ -44,8 +46,6 @@ __all__ = ["INTERCEPT", "Study", "as_fraction"]
 
 INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""
-
-_NETWORK_KEY_BITS = (2048, 3072)
 
 
 class Study(Section):
@@ -155,17 +155,7 @@ class Study(Section):
         BadInput
             Its key has a length that only the in-memory table may use, or it has one party only.
         """
-        if self.crypto.sum == "paillier" and self.crypto.key_bits not in _NETWORK_KEY_BITS:
-            raise BadInput(
-                f"[crypto] key_bits is {self.crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
-                "set key_bits = 2048; 'masquerade simulate' alone takes other lengths",
-            )
-        if min(self.K, self.study.min_parties) == 1:
-            raise BadInput(
-                f"the roster has {counted(self.K, 'party', 'parties')} and min_parties is {self.study.min_parties}, "
-                "but a run between processes has at least two parties",
-                "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
-            )
+        check_network(self.crypto, self.K, self.study.min_parties)
         return self
 
     def to_toml(self) -> str:
@@ -202,7 +192,7 @@ class Study(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as every model of pydantic does; what follows from its fields is worked out anew."""
         copied = super().model_copy(update=update, deep=deep)
-        for derived in ("names", "place_of", "coordinates"):
+        for derived in ("names", "place_of", "coordinates", "record_limits"):
             copied.__dict__.pop(derived, None)
         return copied
 
@@ -304,10 +294,15 @@ class Study(Section):
     def _most(self, party: Party) -> int:
         return party.max_records or self.study.max_records or self.countable
 
+    @cached_property
+    def record_limits(self) -> Counter[int]:
+        """How many parties may have at most so many records."""
+        return Counter(map(self._most, self.parties))
+
     @property
     def max_records(self) -> int:
         """The most records that any party may have."""
-        return max(map(self._most, self.parties))
+        return max(self.record_limits)
 
     @property
     def fewest_records(self) -> int:
@@ -317,7 +312,7 @@ class Study(Section):
     @property
     def most_records(self) -> int:
         """The most records that all parties together may have."""
-        return sum(map(self._most, self.parties))
+        return sum(most * parties for most, parties in self.record_limits.items())
 
     def party(self, name: str) -> Party:
         """Return one party of the roster.

@@ -1,4 +1,4 @@
-"""What a study with many sites costs Charlie and one party: ``python -m benchmarks.many_sessions [K] [--rounds N] [...]``.
+"""What a study with many sites costs Charlie and a party: ``python -m benchmarks.site_sessions [K] [--rounds N]``.
 
 Charlie runs as in a process of his own: his session, his socket and his driver. The parties' sessions, sockets and
 roles are the program's own as well, but many of them share one process and one thread there: 1,000 processes would
@@ -316,7 +316,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, and print JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks.many_sessions", description="Measure a study with many sites.")
+    parser = argparse.ArgumentParser(prog="benchmarks.site_sessions", description="Measure a study with many sites.")
     parser.add_argument("K", type=int, nargs="*", default=[100])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("-d", type=int, default=50)

@@ -1,0 +1,134 @@
+"""A party's own records: where they are read to, and what this process says of them to their owner alone."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.cluster import Cluster
+from masquerade_core.data.dask_records import DaskRecords, count_cells
+from masquerade_core.data.queries import data_at
+from masquerade_core.data.records import Records
+from masquerade_core.errors import BadInput, MasqueradeError
+from masquerade_core.model import Model, answers_of
+from masquerade_core.one_answer import is_one_answer
+from masquerade_core.study import Study
+from masquerade_host.stats import Observer
+from masquerade_protocols import Protocol
+from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
+
+__all__ = ["read_records", "says_the_same", "tell_the_owner"]
+
+
+def read_records(
+    protocol: Protocol,
+    path: Path | str,
+    study: Study,
+    me: str,
+    stream: Path | str | None = None,
+    cluster: Cluster | None = None,
+) -> Any:
+    """Read and check a party's records, as a protocol needs them.
+
+    Parameters
+    ----------
+    protocol : Protocol
+        The study's.
+    path : path
+        The records.
+    study : Study
+    me : str
+        The party.
+    stream : path, optional
+        A folder for a scratch file, in which the records are kept; otherwise memory holds them.
+    cluster : Cluster, optional
+        The site's Dask cluster, whose workers read and hold the records.
+
+    Raises
+    ------
+    BadInput
+        The records, the folder or the cluster cannot be used; or the protocol needs all records in memory, and a folder
+        or a cluster is given.
+    RefusedLocally
+        There are too few records for the study, or too many.
+    """
+    loader = protocol.records
+    if stream is not None and cluster is not None:
+        raise BadInput("both --stream and --dask were given", "choose a disk of this machine, or a cluster")
+    if cluster is not None:
+        data = _on_cluster(protocol, cluster, path, study)
+    elif stream is None:
+        data = loader.one(path, study)
+    elif loader.streamed is None or not protocol.streams:
+        raise BadInput(
+            f"{protocol.name} needs all records in memory at once, so --stream is of no use to it",
+            f"leave --stream out; these protocols read records from a disk: {_that_stream()}",
+        )
+    else:
+        data = loader.streamed(path, study, stream)
+    loader.check(data, study, str(data_at(path)), me)
+    return data
+
+
+def _on_cluster(protocol: Protocol, cluster: Cluster, path: Path | str, study: Study) -> Any:
+    if protocol.records.grid_of is not None:
+        return count_cells(cluster, path, study, protocol.records.grid_of(study))
+    if not protocol.streams:
+        raise BadInput(
+            f"{protocol.name} needs all records in one process's memory, so --dask is of no use to it",
+            f"leave --dask out; these protocols take sums from a cluster: {_that_stream()}, summary",
+        )
+    return DaskRecords.read(cluster, path, study)
+
+
+def _that_stream() -> str:
+    return ", ".join(name for name, p in sorted((PROTOCOLS | MEASUREMENTS).items()) if p.streams)
+
+
+def tell_the_owner(data: object, observe: Observer) -> None:
+    """Say what is unusual about the records. Only this process says it: nobody else learns of it."""
+    if not isinstance(data, Records):
+        return
+    if data.repaired:
+        observe("repaired", clamped=data.repaired.clamped, filled=data.repaired.filled)
+    if data.classes is None and np.count_nonzero(data.total(_Labels())) == 1:
+        observe("one_class")
+
+
+def says_the_same(model: Model, own: Records) -> bool:
+    """Return whether the model gives nearly all of a party's own records the same answer.
+
+    The run is over, so a disk or a cluster that fails now is no error.
+    """
+    with suppress(MasqueradeError):
+        return is_one_answer(own.total(_Answers(model, own.classes)))
+    return False
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """How many records have the label -1, and how many +1."""
+
+    def __call__(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
+        del X
+        return np.array([(y < 0).sum(), (y > 0).sum()], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """How many records there are of each label, by row, and with each answer of a model, by column."""
+
+    model: Model
+    classes: int | None
+
+    def __call__(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
+        labels, answers = (self._number(v) for v in (y, answers_of(self.model, X, self.classes)))
+        size = self.classes or 2
+        counts = np.bincount(labels * size + answers, minlength=size**2).reshape(size, size)
+        return counts.astype(np.int64)
+
+    def _number(self, labels: NDArray[np.float64]) -> NDArray[np.int64]:
+        return (labels > 0).astype(np.int64) if self.classes is None else labels.astype(np.int64)

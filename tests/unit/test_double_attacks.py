@@ -1,0 +1,406 @@
+"""Attacks on sums under double masks: each is coded, fails, and succeeds where its rule is taken out.
+
+Charlie says who is silent, and what each party is told. He knows the code and all that reaches him.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from masquerade_core.crypto import shamir
+from masquerade_core.crypto.masks import CheckKey, tagged_hash
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed, SumRefused
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE
+from masquerade_core.table import Silence
+from masquerade_core.thresholds import Thresholds
+from masquerade_protocols.blocks import double_charlie, double_masks, double_messages, double_sets
+from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
+from masquerade_protocols.blocks.double_masks import DoublePartySums
+from masquerade_protocols.blocks.double_messages import DealtKeys, DoublyMasked, Revealed
+from tests.double_helpers import Cheater, DoubleSums, Pool, flaky_study
+from tests.sum_helpers import drawn, sent
+
+FEW = flaky_study(K=7, survivors=5)  # all are neighbours and the committee: k = 6, t = 4, and a quorum of 4
+NAMES = FEW.names
+EVERYBODY = frozenset(NAMES)
+MUTANT = pytest.mark.parametrize("mutant", [False, True])
+
+
+class _stuck_or_done:  # noqa: N801 - a context manager
+    """Parties that hear nothing more wait for ever, which the table reports; that is no part of the attack."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        return isinstance(error, RunFailed) and "nobody can go on" in str(error)
+
+
+def _sizes(monkeypatch: pytest.MonkeyPatch, sizes: Thresholds) -> None:
+    for module in (double_masks, double_charlie):
+        monkeypatch.setattr(module, "thresholds_of", lambda _: sizes)
+
+
+def _revealed(run: DoubleSums) -> dict[str, int]:
+    return {name: len(sent(run.table, name, Revealed)) for name in run.study.names}
+
+
+def _attacked(run: DoubleSums, sets: Mapping[str, Collection[str]], **kw: Any) -> Pool:
+    """Show each party its set in the first round; returns what Charlie then holds."""
+    pools = []
+
+    async def charlie(run: DoubleSums, _seat: Seat) -> None:
+        cheater = Cheater(run)
+        pools.append(await cheater.show(await cheater.hear(), sets))
+
+    with _stuck_or_done():
+        run.run(charlie, **kw)
+    return pools[0]
+
+
+# --- Two sets, shown to different parties -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("without_proofs", [False, True])
+@pytest.mark.parametrize("t", [4, 3])
+def test_two_sets_do_not_open_both_masks_of_a_party(
+    monkeypatch: pytest.MonkeyPatch, t: int, *, without_proofs: bool
+) -> None:
+    """Half of the neighbours are told that the victim is in, half that it is out: 3 shares of either mask."""
+    _sizes(monkeypatch, Thresholds(6, t, 7, 4))
+    if without_proofs:
+        monkeypatch.setattr(DoublePartySums, "_check_vouched", lambda *_: None)
+    victim, others = NAMES[3], EVERYBODY - {NAMES[3]}
+    half = set(sorted(others)[:3])
+    sets = {name: EVERYBODY if name in half or name == victim else others for name in NAMES}
+    run = DoubleSums.of(FEW)
+    pool = _attacked(run, sets)
+    both = (pool.opens(victim, own=True), pool.opens(victim, own=False))
+    assert (None not in both) == (without_proofs and t == 3)
+    if without_proofs and t == 3:
+        assert pool.reads({victim}) == tuple(run.vectors[victim][0])
+    else:
+        assert pool.reads({victim}) is None
+    if not without_proofs:  # the minority's set has no quorum
+        assert sorted(run.errors) == sorted(others - half)
+        assert all("a quorum of the committee did not name" in str(e) for e in run.errors.values())
+        assert all(isinstance(e, ProtocolViolation) and e.peer == CHARLIE for e in run.errors.values())
+
+
+@MUTANT
+def test_many_sets_do_not_open_the_sum_of_fewer_than_min_survivors(
+    monkeypatch: pytest.MonkeyPatch, *, mutant: bool
+) -> None:
+    """Every set has five of seven, and leaves out others: three parties are out for four of their neighbours each."""
+    if mutant:
+        monkeypatch.setattr(DoublePartySums, "_check_vouched", lambda *_: None)
+    a, b, c, d, e, f, g = NAMES
+    out = {a: {b, c}, b: {a, c}, c: {a, b}, d: {a, b}, e: {b, c}, f: {a, c}, g: set[str]()}
+    run = DoubleSums.of(FEW)
+    pool = _attacked(run, {name: EVERYBODY - gone for name, gone in out.items()})
+    assert FEW.survivors == 5
+    assert pool.reads({d, e, f, g}) == (run.added(0, (a, b, c)) if mutant else None)
+    if not mutant:
+        assert set(run.errors) == EVERYBODY
+        assert not any(_revealed(run).values())
+
+
+@MUTANT
+def test_a_party_of_the_committee_is_not_shown_its_own_proofs_as_others(
+    monkeypatch: pytest.MonkeyPatch, *, mutant: bool
+) -> None:
+    """One names another set than the rest. Each pair has one key, so without a name in it a proof fits both ways."""
+    if mutant:
+        nameless = lambda key, label, _, members: tagged_hash("set", label, members, key=key, size=16)  # noqa: E731
+        monkeypatch.setattr(double_masks, "vouch", nameless)
+    me, other = NAMES[2], EVERYBODY - {NAMES[5]}
+
+    async def charlie(run: DoubleSums, seat: Seat) -> None:
+        cheater = Cheater(run)
+        pool = await cheater.hear()
+        made = await cheater.ask({name: other if name == me else EVERYBODY for name in NAMES})
+        mirrored = {name: made[me].get(name, bytes(16)) for name in NAMES if name in other}
+        await seat.send(me, cheater.opening(pool, me, other, mirrored))
+
+    run = DoubleSums.of(FEW)
+    with _stuck_or_done():
+        run.run(charlie)
+    assert _revealed(run)[me] == mutant
+    if not mutant:
+        assert set(run.errors[me].suspects) == {NAMES[0], CHARLIE}  # type: ignore[attr-defined]  # a ProtocolViolation
+
+
+# --- 21: a party among corrupt neighbours ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [True, False])
+@pytest.mark.parametrize("t", [6, 3])
+def test_a_set_that_leaves_a_party_with_corrupt_neighbours_only(
+    monkeypatch: pytest.MonkeyPatch, t: int, *, rule: bool
+) -> None:
+    """The victim's honest neighbours are said to be silent, and three corrupt ones are left: fewer than t = 6 of 8.
+
+    If parties do not look for t neighbours of everybody in the set, they show shares. With t = 6 these open nothing.
+    """
+    study = flaky_study(K=30, survivors=24, colluders=3)
+    _sizes(monkeypatch, Thresholds(8, t, 8, 6))
+    if not rule:
+        monkeypatch.setattr(double_sets, "_check_surrounded", lambda *_: None)
+    found: list[tuple[Pool, str]] = []
+
+    async def charlie(run: DoubleSums, _seat: Seat) -> None:
+        cheater, order = Cheater(run), run.ring.order.tolist()
+        victim, corrupt = order[18], {order[14], order[20], order[22]}  # the committee stands at 0 to 7
+        out = {study.names[i] for i in run.ring.neighbours(victim) if i not in corrupt}
+        named = frozenset(study.names) - out
+        assert (len(out), len(named)) == (5, 25)
+        pool = await cheater.show(await cheater.hear(), dict.fromkeys(sorted(named), named))
+        pool.known |= {n: drawn(run.table, n, "first one-time key")[:32] for n in (study.names[i] for i in corrupt)}
+        found.append((pool, study.names[victim]))
+
+    run = DoubleSums.of(study)
+    with _stuck_or_done():
+        run.run(charlie)
+    pool, victim = found[0]
+    named = [name for name, n in _revealed(run).items() if n]
+    if t == 3:
+        assert len(named) == 25
+        assert pool.reads({victim}) == tuple(run.vectors[victim][0])
+    else:
+        assert pool.reads({victim}) is None
+        assert pool.reads(set(named) - {victim} or {victim}) is None
+        assert len(named) == (0 if rule else 25)
+    if t == 6 and rule:
+        # The committee's eight see it first, and vouch for nothing.
+        assert len(run.errors) == 25
+        assert sum("a party has 3 neighbours; allowed are 6" in str(e) for e in run.errors.values()) >= 8
+
+
+# --- Keys of one round ----------------------------------------------------------------------------------------------
+
+
+class _OneKey(SystemRng):
+    """A party that has one key for all rounds: the second half of what it draws for a round is its next key."""
+
+    def bytes(self, n: int) -> bytes:
+        raw, key = super().bytes(n), b"\x07" * 32
+        return {64: key + raw[32:], 128: raw[:32] + key + raw[64:]}.get(n, raw)
+
+
+@MUTANT
+def test_a_key_that_is_opened_later_unmasks_no_earlier_round(*, mutant: bool) -> None:
+    """In round 0 the victim's own mask is opened; in round 1 it is said to be silent, and its key is opened."""
+    victim = NAMES[4]
+    run = DoubleSums.of(FEW, rounds=2)
+    run.run(silent={victim: Silence("DoublyMasked", 1)}, rngs={victim: _OneKey()} if mutant else None)
+    assert run.told == [run.added(0), run.added(1, (victim,))]
+    pool = Pool(
+        run,
+        {name: sent(run.table, name, DoublyMasked)[0] for name in NAMES},
+        EVERYBODY,
+        {name: sent(run.table, name, DealtKeys)[0].key for name in NAMES},
+    )
+    for name in NAMES:
+        first, *later = sent(run.table, name, Revealed)
+        pool.take(name, first, EVERYBODY)
+        if later:
+            pool.hold(name, zip(pool.near(name), _values(later[0]), strict=True), EVERYBODY - {victim})
+    assert pool.opens(victim, own=False) is not None  # the key of round 1
+    assert pool.reads({victim}) == (tuple(run.vectors[victim][0]) if mutant else None)
+
+
+def _values(message: Revealed) -> list[int]:
+    return [int.from_bytes(message.shares[i : i + 33], "little") for i in range(0, len(message.shares), 33)]
+
+
+@MUTANT
+def test_a_box_of_an_earlier_round_does_not_open(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    if mutant:
+        ageless = lambda pair_key, _, sender: tagged_hash("box", sender.encode(), key=pair_key)  # noqa: E731
+        monkeypatch.setattr(double_messages, "_box_key", ageless)
+    me, dealer = NAMES[1], NAMES[2]
+
+    async def charlie(run: DoubleSums, seat: Seat) -> None:
+        await run.charlie.open_sum(run.layout)  # type: ignore[union-attr]  # it is there
+        cheater = Cheater(run)
+        pool, old = await cheater.hear(), sent(run.table, dealer, DoublyMasked)[0]
+        old_box = cheater.box(Pool(run, {dealer: old}, EVERYBODY, {}), dealer, me)
+        proofs = {by: made[me] for by, made in (await cheater.ask(dict.fromkeys(NAMES, EVERYBODY))).items()}
+        sound = cheater.opening(pool, me, EVERYBODY, proofs)
+        boxes = sound.boxes.replace(cheater.box(pool, dealer, me), old_box)
+        keys = sound.keys.replace(pool.contributions[dealer].key, old.key)
+        assert (boxes, keys) != (sound.boxes, sound.keys)
+        await seat.send(me, sound.model_copy(update={"boxes": boxes, "keys": keys}))
+
+    run = DoubleSums.of(FEW, rounds=2)
+    with _stuck_or_done():
+        run.run(charlie)
+    assert _revealed(run)[me] == 1 + mutant
+    if not mutant:
+        assert set(run.errors[me].suspects) == {dealer, CHARLIE}  # type: ignore[attr-defined]  # a ProtocolViolation
+
+
+@MUTANT
+def test_charlie_does_not_put_a_key_of_his_own_beside_a_box(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    """He would know the mask of the next round between two honest parties."""
+    if mutant:
+        seal, opened = double_messages.seal_box, double_messages.open_box
+        monkeypatch.setattr(double_masks, "seal_box", lambda k, la, s, _, plain: seal(k, la, s, b"", plain))
+        monkeypatch.setattr(double_masks, "open_box", lambda k, la, s, _, box: opened(k, la, s, b"", box))
+    me, dealer = NAMES[1], NAMES[2]
+    own = double_masks.public_of(b"\x01" * 32)
+
+    async def charlie(run: DoubleSums, seat: Seat) -> None:
+        cheater = Cheater(run)
+        pool = await cheater.hear()
+        proofs = {by: made[me] for by, made in (await cheater.ask(dict.fromkeys(NAMES, EVERYBODY))).items()}
+        sound = cheater.opening(pool, me, EVERYBODY, proofs)
+        keys = sound.keys.replace(pool.contributions[dealer].key, own)
+        await seat.send(me, sound.model_copy(update={"keys": keys}))
+
+    run = DoubleSums.of(FEW)
+    with _stuck_or_done():
+        run.run(charlie)
+    assert _revealed(run)[me] == mutant
+    if mutant:
+        assert own in run.parties[me]._held.keys.values()
+
+
+# --- Which sets are shares shown for ------------------------------------------------------------------------------
+
+
+@MUTANT
+def test_fewer_than_min_survivors_are_not_opened(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    if mutant:
+        monkeypatch.setattr(double_sets, "_check_enough", lambda *_: None)
+        monkeypatch.setattr(double_sets, "_check_surrounded", lambda *_: None)
+    named = frozenset(NAMES[:4])
+    run = DoubleSums.of(FEW)
+    pool = _attacked(run, dict.fromkeys(sorted(named), named))
+    assert sum(_revealed(run).values()) == (4 if mutant else 0)
+    if not mutant:
+        said = [str(error) for error in run.errors.values()]
+        assert len(said) == 4
+        assert "4 parties for a sum; the study's min_survivors allows 5 or more" in said[0]
+    assert pool.reads(named) is None  # nobody of the four has four neighbours that answer
+
+
+@MUTANT
+def test_who_is_out_does_not_count_as_a_survivor(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    """A set of 15 parties and one that was out before: where neighbours do not matter, 15 would pass for 16."""
+    if mutant:
+        monkeypatch.setattr(double_sets, "_check_known", lambda *_: None)
+    study = flaky_study(K=20, survivors=16)
+    gone, left_out = study.names[4], study.names[:4]
+
+    async def charlie(run: DoubleSums, _seat: Seat) -> None:
+        await run.charlie.open_sum(run.layout)  # type: ignore[union-attr]  # it is there
+        cheater = Cheater(run)
+        named = frozenset(study.names) - set(left_out)
+        await cheater.show(await cheater.hear(), dict.fromkeys(sorted(named - {gone}), named))
+
+    run = DoubleSums.of(study, rounds=2)
+    _sizes(monkeypatch, Thresholds(4, 1, 20, 11))
+    with _stuck_or_done():
+        run.run(charlie, silent={gone: Silence("DoublyMasked", 0)})
+    places = run.ring.neighbours(study.names.index(gone))
+    strangers = [n for i, n in enumerate(study.names) if i not in places and n not in {gone, *left_out}]
+    assert {_revealed(run)[name] for name in strangers} == {2 if mutant else 1}
+    if not mutant:
+        assert all("was out of the run already" in str(run.errors[name]) for name in strangers)
+
+
+def test_whoever_is_left_out_shows_nothing() -> None:
+    named = frozenset(NAMES[:6])
+    run = DoubleSums.of(FEW)
+    _attacked(run, dict.fromkeys(NAMES, named))
+    assert _revealed(run) == {**dict.fromkeys(NAMES[:6], 1), NAMES[6]: 0}
+    assert isinstance(run.errors[NAMES[6]], RunFailed)
+    assert "the run goes on without this party" in str(run.errors[NAMES[6]])
+
+
+def test_a_party_shows_shares_once_a_round() -> None:
+    """Another set in the same round is no message that a party waits for."""
+
+    async def charlie(run: DoubleSums, seat: Seat) -> None:
+        cheater = Cheater(run)
+        pool = await cheater.show(await cheater.hear(), dict.fromkeys(NAMES, EVERYBODY))
+        await seat.send(NAMES[0], cheater.opening(pool, NAMES[0], EVERYBODY - {NAMES[1]}, {}))
+        await seat.gather_within(Revealed, NAMES[:1], 1.0)
+
+    run = DoubleSums.of(FEW, rounds=2)
+    with pytest.raises(LocalProtocolError, match="sent 'Opening' where 'Summed' is due"):
+        run.run(charlie)
+    assert set(_revealed(run).values()) == {1}
+
+
+@pytest.mark.parametrize("what", ["round", "members", "proofs", "keys", "boxes", "vouching"])
+def test_an_opening_of_another_round_or_length_is_refused(what: str) -> None:
+    async def charlie(run: DoubleSums, seat: Seat) -> None:
+        cheater = Cheater(run)
+        pool = await cheater.hear()
+        proofs = {by: made[NAMES[0]] for by, made in (await cheater.ask(dict.fromkeys(NAMES, EVERYBODY))).items()}
+        sound = cheater.opening(pool, NAMES[0], EVERYBODY, proofs)
+        other = sound.round + 1 if what == "round" else getattr(sound, what) + b"\0"
+        await seat.send(NAMES[0], sound.model_copy(update={what: other}))
+
+    run = DoubleSums.of(FEW)
+    with _stuck_or_done():
+        run.run(charlie)
+    error = run.errors[NAMES[0]]
+    assert isinstance(error, ProtocolViolation)
+    assert error.peer == CHARLIE
+    assert _revealed(run)[NAMES[0]] == 0
+
+
+# --- The sum itself ---------------------------------------------------------------------------------------------------
+
+
+@MUTANT
+def test_charlie_cannot_tell_another_sum(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    plain = DoubleCharlieSums._unmasked
+
+    def shifted(self: DoubleCharlieSums, *args: Any) -> tuple[Any, bytes]:
+        total, check = plain(self, *args)
+        total = total.copy()
+        total[-1] += 1
+        return total, check
+
+    monkeypatch.setattr(DoubleCharlieSums, "_unmasked", shifted)
+    if mutant:
+        monkeypatch.setattr(CheckKey, "of", lambda *_: 0)
+    run = DoubleSums.of(FEW)
+    run.run()
+    assert len(run.errors) == (0 if mutant else 7)
+    assert all(isinstance(e, SumRefused) and "does not fit its check value" in str(e) for e in run.errors.values())
+    assert run.told[0][-1] == run.added(0)[-1] + 1
+
+
+def test_parties_that_depend_on_different_points_open_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their labels differ, and so do their masks; a Charlie who opens all the same reads nothing."""
+    plain = DoublePartySums.open_sum
+
+    async def other(self: DoublePartySums, layout: Any, vector: Any, bound_to: bytes, again: Any = None) -> Any:
+        return await plain(self, layout, vector, bound_to + (b"!" if self.seat.me == NAMES[2] else b""), again)
+
+    run = DoubleSums.of(FEW)
+    monkeypatch.setattr(DoublePartySums, "open_sum", other)
+    with pytest.raises(SumRefused, match="different views of the run"):
+        run.run()
+    assert not any(_revealed(run).values())
+
+
+def test_a_false_share_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, rng = shamir.deal, SystemRng()
+
+    def false(secret: bytes, threshold: int, points: int, key: bytes) -> tuple[bytes, ...]:
+        shares = plain(secret, threshold, points, key)
+        return (rng.bytes(32) + b"\0", *shares[1:])
+
+    monkeypatch.setattr(double_masks, "deal", false)
+    with pytest.raises(SumRefused):
+        DoubleSums.of(FEW).run()
