@@ -62,7 +62,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_run_costs_time_alone(machine
     records = machines.folder / "p1.parquet"
     on_cluster = machines.start("p1", "--dask", dask.address, data=records)
     others = machines.start_all(CHARLIE, "p2", "p3")
-    on_cluster.wait_for("progress", done=2)
+    on_cluster.wait_for("stage", name="rounds")
     dask.workers[0].kill()
     for name, process in {"p1": on_cluster, **others}.items():
         ended = process.end()
