@@ -35,7 +35,7 @@ from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
 
-__all__ = ["Costs", "crowd_study", "measure"]
+__all__ = ["Costs", "crowd_records", "crowd_study", "measure"]
 
 COORDINATES = 50
 RECORDS = 20  # of each party
@@ -110,7 +110,7 @@ def crowd_study(K: int, d: int = COORDINATES, rounds: int = ROUNDS) -> Study:
     return Study.parse("\n".join(lines), in_memory=True)
 
 
-def _records(study: Study) -> Dataset:
+def crowd_records(study: Study) -> Dataset:
     """Return the records that every party has: they are simulated, and stand in memory once."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(RECORDS, study.d))
@@ -142,7 +142,7 @@ def measure(K: int, rounds: int = ROUNDS) -> Costs:
     yardstick = Yardstick(_BITS)
     empty = _resident()
     study = crowd_study(K, rounds=rounds)
-    records = _records(study)
+    records = crowd_records(study)
     before = _resident()
     table = _TimedTable(study, yardstick)
     with threadpool_limits(1):
