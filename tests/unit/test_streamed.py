@@ -36,6 +36,7 @@ from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 from tests.evaluation_helpers import held_back_study
 from tests.protocol_helpers import make_study
+from tests.summary_helpers import patients, summary_study
 
 _Array = NDArray[np.float64]
 
@@ -145,6 +146,19 @@ def test_the_exact_minimiser_is_the_same_bit_for_bit(both: tuple[Dataset, Stream
     np.testing.assert_allclose(w, fit(memory.X, memory.y, 1e-3, loss), atol=1e-6)
     small = Dataset(memory.X[:1000], memory.y[:1000])
     np.testing.assert_array_equal(fit_records(small, 1e-3, loss), fit(small.X, small.y, 1e-3, loss))
+
+
+def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(tmp_path: Path, folder: Path) -> None:
+    study, path, columns = summary_study(), tmp_path / "data.csv", patients(_N)
+    lines = [",".join(columns), *(",".join(cells) for cells in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    loader = protocol_of(study).records
+    assert loader.streamed is not None
+    memory, streamed = loader.one(path, study), loader.streamed(path, study, folder)
+    assert memory.counts() == streamed.counts()
+    assert b"".join(map(bytes, canonical(streamed))) == b"".join(map(bytes, canonical(memory)))
+    loader.check(streamed, study, "data", study.names[0])
+    assert list(folder.iterdir()) == []
 
 
 # --- What a party is told ----------------------------------------------------------------
