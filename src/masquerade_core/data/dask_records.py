@@ -17,7 +17,8 @@ from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.folders import open_folder
-from masquerade_core.data.loading import Labels, check_size
+from masquerade_core.data.labels import Labels
+from masquerade_core.data.loading import check_size
 from masquerade_core.data.parquet import PARQUET, ParquetFile
 from masquerade_core.data.parts import (
     CountsOf,

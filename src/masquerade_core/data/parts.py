@@ -18,7 +18,7 @@ from masquerade_core.data.blocks import source_of
 from masquerade_core.data.cells import Grid
 from masquerade_core.data.columns import Repaired, WholeColumn
 from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.loading import Labels
+from masquerade_core.data.labels import Labels
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, exact_sum
 from masquerade_core.data.schema import Encoder, check_unit_ball
@@ -214,7 +214,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     RunFailed
         A file was changed since it was first looked at.
     """
-    encoder, labels, repaired, n = Encoder.from_study(study), Labels(study), Repaired(), 0
+    encoder, labels, repaired, n = Encoder.from_study(study), Labels(study, part=True), Repaired(), 0
     numbers = tuple(f.name for f in encoder.features if f.levels is None)
     others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
     X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
