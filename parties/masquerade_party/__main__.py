@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from masquerade_core.special import load_bare
 from masquerade_host.levels import Level
 from masquerade_host.process import main
 from masquerade_host.progress import Mode, Progress
@@ -72,4 +73,5 @@ def party(
 
 
 if __name__ == "__main__":
+    load_bare()
     sys.exit(main(app, sys.argv[1:], "masquerade_party"))

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords, bad_records
@@ -17,6 +16,7 @@ from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import SavedModel, model_from_json, scores_of
+from masquerade_core.special import logsumexp
 
 __all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
 

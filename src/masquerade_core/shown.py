@@ -22,8 +22,8 @@ def shows_all(study: Study) -> bool:
     """Say whether every party of a study is shown the whole roster.
 
     It is where all parties are neighbours, and where sums are not made by masks. It is also where the study has
-    ``[dropouts]``: with retries every set has a graph of its own, so everybody may become anybody's neighbour, and double
-    masks need more neighbours and a committee.
+    ``[dropouts]``: with retries every set has a graph of its own, so everybody may become anybody's neighbour, and
+    double masks need more neighbours and a committee.
     """
     return study.K <= NEIGHBOURS + 1 or study.crypto.sum != "masks" or study.dropouts is not None
 

@@ -15,9 +15,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from masquerade_core.model import Published
+from masquerade_core.special import expit, softmax
 from masquerade_protocols.dp_whitened.public import Plan
 
 __all__ = [

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from masquerade_core.learning.evaluation import evaluate
 from masquerade_core.learning.label_counts import Counts
 from masquerade_core.learning.score_bins import Bins
+from masquerade_core.special import ndtr, ndtri
 
 __all__ = ["expected_reach", "records_needed"]
 

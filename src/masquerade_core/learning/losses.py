@@ -20,9 +20,9 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.special import expit
 from masquerade_core.study import Model
 from masquerade_core.words import listed
 

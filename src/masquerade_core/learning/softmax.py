@@ -7,10 +7,10 @@ Appendix B).
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
 
 from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.learning.erm import TOLERANCE
+from masquerade_core.special import logsumexp, softmax
 
 __all__ = [
     "class_error_rate",

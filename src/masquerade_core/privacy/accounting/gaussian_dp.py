@@ -14,9 +14,8 @@ Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"
 
 import math
 
-from scipy.special import erfcx, ndtr
-
 from masquerade_core.privacy._checks import require
+from masquerade_core.special import erfcx, ndtr
 
 __all__ = ["delta_of", "epsilon_of", "mu_of"]
 

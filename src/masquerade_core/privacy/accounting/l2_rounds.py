@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammainc, gammaln
 
 from masquerade_core.privacy._checks import require
+from masquerade_core.special import betainc, gammainc, gammaln
 
 __all__ = ["composed_epsilon", "loss_distribution"]
 

@@ -17,11 +17,11 @@ from fractions import Fraction
 from functools import cache
 
 import gmpy2
-from scipy.special import chdtri
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy._search import smallest
 from masquerade_core.privacy.samplers._erfc import decide
+from masquerade_core.special import chdtri
 from masquerade_core.study import as_fraction
 
 __all__ = ["SIGMA_BITS", "SLACK_BITS", "Slack", "compute_slack", "noise_sigma", "sigma_share", "sigma_star"]

@@ -5,13 +5,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 import gmpy2
-from scipy.special import erfcinv
 
 from masquerade_core.privacy._checks import require
 from masquerade_core.privacy.samplers._tails import PRECISION, smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace_draw
 from masquerade_core.rng import Rng
+from masquerade_core.special import erfcinv
 
 __all__ = ["discrete_gaussian", "discrete_gaussian_tail_bound"]
 

@@ -3,13 +3,13 @@
 from fractions import Fraction
 
 import gmpy2
-from scipy.special import erfcinv
 
 from masquerade_core.privacy._checks import require
 from masquerade_core.privacy.samplers._erfc import decide
 from masquerade_core.privacy.samplers._tails import PRECISION, smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive, uniforms
 from masquerade_core.rng import Rng
+from masquerade_core.special import erfcinv
 
 __all__ = ["GAUSSIAN_TV_BITS", "gaussian", "gaussian_tail_bound"]
 
