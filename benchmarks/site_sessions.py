@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import zmq
 from phe import paillier
+from tests.host_helpers import free_port
 
 from masquerade_core import __version__
 from masquerade_core.data.schema import Dataset
@@ -42,7 +43,6 @@ from masquerade_host.process import allow_descriptors
 from masquerade_host.resuming import returned
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
-from tests.host_helpers import free_port
 
 __all__ = ["Figures", "measure", "study_of"]
 
@@ -214,7 +214,7 @@ class Figures:
         if event in ("stage", "joined", "listening") or (event == "connected" and fields.get("joined") == 1):
             self.marks.append((name, time.perf_counter(), time.process_time()))
         if event in ("left", "lost", "cut_off", "turned_away", "refused"):
-            print(event, fields, file=sys.stderr)  # noqa: T201
+            print(event, fields, file=sys.stderr)
 
     def since(self, start: str, end: str) -> tuple[float, float]:
         """Return the seconds and the CPU seconds between two marks."""
@@ -304,7 +304,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4)
     arguments = parser.parse_args()
     for K in arguments.K:
-        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))  # noqa: T201
+        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))
     return 0
 
 
