@@ -77,7 +77,7 @@ def with_neighbours(entry: Protocol) -> Protocol:
 
     def explain(study: Study) -> Explanation:
         said = entry.explain(study)
-        if not (chance := chance_of_cut_in(study)):
+        if not (chance := chance_of_cut_in(study)) or has_double_masks(study):
             return said
         words = {"t": study.privacy.colluders, "chance": f"{chance:.2g}", "tries": GRINDING_BITS}
         return replace(said, collusion=(*said.collusion, *paragraphs(_CUT, words)))
