@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect, Once, Seat, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.table import Table
+from masquerade_core.table import Silence, Table
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Message, SealedMessage
 
@@ -310,19 +310,22 @@ class MeteredTable(Table):
         meter: Meter | None = None,
         seats: type[MeteredSeat] = MeteredSeat,
         study: Study | None = None,
+        silent: Mapping[str, Silence] | None = None,
+        groups: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        super().__init__(names, study=study)
+        super().__init__(names, study=study, silent=silent, groups=groups)
         self._seats = seats
         self.meter = Meter() if meter is None else meter
         self.sent: dict[tuple[str, str], list[int]] = defaultdict(list)
-        metered: dict[str, Any] = {
-            name: _MeteredEndpoint(endpoint, self.meter, name, self.sent) for name, endpoint in self._endpoints.items()
-        }
-        self._endpoints = metered
+        self._endpoints = self._metered(self._endpoints)
+        self._fronts = self._metered(self._fronts)
+
+    def _metered(self, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
+        return {name: _MeteredEndpoint(inner, self.meter, name, self.sent) for name, inner in endpoints.items()}
 
     def seat(self, name: str, meter: Meter | None = None) -> Seat:
         """Return a new seat, with this table's meter or another one."""
-        seat = self._seats(name, self.names)
+        seat = self._seats(name, self.names, self.groups_of(name))
         seat.meter = self.meter if meter is None else meter
         return seat
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import zmq
 from phe import paillier
+from tests.host_helpers import free_port
 
 from masquerade_core import __version__
 from masquerade_core.data.schema import Dataset
@@ -42,7 +43,6 @@ from masquerade_host.process import allow_descriptors
 from masquerade_host.resuming import returned
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
-from tests.host_helpers import free_port
 
 __all__ = ["Figures", "measure", "study_of"]
 
@@ -209,10 +209,12 @@ class Figures:
         if event == "listening":
             self.listens()
         name = f"stage {fields['name']}" if event == "stage" else event
+        if event == "progress" and fields["done"] == fields["total"]:
+            self.marks.append(("last round", time.perf_counter(), time.process_time()))
         if event in ("stage", "joined", "listening") or (event == "connected" and fields.get("joined") == 1):
             self.marks.append((name, time.perf_counter(), time.process_time()))
         if event in ("left", "lost", "cut_off", "turned_away", "refused"):
-            print(event, fields, file=sys.stderr)  # noqa: T201
+            print(event, fields, file=sys.stderr)
 
     def since(self, start: str, end: str) -> tuple[float, float]:
         """Return the seconds and the CPU seconds between two marks."""
@@ -265,9 +267,10 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     parties = [told.get(timeout=120) for _ in children]
     e = median(E)
     stages = [name for name, _, _ in figures.marks]
-    first, last = stages[stages.index("stage keys") + 1], "stage end"
+    first, last = stages[stages.index("stage keys") + 1], "last round"
     joining, keying = figures.since("connected", "joined"), figures.since("joined", first)
     wall, cpu = figures.since(first, last)
+    closing = figures.since(last, "stage end")
     return {
         "K": K,
         "d": d,
@@ -280,6 +283,8 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
         "rounds_wall_s": wall,
         "round_cpu_ms_per_party": 1000 * cpu / rounds / K,
         "round_E_per_party": cpu / rounds / K / e,
+        "closing_wall_s": closing[0],
+        "closing_cpu_s": closing[1],
         "charlie_memory_MB": memory / 1e6,
         "party_bytes": parties[0]["bytes"],
         "party_bytes_by_stage": parties[0]["by_stage"],
@@ -299,7 +304,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4)
     arguments = parser.parse_args()
     for K in arguments.K:
-        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))  # noqa: T201
+        print(json.dumps(measure(K, arguments.rounds, arguments.d, arguments.processes), indent=1))
     return 0
 
 

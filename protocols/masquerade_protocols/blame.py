@@ -26,6 +26,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
+from masquerade_protocols.blocks.double_sets import has_double_masks
 from masquerade_protocols.blocks.masked_messages import Masked, Summed, blame, masked_digest
 from masquerade_protocols.blocks.sum_messages import (
     Contribution,
@@ -187,7 +188,8 @@ def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
         return Findings(proved.culprit, (*shown.refused, proved.said))
     refused = any(file.refused_sum for file in files)
     try:
-        culprit, found, suspects = _two_stories(shown) or _of_proof(study, shown) or _judged(study, shown)
+        told = _two_stories(shown) or _of_double_masks(study)
+        culprit, found, suspects = told or _of_proof(study, shown) or _judged(study, shown)
     except ProtocolViolation as error:  # a body that its signer should not have sent
         culprit, found, suspects = error.peer, (error.message,), ()
     if not culprit and not refused:
@@ -207,6 +209,14 @@ def _two_stories(shown: _Shown) -> Findings | None:
         if seen.setdefault((frame.type, round_), data) != data:
             return Findings(CHARLIE, (f"Charlie signed two different sums of round {round_}",))
     return None
+
+
+def _of_double_masks(study: Study) -> Findings | None:
+    """Say that a refused sum under double masks proves nothing: it also depends on shares that were dealt in boxes."""
+    if not has_double_masks(study):
+        return None
+    said = "the sum was made under double masks. A false share spoils it like a false contribution or a false sum"
+    return Findings("", (f"{said}, and nobody can tell which it was",), (*study.names, CHARLIE))
 
 
 def _told_in(frame: Frame) -> Summed | Outcome | Opened:

@@ -20,12 +20,18 @@ from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, shown
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
-from masquerade_protocols.entry import Protocol
+from masquerade_protocols.entry import Explanation, Protocol, paragraphs
 
 __all__ = ["LARGEST_CHANCE", "chance_of_cut_in", "with_neighbours"]
 
 LARGEST_CHANCE = 2.0**-40
 """A study whose colluders may cut others off with a larger chance is refused."""
+
+
+_CUT = """
+With {t} parties on his side, Charlie finds such a coin with a chance of {chance} at most, even if he tries 2^{tries} of
+them. That chance is a part of delta. It counts on sides that were taken before the coin is drawn.
+"""
 
 
 def _has_neighbours(study: Study) -> bool:
@@ -69,10 +75,18 @@ def with_neighbours(entry: Protocol) -> Protocol:
         rows = entry.statement(_without_the_chance(study))
         return tuple(_with_masks(row, study) for row in rows) if _has_neighbours(study) else rows
 
+    def explain(study: Study) -> Explanation:
+        said = entry.explain(study)
+        if not (chance := chance_of_cut_in(study)):
+            return said
+        words = {"t": study.privacy.colluders, "chance": f"{chance:.2g}", "tries": GRINDING_BITS}
+        return replace(said, collusion=(*said.collusion, *paragraphs(_CUT, words)))
+
     expectation = entry.expectation
     return replace(
         entry,
         check=check,
+        explain=explain,
         party=party,
         charlie=charlie,
         statement=statement,

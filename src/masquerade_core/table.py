@@ -131,6 +131,11 @@ class Table:
             name: Endpoint(name, self.run_id, keys[name], below if name == CHARLIE else {CHARLIE: public[CHARLIE]})
             for name in everybody
         }
+        # A sub-curator reads what its parties send to Charlie.
+        self._fronts = {
+            sub: Endpoint(CHARLIE, self.run_id, keys[sub], {name: public[name] for name in group})
+            for sub, group in self.groups.items()
+        }
         self._shows_all = study is None or shows_all(study)
         self._study = study
         self._joined: dict[str, bytes] = {}
@@ -145,7 +150,11 @@ class Table:
 
     def seat(self, name: str) -> Seat:
         """Return a new seat for this participant's role."""
-        return Seat(name, self.names, self.groups if name == CHARLIE or name in self.groups else {})
+        return Seat(name, self.names, self.groups_of(name))
+
+    def groups_of(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Return the groups as this participant's seat knows them: parties need not know that there are any."""
+        return self.groups if name == CHARLIE or name in self.groups else {}
 
     def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
         """Run all roles to their end and return each role's result by its participant's name.
@@ -243,6 +252,8 @@ class Table:
 
     def _deliver(self, name: str, send: Send) -> None:
         endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
+        reader = self._curator_of.get(name, CHARLIE)
+        front = self._fronts.get(reader, charlie)
         if send.broadcast:
             data = endpoint.broadcast("message", send.bodies[0], type=send.type)
             for to in (*send.to, *self.groups):
@@ -252,14 +263,14 @@ class Table:
                 self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
         elif send.kind == "sealed":
             data = endpoint.seal(CHARLIE, "sealed", pack_boxes(send.bodies), type=send.type, to=target(send.to))
-            frame = charlie.open(name, data)
+            frame = front.open(name, data)
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
             for to, box in split_boxes(frame, self.names):
                 self._to_party(to, charlie.seal(to, "sealed", box, type=send.type, source=name))
         else:
-            frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
+            frame = front.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
-            self._players[self._curator_of.get(name, CHARLIE)].inbox[name, "message"].append(frame)
+            self._players[reader].inbox[name, "message"].append(frame)
 
     def _to_party(self, name: str, data: bytes) -> None:
         frame = self._endpoints[name].open(CHARLIE, data)

@@ -264,7 +264,7 @@ class AdmittingSession(Session):
         self._move(hop, route)
         hop.heard = now
         self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
-        hop.lane.hear(0)
+        self._confirm(hop.lane, 0)
 
     def _turn_away(self, hop: Hop, route: bytes, reason: RefusalReason, now: float, version: str = "") -> None:
         """Refuse a connection, and tell whoever is there why; one answer a second for each party.
@@ -339,14 +339,3 @@ class AdmittingSession(Session):
             if not self._out.reachable(hop.name) or now - hop.heard > silence:
                 hop.note(HopEvent.SILENCE)
                 self._observe("left", party=hop.name)
-
-    def _shift(self, seconds: float) -> None:
-        self._gathering += seconds
-        for hop in self._hops.values():
-            hop.heard += seconds
-
-    def _beat(self) -> None:
-        for hop in self._hops.values():
-            if hop.may_send(Turn.BEAT):
-                self.stats.beats += 1
-                self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))

@@ -12,6 +12,7 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 from masquerade_core.seat import Receive, Release, Send
 from masquerade_core.shown import asked_by, closes_with_all, heard_by
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.aborts import bits_of
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.messages import PARTIES
@@ -34,6 +35,8 @@ __all__ = ["CharlieSession"]
 
 _NOTICE = 3.0  # seconds after which it is said that a party has not confirmed the last message
 _NOTICES = 30.0  # seconds until it is said again
+_LOOKS = 0.2  # seconds between two looks at many parties
+_MANY = 65
 
 
 class CharlieSession(AdmittingSession):
@@ -49,6 +52,8 @@ class CharlieSession(AdmittingSession):
         super().__init__(*arguments, **options)
         self.relayed: list[Relayed] = []
         self._finished = False
+        self._lost: dict[str, MasqueradeError] = {}
+        self._next_look = 0.0
         self._next_notice = 0.0
 
     # --- The role's side ------------------------------------------------------
@@ -223,7 +228,8 @@ class CharlieSession(AdmittingSession):
         """
         if not self._may_lose(hop):
             raise error
-        hop.lost, self._verdict = error, None
+        hop.lost = self._lost[hop.name] = error
+        self._verdict = None
         self.steps.note("lost", hop.name, label)
         hop.note(HopEvent.DROPPED)
         self._observe("lost", party=hop.name)
@@ -239,13 +245,12 @@ class CharlieSession(AdmittingSession):
             self._inbox[frame.source, wanted.kind].clear()
 
     def _gives_up(self, wanted: Receive) -> bool:
-        missing = [self._hops[name] for name in self.missing()]
-        lost = [hop.lost for hop in missing if hop.lost is not None]
+        lost = self._awaited.missing & self._lost.keys()
         if wanted.within is None and lost:
-            raise lost[0]
+            raise next(self._lost[name] for name in wanted.senders if name in lost)
         if not super()._gives_up(wanted):
-            return wanted.within is not None and len(lost) == len(missing)
-        for hop in missing:
+            return wanted.within is not None and len(lost) == len(self._awaited.missing)
+        for hop in [self._hops[name] for name in self.missing()]:
             if hop.lost is None:
                 self._lose(hop, self._late((hop.name,)))
         return True
@@ -258,10 +263,25 @@ class CharlieSession(AdmittingSession):
         if self.over:
             self._part(now)
             return
+        if now < self._next_look:
+            return
+        self._next_look = now + (_LOOKS if self.study.K > _MANY else 0.0)
         if self._seated:
             self._look_who_is_silent(now)
             return
         self._look_who_is_absent(now)
+
+    def _shift(self, seconds: float) -> None:
+        self._gathering += seconds
+        for hop in self._hops.values():
+            hop.heard += seconds
+
+    def _beat(self, to: Collection[str] = ()) -> None:
+        waits_for = bits_of(self.missing(), self.everybody)
+        for hop in [self._hops[name] for name in to or self._hops]:
+            if hop.may_send(Turn.BEAT):
+                self.stats.beats += 1
+                self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane, waits_for)))
 
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline

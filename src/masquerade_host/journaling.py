@@ -50,6 +50,10 @@ class Journaling(ABC):
         self._debits: Debits = debits or NoDebits()
         self._due: list[Release] = []  # what the next send costs
         self._owed: list[Release] = []  # what the frames that are put aside cost
+        # Of many lanes, those that the next commit, flush or beat concerns.
+        self._uncommitted: dict[str, Lane] = {}
+        self._ready: dict[str, Lane] = {}
+        self._owing: dict[str, Lane] = {}
 
     @property
     @abstractmethod
@@ -61,6 +65,8 @@ class Journaling(ABC):
         self.steps.note("sent", lane.peer, data=digest_of(data))
         self.stats.count(len(data))
         lane.put(data)
+        if lane.ready:
+            self._ready[lane.peer] = lane
 
     def _accepted(self, lane: Lane, frame: Frame) -> None:
         """Take note of a numbered frame that was accepted, before anything follows from it."""
@@ -68,17 +74,27 @@ class Journaling(ABC):
         self.stats.count(frame.size)
         self.transcript.received(lane.peer, frame.data)
         lane.take(frame.data)
+        self._uncommitted[lane.peer] = lane
+        if lane.owes:
+            self._owing[lane.peer] = lane
 
     def _commit(self) -> None:
         """Make safe what happened: only then is it acknowledged, and only then does leave what follows from it."""
         self.steps.commit()
-        for lane in self._lanes:
+        for lane in self._uncommitted.values():
             lane.commit()
+        self._uncommitted.clear()
+
+    def _confirm(self, lane: Lane, got: int) -> None:
+        """Take an acknowledgement, the first of which on a connection may make frames leave again."""
+        lane.hear(got)
+        if lane.ready:
+            self._ready[lane.peer] = lane
 
     def _acknowledged(self, lane: Lane, got: int) -> None:
         """Take the other end's acknowledgement from a beat."""
         before = lane.acknowledged
-        lane.hear(got)
+        self._confirm(lane, got)
         if got > before:
             self.steps.note("acked", lane.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
 
@@ -88,7 +104,7 @@ class Journaling(ABC):
         The journal is written before the ledger. So a ledger never knows of a release that the journal of the same run
         does not, unless somebody put an older journal in its place.
         """
-        waiting = [lane for lane in self._lanes if lane.ready]
+        waiting = [lane for lane in self._ready.values() if lane.ready]
         if self.steps.due is not None or not (waiting or self._owed):
             return
         self._commit()
@@ -96,6 +112,7 @@ class Journaling(ABC):
             owed, self._owed = self._owed, []
             self._debits.debit(self.run, owed)
             self.releases.extend(owed)
+        self._ready.clear()
         for lane in waiting:
             lane.flush()
 

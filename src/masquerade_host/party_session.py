@@ -5,7 +5,7 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
 from masquerade_core.seat import Join, Release, Send
@@ -311,7 +311,7 @@ class PartySession(SeatingSession):
         self._since += seconds
         self._heard += seconds
 
-    def _beat(self) -> None:
+    def _beat(self, _to: Collection[str] = ()) -> None:
         if self._dialing.connected and self._may_send(Turn.BEAT):
             self.stats.beats += 1
             self._transmit(self._seal(Turn.BEAT, self._beat_for(self._lane)))

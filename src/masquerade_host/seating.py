@@ -3,7 +3,6 @@
 The rest of a party's session is in :mod:`masquerade_host.party_session`.
 """
 
-from abc import abstractmethod
 from typing import Any
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
@@ -31,10 +30,6 @@ class SeatingSession(HoldingSession):
         self._hello = b""
         self._closed = b""
         self._shown: Shown | None = None
-
-    @abstractmethod
-    def _beat(self) -> None:
-        """Send a sign of life, which acknowledges what has come."""
 
     def _take_seat(self, body: bytes) -> None:
         roster = decode(Roster, body, CHARLIE)

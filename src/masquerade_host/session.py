@@ -8,23 +8,25 @@ are no locks. :class:`~masquerade_host.charlie_session.CharlieSession` and
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
 from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import bits_of
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
+from masquerade_host.awaited import Awaited
 from masquerade_host.debits import Debits
 from masquerade_host.inbox import Inbox
 from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
-from masquerade_host.named_messages import Abort, Beat, pack_beat
+from masquerade_host.named_messages import Abort, beats_every, pack_bits
 from masquerade_host.news import News
 from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.session_messages import DIGEST_BYTES
@@ -35,6 +37,7 @@ from masquerade_host.verdicts import abort_of, violation_in
 __all__ = ["Session"]
 
 _NOTHING = object()
+_PAUSE = 2.0  # seconds between two steps from which on this process did not run
 
 
 class Session(Journaling):
@@ -93,7 +96,7 @@ class Session(Journaling):
         self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
         self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
-        self.beat_every = min(2.0, self.deadline / 6)
+        self.beat_every = beats_every(study.K, self.deadline)
         self.stats = Stats(clock, observe)
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
@@ -109,6 +112,7 @@ class Session(Journaling):
         self._answer: Any = _NOTHING
         self._last = LastFrames()
         self._inbox = Inbox(me)
+        self._awaited = Awaited(self._inbox)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
         self._progress = clock()
         self._asked = 0.0
@@ -156,6 +160,7 @@ class Session(Journaling):
                 self._join(effect)
             case Receive():
                 self._progress = self._asked = self._clock()
+                self._awaited.begin(effect)
                 self._look()
             case _:
                 raise LocalProtocolError(f"a role asked its driver for a {type(effect).__name__}")
@@ -163,6 +168,7 @@ class Session(Journaling):
 
     def _reply(self, answer: Any) -> None:
         self._pending = None
+        self._awaited.end()
         self._answer = answer
 
     def answers(self) -> tuple[Any, ...]:
@@ -209,13 +215,13 @@ class Session(Journaling):
         """Check the clocks."""
 
     @abstractmethod
-    def _beat(self) -> None:
-        """Send a sign of life to whoever is at the other end of a hop."""
+    def _beat(self, to: Collection[str] = ()) -> None:
+        """Send a sign of life to these participants; by default to everybody at the other end of a hop."""
 
-    def _beat_for(self, lane: Lane) -> bytes:
-        """Return the body of a beat, which acknowledges what is safe here."""
+    def _beat_for(self, lane: Lane, waits_for: bytes = b"") -> bytes:
+        """Return the body of a beat, which acknowledges what is safe here; ``waits_for`` is given where many leave."""
         self._commit()
-        return pack_beat(Beat(self.missing(), lane.say(), lane.connection), self.everybody)
+        return pack_bits(waits_for or bits_of(self.missing(), self.everybody), lane.say(), lane.connection)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
@@ -242,7 +248,7 @@ class Session(Journaling):
             The run is over.
         """
         now = self._clock()
-        if (pause := now - self._stepped) > self.beat_every:
+        if (pause := now - self._stepped) > min(_PAUSE, self.beat_every):
             self._progress += pause
             self._asked += pause
             self._shift(pause)
@@ -258,8 +264,9 @@ class Session(Journaling):
             self._beat()
             missing = self.missing()
             self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
-        elif any(lane.owes for lane in self._lanes):
-            self._beat()
+        elif self._owing:
+            owing, self._owing = self._owing, {}
+            self._beat(owing)
         self._post()
         self._stepped = self._clock()
 
@@ -271,19 +278,18 @@ class Session(Journaling):
         """Put a role's frame into its source's queue."""
         self._last.came[frame.source] = frame.data
         self._inbox.put(frame, self._clock())
-        if isinstance(self._pending, Receive) and frame.source in self._pending.senders:
+        if self._awaited.came(frame):
             self._progress = self._clock()
 
     def _look(self) -> None:
         """Answer a pending Receive if everything is there, or its time is over; check that each message is due."""
-        wanted = self._pending
-        if not isinstance(wanted, Receive):
+        wanted = self._awaited.wanted
+        if wanted is None:
             return
-        queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
-        for queue in queues:
-            if queue:
-                self._check_due(wanted, queue[0][1])
-        if all(queues) or self._gives_up(wanted):
+        for frame in self._awaited.new():
+            self._check_due(wanted, frame)
+        if not self._awaited.missing or self._gives_up(wanted):
+            queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
             taken = [queue.popleft() if queue else None for queue in queues]
             self._last.taken |= {came[1].source: came[1].data for came in taken if came}
             self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
@@ -307,13 +313,10 @@ class Session(Journaling):
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""
-        wanted = self._pending
-        if not isinstance(wanted, Receive):
-            return ()
-        return tuple(sender for sender in wanted.senders if not self._inbox[sender, wanted.kind])
+        return self._awaited.in_order()
 
     def _check_progress(self, now: float) -> None:
-        if (missing := self.missing()) and now - self._progress > self.patience:
+        if now - self._progress > self.patience and (missing := self.missing()):
             raise self._late(missing)
 
     def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:

@@ -40,6 +40,8 @@ class End(Enum):
 class JoinState(Enum):
     """What one end of a hop knows of the run. The same name means the same on both ends."""
 
+    __hash__ = object.__hash__  # Enum's own is slower, and the table is asked for every frame
+
     IDLE = "idle"  # party: nothing was sent, its role still trains; Charlie: he holds no hello of this party
     KNOCKING = "knocking"  # party only: it connects, and says hello until it is answered
     REFUSED = "refused"  # party only: Charlie does not let this process in
@@ -61,6 +63,8 @@ class Turn(Enum):
 
     A value that is a kind of frame is the kind's name on the wire.
     """
+
+    __hash__ = object.__hash__
 
     HELLO = "hello"
     SAME_HELLO = "the same hello again"  # byte for byte, same connection, nothing numbered came after the first

@@ -170,6 +170,7 @@ class CharlieSocket:
         self._routes: dict[str, bytes] = {}
         self._gone: set[str] = set()
         self._outbox = {name: Outbox() for name in roster}
+        self._waiting: set[str] = set()  # those for whom something waits
         self._joiners = {name: Joiners() for name in roster}
         self._watchman: Watchman | None = None
         try:
@@ -177,7 +178,7 @@ class CharlieSocket:
         except BaseException:
             self.close(0)
             raise
-        self._watchman = Watchman(int(self.address.rpartition(":")[2]))
+        self._watchman = Watchman(int(self.address.rpartition(":")[2]), len(roster))
         self._watchman.start()
 
     def _bind(self, address: str) -> None:
@@ -212,7 +213,7 @@ class CharlieSocket:
     @property
     def busy(self) -> bool:
         """Whether frames wait that ZeroMQ has not taken yet."""
-        return any(self._outbox[name].waiting for name in self._routes)
+        return any(name in self._routes for name in self._waiting)
 
     def reachable(self, name: str) -> bool:
         """Say whether a party's connection was there when something was last sent to it."""
@@ -269,6 +270,7 @@ class CharlieSocket:
     def forget(self, name: str) -> None:
         """Drop what waits for a party that starts anew."""
         self._outbox[name].clear()
+        self._waiting.discard(name)
 
     def send(self, name: str, data: bytes) -> None:
         """Send a frame to a party, now or when its connection takes it."""
@@ -296,16 +298,17 @@ class CharlieSocket:
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
-        for name, outbox in self._outbox.items():
-            if outbox.waiting:
-                self._offer(name)
+        for name in tuple(self._waiting):
+            self._offer(name)
 
     def _offer(self, name: str) -> None:
         route = self._routes.get(name)
-        if route is None:
-            return
+        self._waiting.add(name)
+        if route is None or name in self._gone:
+            return  # a way back that is gone never comes back: :meth:`found` gets another one
         try:
             self._outbox[name].offer(lambda chunk: self._router.send_multipart((route, chunk), zmq.NOBLOCK))
+            self._waiting.discard(name)
         except zmq.ZMQError as error:
             if error.errno == errno.EHOSTUNREACH:
                 self._gone.add(name)

@@ -43,3 +43,24 @@ def test_a_run_goes_on_without_a_party_that_is_killed(machines: Machines) -> Non
     models = [json.loads((machines.out(name) / "model.json").read_text())["weights"] for name in processes]
     assert models[0] == models[1] == models[2]
     assert not machines.out("p3").exists() or not (machines.out("p3") / "model.json").exists()
+
+
+def test_a_run_under_double_masks_goes_on_without_a_party_that_is_killed(tmp_path: Path) -> None:
+    """Four parties are all neighbours, and any two of a party's three open one of its masks."""
+    machines = Machines.new(tmp_path, K=4)
+    section = '[dropouts]\nmethod = "double-masks"\nmin_survivors = 3\npatience_seconds = 3.0\n\n[label]'
+    rounds = _CHANGES["[protocol]\n"].replace("600", "200")
+    machines.write_study(changes={**_CHANGES, "[protocol]\n": rounds, "[label]": section})
+    try:
+        processes = machines.start_all()
+        processes[CHARLIE].wait_for("progress", total=200)
+        processes.pop("p2").kill()
+        ended = {name: process.end() for name, process in processes.items()}
+        assert {end.code for end in ended.values()} == {0}, ended
+        lost = [event for event in ended[CHARLIE].events if event["event"] == "lost"]
+        assert [event["party"] for event in lost] == ["p2"]
+        models = [json.loads((machines.out(name) / "model.json").read_text())["weights"] for name in processes]
+        assert len(models) == 4
+        assert all(model == models[0] for model in models)
+    finally:
+        machines.close()

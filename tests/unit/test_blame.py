@@ -21,6 +21,7 @@ from masquerade_core.wire.messages import Message
 from masquerade_host.results import RunDirectory
 from masquerade_host.seen import after_check
 from masquerade_protocols.blame import verdict
+from masquerade_protocols.blocks.double_messages import DoublyMasked
 from masquerade_protocols.blocks.masked_messages import Masked, Summed
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.blocks.sum_messages import Contribution, Opened
@@ -104,7 +105,7 @@ def _flipped(data: bytes) -> bytes:
 
 def _garbage(me: str, message: Message) -> Message:
     """p2's contribution is not that of its check value."""
-    if me == "p2" and isinstance(message, Masked):
+    if me == "p2" and isinstance(message, Masked | DoublyMasked):
         return message.model_copy(update={"words": _flipped(message.words)})
     if me == "p2" and isinstance(message, Contribution):
         return message.model_copy(update={"check": _flipped(message.check)})
@@ -144,6 +145,21 @@ def test_evidence_clears_charlie_or_names_him(
     got, answer = _blamed(world, tmp_path, files, capsys)
     assert (got, answer["data"]["culprit"]) == (code, culprit)
     assert said in answer["message"]
+
+
+@pytest.mark.parametrize("change", [_garbage, _forged_sum])
+def test_under_double_masks_evidence_proves_nobodys_fault(change: Change, tmp_path: Path, capsys: Any) -> None:
+    """Shares are in boxes: a false one spoils a sum like a false contribution, or a false sum."""
+    world = _world("masks")
+    section = '\n[dropouts]\nmethod = "double-masks"\nmin_survivors = 3\npatience_seconds = 10.0\n'
+    study = Study.parse(world.study.to_toml().replace('"paper"', '"proven"') + section)
+    world = World(study, world.keys)
+    files = _run(world, tmp_path, change)
+    assert "p1" in files
+    code, answer = _blamed(world, tmp_path, files, capsys)
+    assert (code, answer["data"]["culprit"]) == (0, None)
+    assert "The sum was made under double masks" in answer["message"]
+    assert "cleared" not in answer["message"]
 
 
 def test_a_good_run_leaves_no_evidence(tmp_path: Path) -> None:

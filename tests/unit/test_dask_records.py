@@ -294,8 +294,8 @@ def test_where_there_is_no_scheduler_or_no_worker_a_sentence_says_so(
     with pytest.raises(BadInput, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9") as caught:
         Cluster("tcp://127.0.0.1:9")
     assert caught.value.exit_code == 4
-    with pytest.raises(BadInput, match=r"tls:// address, name the certificates"):
-        _raise_with_hint("tls://127.0.0.1:9")
+    with pytest.raises(BadInput, match=r"tls://127\.0\.0\.1:9 needs certificates, and Dask's configuration names none"):
+        Cluster("tls://127.0.0.1:9")
     with local_dask(tmp_path / "lonely") as lonely:
         with pytest.raises(BadInput, match="has no worker"):
             Cluster(lonely.address)
@@ -308,13 +308,6 @@ def test_where_there_is_no_scheduler_or_no_worker_a_sentence_says_so(
             lonely.end()
             with pytest.raises(RunFailed, match=r"has answered at .* for 0\.5 seconds"):
                 cluster.result(lambda client: client.submit(Task(_one), pure=False))
-
-
-def _raise_with_hint(address: str) -> None:
-    try:
-        Cluster(address)
-    except BadInput as error:
-        raise BadInput(error.hint) from error
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.7:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786", "localhost:1"])

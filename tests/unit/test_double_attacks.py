@@ -357,7 +357,7 @@ def test_an_opening_of_another_round_or_length_is_refused(what: str) -> None:
     assert _revealed(run)[NAMES[0]] == 0
 
 
-# --- The sum itself ----------------------------------------------------------------------------------------------------
+# --- The sum itself ---------------------------------------------------------------------------------------------------
 
 
 @MUTANT

@@ -8,19 +8,23 @@ import numpy as np
 import pytest
 
 from masquerade_core.errors import RunFailed
+from masquerade_core.model import Model
 from masquerade_core.neighbours import neighbours_of
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table, replay
 from masquerade_core.thresholds import Thresholds, thresholds
-from masquerade_protocols import protocol_of
+from masquerade_protocols import entry_of, protocol_of
+from masquerade_protocols.blocks.descent import check_count
 from masquerade_protocols.blocks.double_messages import DoublyMasked, Revealed, Vouched
 from masquerade_protocols.blocks.double_sets import Ring, pack_set, read_set
 from masquerade_protocols.in_memory import run_in_memory
 from tests.double_helpers import DoubleSums, flaky_study
-from tests.dropout_helpers import losing_study
+from tests.dropout_helpers import losing, losing_study
+from tests.evaluation_helpers import held_back_study, measuring
 from tests.helpers import violation
-from tests.protocol_helpers import make_data
+from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import sent
+from tests.summary_helpers import dealt, summary_study
 
 COIN = bytes(range(32))
 STUDY = flaky_study(K=20, survivors=16)
@@ -119,6 +123,18 @@ def test_wide_words_and_sums_for_charlie_alone() -> None:
     assert run.told == [run.added(0), run.added(1, (run.study.names[4],))]
 
 
+def test_the_sum_of_sizes_may_lack_those_who_are_lost() -> None:
+    study = flaky_study(K=20, survivors=16)
+    fewest = 20 * study.study.min_records
+    check_count(study, fewest * 16 // 20)
+    with pytest.raises(RunFailed, match="the opened number of all records cannot be right"):
+        check_count(study, fewest * 16 // 20 - 1)
+    retried = losing_study(K=20, survivors=16)
+    check_count(retried, fewest)
+    with pytest.raises(RunFailed, match="the opened number of all records cannot be right"):
+        check_count(retried, fewest - 1)
+
+
 # --- Whole runs --------------------------------------------------------------------------------------------------
 
 
@@ -137,6 +153,40 @@ def test_a_protocol_runs_under_double_masks_with_its_text_unchanged(protocol: st
     assert labels
     assert len(set(labels)) == len(labels)
     assert not any("again" in label for label in labels)  # nothing is released twice
+
+
+def _doubled(study: Study) -> Study:
+    """The same study with double masks in the place of retries."""
+    text = study.to_toml().replace("retries = 2", 'method = "double-masks"')
+    return Study.parse(text.replace("min_survivors = 3", "min_survivors = 4"), in_memory=True)
+
+
+def _runs() -> dict[str, Study]:
+    model = Model((0.5, -0.25, 0.125), None)
+    return {
+        "psgd": losing_study("psgd", section="rounds = 3"),
+        "dp-gd, evaluation": losing(held_back_study(5, 3)),
+        "evaluation": losing(measuring(make_study(5, 3), model)),
+        "summary": losing(summary_study(5)),
+    }
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", list(_runs()))
+def test_every_protocol_that_makes_sums_again_runs_under_double_masks(name: str, *, last: bool) -> None:
+    """A party is lost in the first sum of all, that of the sizes where there is one, or in the last one."""
+    study = _doubled(_runs()[name])
+    entry = entry_of(study)
+    data = dealt(study, (40, 50, 60, 70, 80)) if name == "summary" else make_data(study, (40, 50, 60, 70, 80))
+    count = 1
+    if last:
+        table = Table(study.names)
+        run_in_memory(entry, study, data, table=table)
+        count = len(sent(table, "p2", DoublyMasked))
+    table = Table(study.names, silent={study.names[2]: Silence(DoublyMasked.__name__, count - 1)})
+    results = run_in_memory(entry, study, data, table=table)
+    assert results.pop(study.names[2]) is None
+    assert len({repr(result) for result in results.values()}) == 1
 
 
 def test_a_role_that_is_run_again_sends_the_same_bytes() -> None:

@@ -49,6 +49,9 @@ def test_the_chance_of_a_cut_is_a_part_of_delta(delta: float) -> None:
     assert not any("neighbours" in words or "shares masks" in words for words in beyond.assumptions)
     smaller = replace_delta(study, delta - chance)
     assert protocol_of(study).spends(study) == PROTOCOLS["dp-gd"].spends(smaller)
+    said = protocol_of(study).explain(study)
+    assert f"finds such a coin with a chance of {chance:.2g} at most" in said.collusion[-1]
+    assert not any("such a coin" in words for words in protocol_of(study_of(1)).explain(study_of(1)).collusion)
     if delta < 1e-9:
         assert noise_of(smaller).share > noise_of(study).share
 

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from masquerade_core.data.loading import load_csv, load_grouped
 from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.sql import check_sql
-from masquerade_core.errors import BadInput
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 from tests import postgres_server
 from tests.postgres_server import Server
@@ -77,6 +78,7 @@ def _study(out_of_bounds: str = "refuse") -> Study:
     return Study.parse(text.replace("[study]\n", f'[study]\nout_of_bounds = "{out_of_bounds}"\n'))
 
 
+@cache
 def _rows(*, wild: bool) -> list[Row]:
     """Every kind of cell; ``wild`` ones lie outside of all bounds."""
     rng = np.random.default_rng(14)
@@ -197,9 +199,9 @@ def same(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], str
                     connection.executemany(f"INSERT INTO tame VALUES ({marks})", reversed(cells))
                 connection.close()
             case "duckdb":
+                pq.write_table(_arrow(rows[::-1]), tmp_path / "turned")
                 with duckdb.connect(path) as made:
-                    for statement in _statements("tame", rows):
-                        made.execute(statement)
+                    made.execute(f"CREATE TABLE tame AS SELECT * FROM read_parquet('{tmp_path / 'turned'}')")
             case _:
                 pq.write_table(_arrow(rows[::-1]), path)
                 return f"duckdb:// SELECT * FROM read_parquet('{path}') ORDER BY id;"
@@ -514,6 +516,29 @@ def test_files_are_only_read_and_nothing_is_fetched(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "other.db").exists()
 
 
+@pytest.mark.parametrize("query", ["DELETE FROM t", "INSERT INTO t VALUES (2) RETURNING *", "PRAGMA user_version = 3"])
+def test_an_sqlite_file_is_defended_twice(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as made:
+        made.execute("CREATE TABLE t AS SELECT 1 AS radius")
+    made.close()
+    address = f"sqlite://{tmp_path / 'x.db'}"
+    before = (tmp_path / "x.db").read_bytes()
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
+    monkeypatch.setattr("masquerade_core.data.sqlite.count_of", lambda _: "SELECT 0")
+    assert "does something else than read" in _refused(f"{address} {query}")
+    monkeypatch.setattr("masquerade_core.data.sqlite._only_reads", lambda *_: sqlite3.SQLITE_OK)
+    assert "was refused by SQLite" in _refused(f"{address} {query}")
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+def test_duckdb_answers_a_select_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
+    monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: "SELECT 0")
+    for query in (f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "SELECT 1; SELECT 2"):
+        assert "does something else than read" in _refused(f"duckdb:// {query}")
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "x.db") as made:
         made.execute("CREATE TABLE t (id, radius, sex, diagnosis)")
@@ -523,6 +548,7 @@ def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(
     made.close()
     address = f"sqlite://{tmp_path / 'x.db'} SELECT * FROM t"
     assert "record 2: column 'radius' holds binary data" in _refused(f"{address} WHERE id < 5 ORDER BY id")
+    assert "record 2: column 'diagnosis' holds binary data" in _refused(f"{address} WHERE id IN (1, 3) ORDER BY id")
     assert "not UTF-8" in _refused(f"{address} ORDER BY id")
     study = Study.parse(STUDY.replace("[study]\n", '[study]\nout_of_bounds = "clamp"\n'))
     data = load_csv(f"{address} ORDER BY id", study)
@@ -530,9 +556,24 @@ def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(
     assert data.repaired.filled == 3
 
 
-def test_a_query_whose_answer_changes_is_refused(tmp_path: Path) -> None:
-    words = "1.5 AS radius, 'f' AS sex, 'malignant' AS diagnosis FROM range(2000) AS t(id) WHERE random() < 0.5"
-    assert "another number of records" in _refused(f"duckdb:// SELECT id, {words} ORDER BY id")
+@pytest.mark.parametrize("more", [-1, 1])
+@pytest.mark.parametrize("kind", ["sqlite", "databases"])
+def test_a_query_whose_answer_changes_is_refused(
+    kind: str, more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite3.connect(tmp_path / "x.db").close()
+    address = "duckdb://" if kind == "databases" else f"sqlite://{tmp_path / 'x.db'}"
+    query = "SELECT 1 AS id, 1.5 AS radius, 'f' AS sex, 'malignant' AS diagnosis"
+    both = f"{address} {query} UNION ALL {query.replace('1', '2')} ORDER BY id"
+    assert "fewer records" in _refused_by_size(both)
+    monkeypatch.setattr(f"masquerade_core.data.{kind}.count_of", lambda _: f"SELECT 2 + {more}")
+    assert "another number of records" in _refused(both)
+
+
+def _refused_by_size(data: str) -> str:
+    with pytest.raises(RefusedLocally) as caught:
+        load_csv(data, Study.parse(STUDY))
+    return caught.value.message
 
 
 def _good(path: Path, **columns: Any) -> Path:

@@ -23,6 +23,7 @@ from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
+from masquerade_protocols.blocks.double_sets import has_double_masks
 from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, set_up, set_up_charlie
 
@@ -64,12 +65,17 @@ def check_count(study: Study, n: int) -> None:
     RunFailed
         The number is less than all parties have at least, or more than they may have.
     """
-    if not fewest_to_learn_from(study) <= n <= most_to_learn_from(study):
+    if not _of_those_left(study, fewest_to_learn_from(study)) <= n <= most_to_learn_from(study):
         raise RunFailed(
             "the opened number of all records cannot be right: it is less than min_records for each party, or more "
             "than all parties together may have",
             "start a new run; the sum alone does not show who changed it",
         )
+
+
+def _of_those_left(study: Study, fewest: int) -> int:
+    """Return the fewest records that the sum of sizes may have: under double masks, it may already lose parties."""
+    return fewest * study.survivors // study.K if has_double_masks(study) else fewest
 
 
 def check_held_back(study: Study, n: int, held: int) -> int:
@@ -92,7 +98,7 @@ def check_held_back(study: Study, n: int, held: int) -> int:
     """
     share = as_fraction(study.evaluation.share) if study.evaluation is not None else 0
     together = share * (n + held)
-    fewest, most = fewest_held_back(study), most_held_back(study)
+    fewest, most = _of_those_left(study, fewest_held_back(study)), most_held_back(study)
     if not max(fewest, together - study.K) <= held <= min(most, together):
         raise RunFailed(
             "the opened number of records held back cannot be: it is not the study's share of all records, or it is "

@@ -89,19 +89,13 @@ class Cluster:
         """Return a client that is connected, a new one where there is none."""
         if self._client is None or self._client.status != "running":
             self.close()
+            _check_certificates(self.address)
             try:
                 self._client = dask().Client(self.address, timeout=min(_CONNECT, self._patience), set_as_default=False)
-            except (
-                OSError,
-                ValueError,
-                TypeError,
-                RuntimeError,
-            ) as error:  # a certificate that is missing, among others
-                why = f": {error}" if isinstance(error, TypeError) else ""
+            except (OSError, ValueError, RuntimeError, AssertionError):  # the last: a thread of Dask's began late
                 raise BadInput(
-                    f"no Dask scheduler answers at {self.address}{why}",
-                    "start one with 'dask scheduler', and give the address that it prints; for a tls:// address, name "
-                    "the certificates in Dask's own configuration (distributed.comm.tls)",
+                    f"no Dask scheduler answers at {self.address}",
+                    "start one with 'dask scheduler', and give the address that it prints",
                 ) from None
         return self._client
 
@@ -197,6 +191,19 @@ class Cluster:
                 "see the workers' logs; perhaps memory ran out: give each worker more of it, or start more workers",
             )
         return answer
+
+
+def _check_certificates(address: str) -> None:
+    """Refuse an address with TLS where Dask's configuration names no certificate; Dask itself would not say so."""
+    if address.startswith("tls://"):
+        with contextlib.suppress(OSError):  # a file that is not there, or that is none of a certificate
+            if dask().Security().get_connection_args("client").get("ssl_context") is not None:
+                return
+        raise BadInput(
+            f"{address} needs certificates, and Dask's configuration names none that can be read",
+            "set distributed.comm.tls.ca-file, .client.cert and .client.key in it, or the environment's variables "
+            "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and so on",
+        )
 
 
 def _quiet() -> None:

@@ -45,8 +45,8 @@ __all__ = ["DaskRecords", "count_cells"]
 
 _PART_BYTES = 1 << 26  # of a part, encoded
 _MOST_BLOCKS = 16  # of a part: as many records as pyarrow writes into a group, 2^20
+_CELL = 4  # bytes of a place in a histogram
 _PARTS = 64  # so many are enough to keep a site's workers busy
-_BYTES = 8  # of a coordinate
 
 
 class _Held:
@@ -108,7 +108,7 @@ class DaskRecords(Records):
         encoder, labels = Encoder.from_study(study), Labels(study)
         files = _files(path, (*encoder.columns, labels.name))
         n = _count(files, path, study)
-        held = _Held(cluster, _cut(files, n, study.d), study)
+        held = _Held(cluster, _cut(files, n, study.d * encoder.dtype.itemsize), study)
         facts = held.combined(Task(facts_of), Task(facts_of))
         labels.texts |= facts.texts
         labels.check(Path(path).name)
@@ -163,7 +163,7 @@ def count_cells(cluster: Cluster, path: Path | str, study: Study, grid: Grid) ->
     """
     files = _files(path, grid.columns)
     n = _count(files, path, study)
-    parts = [rows for rows, _ in _cut(files, n, len(grid.columns))]
+    parts = [rows for rows, _ in _cut(files, n, _CELL * len(grid.columns))]
 
     def work(client: Any) -> Any:
         return tree(client, Task(add_counts), client.map(Task(count_part), parts, grid=grid, pure=False))
@@ -195,10 +195,10 @@ def _count(files: Sequence[FileOfRecords], path: Path | str, study: Study) -> in
     return n
 
 
-def _cut(files: Sequence[FileOfRecords], n: int, d: int) -> list[tuple[tuple[Rows, ...], int]]:
-    """Cut records into parts of whole blocks; returns the rows of each, and the place of the first of them."""
+def _cut(files: Sequence[FileOfRecords], n: int, width: int) -> list[tuple[tuple[Rows, ...], int]]:
+    """Cut records of this width in bytes into parts of whole blocks: the rows of each, and the place of the first."""
     blocks = math.ceil(n / ROWS)
-    fit = max(1, _PART_BYTES // (ROWS * d * _BYTES))
+    fit = max(1, _PART_BYTES // (ROWS * width))
     size = ROWS * min(fit, _MOST_BLOCKS, math.ceil(blocks / _PARTS))
     ends = list(accumulate(file.n for file in files))
     return [(tuple(_rows(files, ends, start, min(start + size, n))), start) for start in range(0, n, size)]

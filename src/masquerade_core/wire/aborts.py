@@ -18,14 +18,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from masquerade_core.errors import ProtocolViolation
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
 
 __all__ = ["MAX_SHOWN", "MAX_SHOWN_BYTES", "Abort", "Bits", "Reason", "bits_of", "names_in", "pack_abort", "read_abort"]
 
 Reason = Literal["violation", "deadline", "left"]
-Bits = Annotated[bytes, Field(min_length=1, max_length=1025 // 8 + 1)]
+_MOST = 2**15  # parties, and Charlie
+Bits = Annotated[bytes, Field(min_length=1, max_length=_MOST // 8 + 1)]
 MAX_SHOWN = 4  # frames that one abort may show
 MAX_SHOWN_BYTES = 1_000_000  # of all of them together
 _PASSED_ON_BYTES = MAX_SHOWN_BYTES + 4096  # the same where Charlie passes on a whole abort that shows frames
@@ -107,7 +108,15 @@ def read_abort(body: bytes, everybody: Sequence[str], peer: str) -> Abort:
 
 def bits_of(names: Collection[str], everybody: Sequence[str]) -> bytes:
     """Return participants as bits."""
-    return sum(1 << everybody.index(name) for name in set(names)).to_bytes((len(everybody) + 7) // 8, "little")
+    wanted, bits = set(names), bytearray((len(everybody) + 7) // 8)
+    for i, name in enumerate(everybody if wanted else ()):
+        if name in wanted:
+            bits[i // 8] |= 1 << i % 8
+            wanted.remove(name)
+    if wanted:
+        msg = f"{len(wanted)} of the participants that an abort or a beat names are not in the study"
+        raise LocalProtocolError(msg)
+    return bytes(bits)
 
 
 def names_in(bits: bytes, everybody: Sequence[str], peer: str) -> tuple[str, ...]:
@@ -124,4 +133,4 @@ def names_in(bits: bytes, everybody: Sequence[str], peer: str) -> tuple[str, ...
             f"{peer} named participants who are not in the study; allowed is one bit for each of {len(everybody)}",
             peer=peer,
         )
-    return tuple(name for i, name in enumerate(everybody) if value >> i & 1)
+    return tuple(everybody[8 * i + j] for i, byte in enumerate(bits) if byte for j in range(8) if byte >> j & 1)

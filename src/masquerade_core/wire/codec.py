@@ -135,11 +135,15 @@ class _Bounds:
 
 
 def _shallow(value: Any, depth: int) -> bool:
+    """Say whether nothing is nested deeper than so, and nothing is a float."""
     if isinstance(value, dict):
-        return depth > 0 and all(_shallow(v, depth - 1) for v in value.values())
-    if isinstance(value, tuple):
-        return depth > 0 and all(_shallow(v, depth - 1) for v in value)
-    return not isinstance(value, float)
+        value = tuple(value.values())
+    if not isinstance(value, tuple):
+        return not isinstance(value, float)
+    kinds = set(map(type, value))
+    if depth <= 0 or float in kinds:
+        return False
+    return not ({dict, tuple} & kinds) or all(_shallow(v, depth - 1) for v in value)
 
 
 def pack_numbers(values: Sequence[int], width: int) -> bytes:

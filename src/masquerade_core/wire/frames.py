@@ -50,7 +50,8 @@ MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
 
 _FOR_ALL = ("roster",)  # kinds that Charlie sends to all parties or to nobody
 _UNNUMBERED = ("hello", "beat", "abort", "standing")  # the other end can read them before it has the roster
-_RECENT = 64  # accepted frames of a hop that are kept, to be compared with what arrives again
+_RECENT = 64  # accepted frames of a hop that are kept, to be compared with what arrives again; fewer with more hops
+_FEW = 256  # hops
 _RECENT_BYTES = 4 * 1024 * 1024
 _FOR_ALL_OR_ONE = ("message", "closed")
 
@@ -138,6 +139,8 @@ class Endpoint:
         self._next_in = dict.fromkeys(peers, 0)
         self._next_broadcast = 0  # sent by Charlie, or due at a party
         self._recent: dict[str, deque[Frame]] = {hop: deque() for hop in peers}
+        self._recent_bytes = dict.fromkeys(peers, 0)
+        self._most_recent = _RECENT if len(peers) <= _FEW else _RECENT // 8
 
     @property
     def hops(self) -> int:
@@ -285,8 +288,9 @@ class Endpoint:
             self._next_in[hop] += 1
             self._next_broadcast += frame.broadcast
             recent.append(frame)
-            while len(recent) > 1 and (len(recent) > _RECENT or sum(kept.size for kept in recent) > _RECENT_BYTES):
-                recent.popleft()
+            self._recent_bytes[hop] += frame.size
+            while len(recent) > 1 and (len(recent) > self._most_recent or self._recent_bytes[hop] > _RECENT_BYTES):
+                self._recent_bytes[hop] -= recent.popleft().size
             return True
         place = frame.broadcast, frame.number
         before = [kept.data for kept in recent if (kept.broadcast, kept.number) == place]

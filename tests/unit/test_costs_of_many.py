@@ -1,0 +1,73 @@
+"""What a party, and Charlie for each party, do in a run does not grow with the number of parties."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+from typing import Any
+
+import pytest
+from nacl.public import Box
+
+from masquerade_core.crypto import boxes, masks
+from masquerade_core.data.schema import Dataset
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
+from masquerade_protocols.blocks.masked_messages import Masked
+from masquerade_protocols.dp_gd import roles as dp_gd
+from masquerade_protocols.in_memory import run_in_memory
+from tests.dropout_helpers import masked_text
+from tests.protocol_helpers import make_data
+
+FEW, MANY = 100, 400
+
+
+def _study(K: int) -> Study:
+    return Study.parse(masked_text("dp-gd", K, 2, section="rounds = 1\nclip = 0.5"), in_memory=True)
+
+
+def _records(study: Study) -> dict[str, Dataset]:
+    return dict.fromkeys(study.names, make_data(study, [20] * study.K)["p0"])
+
+
+class _Counts:
+    """How often keys of pairs, masks and function calls of Python were made."""
+
+    def __init__(self, K: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.K, self.pairs, self.streams = K, 0, 0
+        study = _study(K)
+        records = _records(study)
+        box, stream = Box, masks.mask_stream
+
+        def counted_box(*keys: Any) -> object:
+            self.pairs += 1
+            return box(*keys)
+
+        def counted_stream(key: bytes, length: int) -> bytes:
+            self.streams += 1
+            return stream(key, length)
+
+        self.table = Table(study.names, study=study)
+        with monkeypatch.context() as patch:
+            patch.setattr(boxes, "Box", counted_box)
+            patch.setattr(masks, "mask_stream", counted_stream)
+            profile = cProfile.Profile()
+            profile.enable()
+            self.models = run_in_memory(dp_gd, study, records, table=self.table)
+            profile.disable()
+        self.calls: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]  # typeshed leaves it out
+
+
+def test_work_grows_with_the_parties_and_not_with_their_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = _Counts(FEW, monkeypatch), _Counts(MANY, monkeypatch)
+    for run in (few, many):
+        assert len({repr(model) for model in run.models.values()}) == 1
+        # 64 neighbours, itself and Charlie, and the first party if that is none of these; two are shown all keys.
+        assert 66 * run.K < run.pairs <= 67 * run.K + 2 * (run.K + 1)
+        # Two sums, each with the masks of 64 neighbours and the stream of the check key.
+        assert run.streams == 2 * run.K * 65
+        sizes = {passed.length for passed in run.table.passed if passed.type == Masked.__name__}
+        assert len(sizes) == 2  # of the count, and of the round
+    assert many.calls / many.K <= 1.1 * few.calls / few.K
+    told = [passed for passed in many.table.passed if passed.source == CHARLIE and passed.to == "p399"]
+    assert [passed.type for passed in told] == ["Summed", "Summed"]
