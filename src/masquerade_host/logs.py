@@ -8,13 +8,14 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
 from masquerade_core.errors import BadInput
 from masquerade_host.levels import Level
-from masquerade_host.lines import Fields, Lines
 from masquerade_host.meter import Meter
 from masquerade_host.progress import Writable, sentence, withhold
 from masquerade_host.stats import JOINING
@@ -112,7 +113,14 @@ class Log:
         self._next = clock() + EVERY
         self._joined = False
         self._lost = 0
-        self._tell = Lines(file, Writable(_line, file), withhold, _with_time)
+        self._logger = structlog.wrap_logger(
+            structlog.WriteLogger(file),  # type: ignore[arg-type]  # it calls write and flush alone
+            processors=[
+                withhold,
+                structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
+                Writable(_line, file),  # type: ignore[arg-type]  # it looks at the encoding alone
+            ],
+        )
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Write one event. A disk that is full, or a reader who has gone away, does not end the run."""
@@ -131,18 +139,14 @@ class Log:
     def _write(self, event: str, fields: dict[str, str | float]) -> None:
         try:
             if self._lost:
-                self._tell("lines_lost", count=self._lost)
+                self._logger.info("lines_lost", count=self._lost)
                 self._lost = 0
-            self._tell(event, **fields)
+            self._logger.info(event, **fields)
         except OSError:
             self._lost += 1
 
 
-def _with_time(fields: Fields) -> Fields:
-    return {**fields, "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-
-
-def _line(fields: Fields) -> str:
+def _line(logger: WrappedLogger, method: str, fields: EventDict) -> str:
     event, at = fields["event"], fields.pop("timestamp")
     match event:
         case "so_far":
@@ -152,7 +156,7 @@ def _line(fields: Fields) -> str:
         case "lines_lost":
             level, words = Level.WARNING, f"Lines of this log that could not be written: {fields['count']}."
         case _:
-            level, words = _level_of(event), sentence(fields).removeprefix("error: ")
+            level, words = _level_of(event), sentence(logger, method, fields).removeprefix("error: ")
     if event == "error":
         words += f" (exit code {fields['exit_code']}, {fields['error_code']})"
     return f"{at} {level.upper():<7} {_on_one_line(words)}"

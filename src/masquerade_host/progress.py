@@ -4,7 +4,6 @@ Everything that a process says goes through this module. Only fields on a list p
 frames, codes, and the sentences of this program's own errors, which never hold a record.
 """
 
-import json
 import secrets
 import sys
 import traceback
@@ -12,11 +11,12 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, TextIO
 
+import structlog
 import typer
+from structlog.typing import EventDict, WrappedLogger
 
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.spent import with_spent
-from masquerade_host.lines import Dropped, Fields, Lines
 
 __all__ = ["Mode", "Progress", "Writable", "end_of", "mode_of", "sentence", "withhold"]
 
@@ -78,8 +78,8 @@ def mode_of(arguments: Sequence[str]) -> Mode:
     return Mode.TEXT
 
 
-def withhold(fields: Fields) -> Fields:
-    """Let only listed fields through: a step of :class:`masquerade_host.lines.Lines`."""
+def withhold(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+    """Let only listed fields through: a step of structlog."""
     passed: dict[str, Any] = {}
     for name, value in fields.items():
         if name in _ALLOWED and isinstance(value, (str, int, float)):
@@ -87,8 +87,8 @@ def withhold(fields: Fields) -> Fields:
     return passed
 
 
-def sentence(fields: Fields) -> str:
-    """Return the sentence for an event, as a line. An event without one is dropped."""
+def sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
+    """Return the sentence for an event: structlog's last step. An event without one is dropped."""
     event = fields["event"]
     if event == "error":
         hint = f"\nwhat to do: {fields['hint']}" if fields.get("hint") else ""
@@ -97,20 +97,22 @@ def sentence(fields: Fields) -> str:
     key = "other_version" if event == "refused" and "version" in fields else key
     template = _SENTENCES.get(key)
     if template is None:
-        raise Dropped
+        raise structlog.DropEvent
     return template.format_map(fields)
 
 
 class Writable:
-    """The last step. Letters that the file's encoding lacks, as a column's name may have them, are escaped."""
+    """structlog's last step. Letters that the file's encoding lacks, as a column's name may have them, are escaped."""
 
-    def __init__(self, render: Callable[[Fields], str], file: object) -> None:
+    def __init__(self, render: Callable[..., str | bytes], file: TextIO) -> None:
         self._render = render
         self._encoding = getattr(file, "encoding", None) or "utf-8"
 
-    def __call__(self, fields: Fields) -> str:
+    def __call__(self, logger: WrappedLogger, method: str, fields: EventDict) -> str:
         """Return the event as a line that the file can take."""
-        return self._render(fields).encode(self._encoding, "backslashreplace").decode(self._encoding)
+        return (
+            str(self._render(logger, method, fields)).encode(self._encoding, "backslashreplace").decode(self._encoding)
+        )
 
 
 class Progress:
@@ -126,17 +128,17 @@ class Progress:
 
     def __init__(self, mode: Mode, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._mode = mode
-        render = json.dumps if mode is Mode.JSON else sentence
+        render = structlog.processors.JSONRenderer() if mode is Mode.JSON else sentence
         file = (out or sys.stdout) if mode is Mode.JSON else (err or sys.stderr)
         self._err = err or sys.stderr
-        self._tell = Lines(file, Writable(render, file), withhold)
+        self._logger = structlog.wrap_logger(structlog.WriteLogger(file), processors=[withhold, Writable(render, file)])
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Report one event. A reader who has gone away does not end the run."""
         if self._mode is Mode.NONE and event != "error":
             return
         try:
-            self._tell(event, **fields)
+            self._logger.info(event, **fields)
         except OSError:
             self._mode = Mode.NONE
 

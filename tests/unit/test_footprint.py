@@ -23,7 +23,7 @@ from tests.host_helpers import free_port
 LARGE = {
     *("asyncio", "dask", "distributed", "duckdb", "joblib", "matplotlib", "numpy.f2py", "numpy.testing", "pandas"),
     *("polars", "pyarrow", "scipy.integrate", "scipy.linalg", "scipy.optimize", "scipy.sparse"),
-    *("scipy.special", "scipy.stats", "sklearn", "structlog", "unittest"),
+    *("scipy.special", "scipy.stats", "sklearn", "unittest"),
 }
 """Modules that take much memory or time. None of the commands below needs one of them."""
 
