@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from masquerade_core.data import blocks
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.loading import POINTS, load_csv, stream_csv
 from masquerade_core.data.records import ROWS, Records
@@ -70,7 +71,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> tuple[Datase
 
 def _same(a: Records, b: Records) -> None:
     assert (a.n, a.d, a.classes, a.repaired) == (b.n, b.d, b.classes, b.repaired)
-    w = np.array([2.0, -3.0, 0.25])
+    w = np.resize([2.0, -3.0, 0.25], a.d)
     parts = zip(a.partials(GradientSum(w)), b.partials(GradientSum(w)), strict=True)
     assert all((one == other).all() for one, other in parts)
     clip = clip_of(held_back_study())
@@ -103,6 +104,36 @@ def test_a_ledger_knows_them_as_the_same_records(both: tuple[Dataset, Streamed])
     )
     with pytest.raises(LocalProtocolError):
         list(streamed.sides(0.5)[0].content())
+
+
+def test_a_very_large_group_of_parquet_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(blocks, "_LARGE", 1000)
+    kind = '[[feature]]\nname = "kind"\nlevels = ["a", "b"]\n\n[[feature]]\nname = "x2"'
+    text = make_study(2, _D).to_toml()
+    study = Study.parse(text.replace('[[feature]]\nname = "x2"', kind), in_memory=True)
+    n, path, cells = ROWS + 3000, tmp_path / "data.parquet", _numbers(ROWS + 3000)
+    columns = cells | {
+        "kind": pa.array(["a", "b", "b"] * (n // 3) + ["a"] * (n % 3)),
+        "y": pa.array(["0", "1"] * (n // 2)),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=n)
+    _same(load_csv(path, study), stream_csv(path, study, tmp_path))
+    cells["x1"][[5, ROWS + 7]] = (7.0, 8.0)
+    pq.write_table(pa.table(columns | cells), path, row_group_size=n)
+    messages = []
+    for read in (lambda: load_csv(path, study), lambda: stream_csv(path, study, tmp_path)):
+        with pytest.raises(BadInput) as caught:
+            read()
+        messages.append(caught.value.message)
+    assert messages[0] == messages[1]
+    assert str(ROWS + 8) in messages[0]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.parquet"]
+
+
+def _numbers(n: int) -> dict[str, _Array]:
+    rng = np.random.default_rng(4)
+    return {f"x{i}": rng.uniform(-0.5, 0.5, n) for i in range(_D)}
 
 
 # --- Whole runs -------------------------------------------------------------------------
@@ -229,6 +260,8 @@ def test_a_row_outside_the_unit_ball_is_found_before_it_counts(tmp_path: Path) -
         X[4] = 0.9
         with pytest.raises(LocalProtocolError, match="unit ball"):
             room.filled(5)
+        with pytest.raises(LocalProtocolError, match="more records"):
+            room.filled(11)
 
 
 def test_a_label_that_is_none_is_found_before_it_counts(tmp_path: Path) -> None:
