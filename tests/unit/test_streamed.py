@@ -179,7 +179,10 @@ def test_the_exact_minimiser_is_the_same_bit_for_bit(both: tuple[Dataset, Stream
     np.testing.assert_array_equal(fit_records(small, 1e-3, loss), fit(small.X, small.y, 1e-3, loss))
 
 
-def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(tmp_path: Path, folder: Path) -> None:
+def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_BYTES", 1 << 18)
     study, path, columns = summary_study(), tmp_path / "data.csv", patients(_N)
     lines = [",".join(columns), *(",".join(cells) for cells in zip(*columns.values(), strict=True))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
