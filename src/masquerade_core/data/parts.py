@@ -27,7 +27,6 @@ from masquerade_core.study import Study, as_fraction
 
 __all__ = [
     "CountsOf",
-    "DigestOf",
     "Facts",
     "FileOfRecords",
     "Part",
@@ -241,18 +240,6 @@ def _check_unchanged(file: FileOfRecords) -> None:
             f"{file.path.name} was changed since this run began, or differs on a worker of the Dask cluster",
             "give all workers the same files, leave them alone during a run, and start the run again",
         )
-
-
-@dataclass(frozen=True)
-class DigestOf:
-    """A block's hash, by which a ledger knows the records again."""
-
-    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.uint8]:
-        """Return 32 bytes, which tell blocks of other sizes, types or content apart."""
-        state = hashlib.sha256(f"{X.dtype.str} {X.shape} ".encode())
-        state.update(np.ascontiguousarray(X).data)
-        state.update(np.ascontiguousarray(y, dtype="<f8").data)
-        return np.frombuffer(state.digest(), dtype=np.uint8)
 
 
 def facts_of(*parts: Part | Facts) -> Facts:
