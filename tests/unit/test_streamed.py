@@ -23,6 +23,7 @@ from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
+from masquerade_core.learning.classifiers import Linear, cast_votes, named
 from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm
 from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.learning.losses import LOGISTIC
@@ -195,6 +196,19 @@ def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(
     assert list(folder.iterdir()) == []
 
 
+def test_votes_of_the_studys_own_classifier_are_the_same(both: tuple[Dataset, Streamed]) -> None:
+    rng, X_aux = SimulationRng("votes"), np.random.default_rng(2).uniform(-0.5, 0.5, (500, _D))
+    own = [cast_votes(Linear("logistic", 1e-3, None), data, X_aux, rng) for data in both]
+    assert own[0] == own[1]
+    assert len(set(own[0])) == 2
+    assert own[0] == tuple((X_aux @ fit_records(both[0], 1e-3) > 0).astype(int).tolist())
+    streamed = both[1]
+    for classifier in (named("tree"), Linear("logistic", 1e-3, 3)):
+        data = replace(streamed, classes=3) if isinstance(classifier, Linear) else streamed
+        with pytest.raises(BadInput, match="needs all records in memory"):
+            cast_votes(classifier, data, X_aux, rng)
+
+
 # --- What a party is told ----------------------------------------------------------------
 
 
@@ -206,7 +220,7 @@ def test_a_protocol_that_needs_all_records_in_memory_says_which_ones_do_not(tmp_
     assert caught.value.exit_code == 4
     named = caught.value.hint.rpartition(": ")[2].split(", ")
     assert named == sorted(name for name, p in (PROTOCOLS | MEASUREMENTS).items() if p.streams)
-    assert {"dp-gd", "dp-whitened", "evaluation", "local-aggregation", "psgd", "weighted-dp"} <= set(named)
+    assert {"dp-gd", "dp-whitened", "evaluation", "local-aggregation", "psgd", "soft", "weighted-dp"} <= set(named)
     assert isinstance(read_records(PROTOCOLS["dp-gd"], path, study, "p0", tmp_path), Streamed)
     assert isinstance(read_records(PROTOCOLS["dp-gd"], path, study, "p0"), Dataset)
 
