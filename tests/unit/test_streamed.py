@@ -169,6 +169,14 @@ def test_so_does_a_fit_at_each_party(tmp_path: Path, calibration: str) -> None:
     assert memory == _model(study, {name: stream_csv(path, study, tmp_path) for name, path in paths.items()})
 
 
+def test_so_does_a_descent_at_each_party(tmp_path: Path) -> None:
+    text = make_study(3, _D).to_toml().replace("local-aggregation", "weighted-dp").replace('"paper"', '"proven"')
+    study = Study.parse(text.replace('noise = "laplace"', "rounds = 5"), in_memory=True)
+    paths = {name: _write(tmp_path / f"{name}.csv", 300, seed=i) for i, name in enumerate(study.names)}
+    memory = _model(study, {name: load_csv(path, study) for name, path in paths.items()})
+    assert memory == _model(study, {name: stream_csv(path, study, tmp_path) for name, path in paths.items()})
+
+
 @pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
 def test_the_exact_minimiser_is_the_same_bit_for_bit(both: tuple[Dataset, Streamed], loss: str) -> None:
     memory, streamed = both
