@@ -2,7 +2,7 @@
 
 Charlie and K parties run as operators start them, with made records, keys, an approval and a ledger each. Every process
 takes a second or so of processor time to start, so two processors take minutes for 100. The figures: Charlie's CPU time
-from his start to his end, the wall time of the stages by his result, the peak memory of Charlie and of a party, and what
+from start to end, the wall time of the stages by his result, the peak memory of Charlie and of a party, and what
 ``masquerade verify`` says of three folders. All must publish the same model.
 """
 
