@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli import budget, keys, site, study
+from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
 from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
@@ -27,6 +27,9 @@ from masquerade_host.levels import was_logged
 
 __all__ = ["app", "main", "run"]
 
+_COUNTING = frozenset({"study", "statement", "approve", "budget", "curator", "party"})
+"""The commands that count privacy before they load anything large."""
+
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
 
 app = typer.Typer(
@@ -42,6 +45,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(budget.app, name="budget")
+app.add_typer(data.app, name="data")
 app.add_typer(site.app, name="site")
 app.command()(study.statement)
 _COMMANDS = (
@@ -88,4 +92,8 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Run the command line of this process."""
     atexit.register(gc.freeze)  # the interpreter then ends without a last garbage collection
+    if sys.argv[1:2] and sys.argv[1] in _COUNTING:
+        from masquerade_core.special import load_bare
+
+        load_bare()  # now, while there is one thread
     sys.exit(run(sys.argv[1:]))
