@@ -287,15 +287,30 @@ def test_no_record_stands_in_an_error(connected: Cluster, folder: Path, tmp_path
     with pytest.raises(LocalProtocolError, match=r"which is a bug: ValueError at test_dask_records\.py:\d+$") as caught:
         records.total(_Leaky())
     assert caught.value.__cause__ is None
-    path = tmp_path / "records.parquet"
-    table = pq.read_table(folder)
-    values = table["x1"].to_numpy().copy()
-    values[100_000] = 4321.5
-    pq.write_table(table.set_column(1, "x1", pa.array(values)), path)
-    with pytest.raises(BadInput) as refused:
-        DaskRecords.read(connected, path, _study())
-    assert "4321" not in refused.value.message + refused.value.hint
-    assert refused.value.message.startswith("records.parquet")
+
+
+def test_faults_of_records_are_said_as_where_they_are_read_here(
+    connected: Cluster, folder: Path, tmp_path: Path
+) -> None:
+    path, whole = tmp_path / "records.parquet", pq.read_table(folder)
+    values, labels = whole["x1"].to_numpy().copy(), whole["y"].to_pylist()
+    values[[5, ROWS + 7, 2 * ROWS + 9, N - 1]] = 4321.5
+    for number, change in enumerate(((1, "x1", pa.array(values)), (3, "y", pa.array([*labels[:-1], "4321"])))):
+        pq.write_table(whole.set_column(*change), path, row_group_size=50_000)
+        with pytest.raises(BadInput) as expected:
+            load_csv(path, _study())
+        with pytest.raises(BadInput) as refused:
+            DaskRecords.read(connected, path, _study())
+        assert str(refused.value) == str(expected.value)
+        assert "4321" not in refused.value.message + refused.value.hint
+        assert number or all(str(place) in refused.value.message for place in (6, ROWS + 8, 2 * ROWS + 10))
+
+
+def test_numbers_that_stand_as_text_are_read_cell_by_cell(connected: Cluster, folder: Path, tmp_path: Path) -> None:
+    path, few = tmp_path / "records.parquet", pq.read_table(folder).slice(0, ROWS + 20)
+    texts = pa.array([repr(value) for value in few["x2"].to_pylist()])
+    pq.write_table(few.set_column(2, "x2", texts), path, row_group_size=50_000)
+    _same_sums(DaskRecords.read(connected, path, _study()), load_csv(path, _study()))
 
 
 def test_a_worker_of_another_version_is_refused(connected: Cluster, folder: Path) -> None:
