@@ -11,7 +11,10 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from masquerade_core.errors import BadInput
 
-__all__ = ["PublicKeys", "PublicKeysField"]
+__all__ = ["CHARLIE", "PublicKeys", "PublicKeysField"]
+
+CHARLIE = "charlie"
+"""The curator's name in every run; no party may have it."""
 
 _KEY_BYTES = 32
 _FORM = re.compile(r"mq1:([A-Za-z0-9_-]{43}):([A-Za-z0-9_-]{43})")

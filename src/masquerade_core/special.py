@@ -27,10 +27,10 @@ def load_bare() -> bool:
     A process calls this at its start, before it has a second thread: for a moment an empty package has the name. Where
     it does not go well, as with a scipy that is built in another way, the whole package is loaded when it is needed.
     """
-    if _COMPILED in sys.modules:
+    if sys.modules.get(_COMPILED) is not None:
         return True
     spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None:
+    if spec is None:  # there is no scipy, and whoever calls a function of it is told so
         return False
     sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
     try:

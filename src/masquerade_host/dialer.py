@@ -16,6 +16,7 @@ observed:
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ from enum import Enum, auto
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import recv_monitor_message
 
 from masquerade_host.chunks import BadChunk, Joiner
 from masquerade_host.keyfiles import Keys
@@ -32,6 +32,9 @@ from masquerade_host.proxy import Proxy, Tunnel
 from masquerade_host.transport import AT_ONCE, DENIED, harden
 
 __all__ = ["ConnectionEvent", "PartySocket"]
+
+
+_EVENT = struct.Struct("=hi")  # of a monitor: the event, and a number. zmq.utils reads it as well, but loads asyncio
 
 
 class ConnectionEvent(Enum):
@@ -102,7 +105,7 @@ class PartySocket:
         # ZeroMQ resolves the name by itself and does not report a failure. A look-up may take long, so nobody waits.
         threading.Thread(target=self._resolve, name="resolver", daemon=True).start()
         self._dealer = self._context.socket(zmq.DEALER)
-        harden(self._dealer, self._keys)
+        harden(self._dealer, self._keys, _ATTEMPT)
         self._dealer.curve_serverkey = z85.encode(self._server_key)
         self._dealer.ipv6 = "[" in self._address
         # Not ZMQ_IMMEDIATE: with it, libzmq 4.3.5 drops what has arrived but was not read yet when the other side hangs
@@ -139,8 +142,8 @@ class PartySocket:
             self._unresolved.clear()
             yield from self._failed(ConnectionEvent.UNRESOLVED)
         while self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
-            found = self._read(event["event"], event["value"])
+            what, _ = self._monitor.recv_multipart(zmq.NOBLOCK)
+            found = self._read(*_EVENT.unpack(what))
             if found is not None:
                 yield found
         if time.monotonic() > self._silent_until:

@@ -17,6 +17,7 @@ from tests.summary_helpers import as_summary
 from tests.unit.test_data import CANARY, GOOD, STUDY
 
 CLAMPS = STUDY.replace("[study]\n", '[study]\nout_of_bounds = "clamp"\n')
+WIDE = STUDY.replace("max = 40\n", "max = 4000\n")
 FILLS = STUDY.replace("max = 40\n", "max = 40\nmissing = 12\n")
 HEAD = "radius,comment,sex,diagnosis\n"
 REST = "".join(f"{i},x,{'fm'[i % 2]},{('benign', 'malignant')[i % 2]}\n" for i in range(20))
@@ -128,7 +129,7 @@ MENDED: dict[str, tuple[str, str, list[str], int]] = {
     "decimal comma": (STUDY, '"3,5",x,f,benign', ["3.5", "f", "benign"], 0),
     "decimal comma and thousands": (CLAMPS, '"1.003,5",x,f,benign', ["40.0", "f", "benign"], 0),
     "thousands": (CLAMPS, '"1,000,000",x,f,benign', ["40.0", "f", "benign"], 0),
-    "which comma": (STUDY, '"1,234",x,f,benign', [], 1),
+    "which comma": (WIDE, '"1,234",x,f,benign', [], 1),
     "blanks": (STUDY, " 3 ,x, f,benign ", ["3", "f", "benign"], 0),
     "capitals": (STUDY, "3,x,F,Benign", ["3", "f", "benign"], 0),
     "out of bounds, refused": (STUDY, "41,x,f,benign", [], 1),

@@ -17,7 +17,7 @@ from masquerade_host.ledger import Ledger
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party.serving import service
-from masquerade_party.serving.folders import Folders, Item, Place, Record, State
+from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record, State
 from masquerade_party.serving.judging import Judge, Kind, Verdict
 from masquerade_party.serving.settings import Settings, load_settings
 from tests.face_helpers import Shell
@@ -242,7 +242,7 @@ def test_without_settings_nothing_is_served(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_folder_is_served_by_one_process(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "_PATIENCE", 0.0)
-    with (site.root / service.LOCK).open("w") as lock:
+    with (site.root / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(BadInput, match="another process serves"):
             service.serve(site.root)
@@ -262,7 +262,7 @@ def test_the_status_says_what_waits_for_what(site: Site, capsys: pytest.CaptureF
     for words in ("is not served now", "running  study  since 2026-11-22T10:00:00Z", "rounds, round 3 of 10",
                   "waits    study", "nobody has approved", "what to do: approve"):  # fmt: skip
         assert words in answer.err
-    with (site.root / service.LOCK).open("w") as lock:
+    with (site.root / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = shell.json("site", "status", "--folder", site.root).data
     assert found["serving"]

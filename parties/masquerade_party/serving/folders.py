@@ -18,7 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.errors import BadInput
 
-__all__ = ["GONE", "Folders", "Item", "Mark", "Place", "Record", "State", "mark_of"]
+__all__ = ["GONE", "LOCK", "Folders", "Item", "Mark", "Place", "Record", "State", "mark_of"]
+
+LOCK = ".site.lock"
+"""The file that the site's process holds locked."""
 
 _STUDY = ".toml"
 _RECORD = ".site.json"

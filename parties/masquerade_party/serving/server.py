@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.words import counted
-from masquerade_party.serving.children import Child, Ending, Runner, ending_of, shorten
+from masquerade_party.serving.children import Child, Runner
 from masquerade_party.serving.folders import GONE, Folders, Item, Mark, Place, Record, State
 from masquerade_party.serving.judging import Facts, Kind, Known, Verdict
+from masquerade_party.serving.reports import Ending, ending_of, shorten
 
 __all__ = ["SETTLED", "Judging", "Server"]
 

@@ -16,15 +16,12 @@ from types import FrameType
 from masquerade_core.errors import BadInput
 from masquerade_host.signals import handled
 from masquerade_party.serving.children import Processes
-from masquerade_party.serving.folders import Folders
+from masquerade_party.serving.folders import LOCK, Folders
 from masquerade_party.serving.judging import Judge
 from masquerade_party.serving.server import Server
 from masquerade_party.serving.settings import load_settings
 
-__all__ = ["LOCK", "serve"]
-
-LOCK = ".site.lock"
-"""The file that the process holds locked."""
+__all__ = ["serve"]
 
 _EVERY = 1.0  # seconds between two looks
 _PATIENCE = 2.0  # seconds: 'site status' holds the lock for a moment

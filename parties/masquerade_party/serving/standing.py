@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from masquerade_party.serving.children import progress_of
-from masquerade_party.serving.folders import Folders, Item, Place, Record
-from masquerade_party.serving.service import LOCK
+from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record
+from masquerade_party.serving.reports import progress_of
 from masquerade_party.serving.settings import load_settings
 
 __all__ = ["Standing", "Study", "standing_of"]

@@ -106,14 +106,12 @@ def party(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
-    from masquerade_core.special import load_bare
     from masquerade_host.process import harden
     from masquerade_host.reporting import Reporting, reporting
     from masquerade_host.signals import stoppable
     from masquerade_party import run
 
     harden()
-    load_bare()
     with stoppable(), reporting(Reporting(log_file, log_level, metrics)) as observe:
         result = run(
             study,

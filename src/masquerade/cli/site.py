@@ -38,7 +38,7 @@ def site(
     if context.invoked_subcommand is not None:
         return None
     from masquerade_host.process import harden
-    from masquerade_party.serving import serve
+    from masquerade_party.serving.service import serve
 
     harden()
     serve(folder or Path())

@@ -15,8 +15,8 @@ from nacl.signing import SigningKey as _SigningKey
 from nacl.signing import VerifyKey
 
 from masquerade_core.errors import ProtocolViolation
+from masquerade_core.identity import CHARLIE
 from masquerade_core.rng import Rng
-from masquerade_core.study import CHARLIE
 
 __all__ = [
     "ANONYMOUS_OVERHEAD",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from masquerade_core.identity import PublicKeysField
+from masquerade_core.identity import CHARLIE, PublicKeysField
 from masquerade_core.study.columns import Section
 
 __all__ = [
@@ -22,9 +22,6 @@ __all__ = [
     "StudySection",
     "threshold_rule",
 ]
-
-CHARLIE = "charlie"
-"""The curator's name in every run; no party may have it."""
 
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 

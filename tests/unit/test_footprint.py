@@ -1,0 +1,166 @@
+"""What each command loads, and what a party's process takes before it joins: no more than it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from masquerade_core.data.auxiliary import load_study
+from masquerade_core.special import __all__ as special
+from masquerade_host.keyfiles import make_keys
+from masquerade_host.ledger import Ledger
+from masquerade_host.policy import DEFAULT_POPULATION
+from masquerade_host.state import StateFolder
+from masquerade_party import approve
+from tests.host_helpers import free_port
+
+LARGE = {
+    *("asyncio", "dask", "distributed", "duckdb", "joblib", "matplotlib", "numpy.f2py", "numpy.testing", "pandas"),
+    *("polars", "pyarrow", "scipy.integrate", "scipy.linalg", "scipy.optimize", "scipy.sparse"),
+    *("scipy.special", "scipy.stats", "sklearn", "unittest"),
+}
+"""Modules that take much memory or time. None of the commands below needs one of them."""
+
+MEBIBYTES = 80
+"""The memory of a party's process before it reads records, as the issue of start-up and footprint allows it."""
+
+_RUN = """
+import atexit, json, runpy, sys
+
+atexit.register(lambda: print("MODULES", json.dumps(sorted(sys.modules)), file=sys.stderr))
+sys.argv = ["masquerade", *json.loads(sys.argv[1])]
+runpy.run_module("masquerade", run_name="__main__")
+"""
+
+
+def loaded(*words: object) -> set[str]:
+    """The modules that a process of a command has loaded when it ends."""
+    paths = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)  # noqa: PTH100
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, json.dumps(list(map(str, words)))],
+        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("MODULES "))
+    return set(json.loads(line.removeprefix("MODULES ")))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with keys and a study of dp-whitened, whose noise follows from special functions."""
+    folder = tmp_path_factory.mktemp("footprint")
+    keys = {name: make_keys(folder / f"{name}.key").public for name in ("a", "b", "charlie")}
+    given = ["--party", f"a={keys['a']}", "--party", f"b={keys['b']}", "--curator-key", str(keys["charlie"])]
+    given += ["--address", f"tcp://127.0.0.1:{free_port()}", "--feature", "age:0:120", "--label", "ill:yes"]
+    loaded("study", "new", "--output", folder / "study.toml", "--name", "x", "--min-records", 2, "--epsilon", 1, *given)
+    (folder / "site.toml").write_text('key = "a.key"\n[data.patients]\nrecords = "records.csv"\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "besides"),
+    [
+        (["--help"], {"numpy", "nacl", "masquerade_core.study", "masquerade_protocols"}),
+        (["keys", "show", "a.key"], {"numpy", "zmq", "sqlite3", "masquerade_core.study", "masquerade_protocols"}),
+        (["site", "status", "--folder", "."], {"zmq", "nacl", "masquerade_protocols", "masquerade_host.ledger"}),
+        (["study", "show", "study.toml"], {"zmq"}),
+        (["study", "check", "study.toml"], {"zmq"}),
+        (["statement", "study.toml"], {"zmq"}),
+        (["party", "--help"], {"zmq", "masquerade_protocols"}),
+    ],
+)
+def test_a_command_loads_what_it_needs_and_no_more(
+    place: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], besides: set[str]
+) -> None:
+    monkeypatch.chdir(place)
+    assert loaded(*words) & (LARGE | besides) == set()
+
+
+# --- scipy ------------------------------------------------------------------------------
+
+
+_BOTH = """
+import sys
+from masquerade_core import special
+assert special.load_bare() and "scipy.special" not in sys.modules
+names = {"erfcx": 1.5, "ndtr": 0.3, "erfcinv": 0.2, "expit": -2.0, "gammaln": 7.5, "ndtri": 0.01}
+bare = {name: getattr(special, name)(x) for name, x in names.items()}
+assert "scipy.special" not in sys.modules
+special.lambertw(1.0)  # it is written in Python, in the package
+import scipy.special
+assert {name: getattr(scipy.special, name)(x) for name, x in names.items()} == bare
+assert scipy.special.logsumexp([0.0, 0.0]) > 0.69 and special.softmax([0.0, 0.0])[0] == 0.5
+"""
+_OTHERWISE_BUILT = """
+import sys
+sys.modules["scipy.special._ufuncs"] = None  # an import of it fails
+from masquerade_core import special
+assert not special.load_bare()
+assert "scipy.special" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("code", [_BOTH, _OTHERWISE_BUILT], ids=["both", "otherwise-built"])
+def test_the_compiled_part_alone_has_the_same_functions_and_the_whole_can_follow(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_special_function_is_scipys() -> None:
+    import scipy.special  # noqa: PLC0415
+
+    from masquerade_core import special as ours  # noqa: PLC0415
+
+    values: dict[str, tuple[Any, ...]] = {"betainc": (0.5, 0.5, 0.3), "chdtri": (3, 0.1), "gammainc": (2.0, 1.0)}
+    values |= {"gammainccinv": (2.0, 0.1), "logsumexp": ([1.0, 2.0],), "softmax": ([1.0, 1.0],)}
+    for name in special:
+        if name != "load_bare":
+            given = values.get(name, (0.4,))
+            assert list(map(str, [getattr(ours, name)(*given)])) == [str(getattr(scipy.special, name)(*given))], name
+
+
+# --- A party's process ----------------------------------------------------------------------
+
+_READY = """
+import json, os, runpy, sys
+from masquerade_host.progress import Progress
+
+tell = Progress.__call__
+
+def told(self, event, /, **fields):
+    if event == "connecting":
+        most = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+        print("READY", json.dumps([int(most) / 1024, sorted(sys.modules)]), file=sys.stderr, flush=True)
+        os._exit(0)
+    tell(self, event, **fields)
+
+Progress.__call__ = told
+sys.argv = ["masquerade_party", *json.loads(sys.argv[1])]
+runpy.run_module("masquerade_party", run_name="__main__")
+"""
+
+
+def test_a_party_that_is_ready_to_join_takes_at_most_eighty_mebibytes(place: Path) -> None:
+    """It is asked where the process says that it connects to Charlie: keys, ledger, journal and sockets are open."""
+    (place / "records.csv").write_text("age,ill\n31,no\n62,yes\n70,yes\n24,no\n")
+    state = StateFolder(place / "state").made()
+    Ledger.init(state, DEFAULT_POPULATION, 10.0, 1e-3, by="a test").close()
+    study = place / "study.toml"
+    given = {"key_path": place / "a.key", "data_path": place / "records.csv", "state": state.root}
+    approve(study, **given, by="a test", fingerprint=load_study(study)[0].fingerprint(), tell=lambda _: None)  # type: ignore[arg-type]
+    words = [study, "--key", place / "a.key", "--data", place / "records.csv", "--state", state.root, "--approved"]
+    paths = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)  # noqa: PTH100
+    done = subprocess.run(
+        [sys.executable, "-c", _READY, json.dumps([*map(str, words), "--out", str(place / "out")])],
+        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("READY "))
+    memory, modules = json.loads(line.removeprefix("READY "))
+    assert set(modules) & LARGE == set()
+    assert memory <= MEBIBYTES
