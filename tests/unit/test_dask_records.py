@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped]  # it ships no types
 
 from masquerade_core.data import cluster as cluster_module
 from masquerade_core.data.cluster import Cluster
@@ -172,13 +173,12 @@ def test_with_any_number_of_workers_the_same_bits_come_out_as_in_memory(
             records = DaskRecords.read(cluster, folder, studies[0])
             assert (records.n, records.d, records.classes) == (N, D, None)
             _same_sums(records, in_memory)
-            for side, other in zip(records.sides(0.3), in_memory.sides(0.3), strict=True):
-                assert side.n == other.n
-                _same_sums(side, other)
+            assert _released(studies[0], records) == expected[0]
             if number == WORKERS[-1]:
-                assert [_released(study, records) for study in studies] == expected
-            else:
-                assert _released(studies[0], records) == expected[0]
+                for side, other in zip(records.sides(0.3), in_memory.sides(0.3), strict=True):
+                    assert side.n == other.n
+                    _same_sums(side, other)
+                assert _released(studies[1], records) == expected[1]
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_sum_costs_time_and_nothing_else(
@@ -287,15 +287,30 @@ def test_no_record_stands_in_an_error(connected: Cluster, folder: Path, tmp_path
     with pytest.raises(LocalProtocolError, match=r"which is a bug: ValueError at test_dask_records\.py:\d+$") as caught:
         records.total(_Leaky())
     assert caught.value.__cause__ is None
-    path = tmp_path / "records.parquet"
-    table = pq.read_table(folder)
-    values = table["x1"].to_numpy().copy()
-    values[100_000] = 4321.5
-    pq.write_table(table.set_column(1, "x1", pa.array(values)), path)
-    with pytest.raises(BadInput) as refused:
-        DaskRecords.read(connected, path, _study())
-    assert "4321" not in refused.value.message + refused.value.hint
-    assert refused.value.message.startswith("records.parquet")
+
+
+def test_faults_of_records_are_said_as_where_they_are_read_here(
+    connected: Cluster, folder: Path, tmp_path: Path
+) -> None:
+    path, whole = tmp_path / "records.parquet", pq.read_table(folder)
+    values, labels = whole["x1"].to_numpy().copy(), whole["y"].to_pylist()
+    values[[5, ROWS + 7, 2 * ROWS + 9, N - 1]] = 4321.5
+    for number, change in enumerate(((1, "x1", pa.array(values)), (3, "y", pa.array([*labels[:-1], "4321"])))):
+        pq.write_table(whole.set_column(*change), path, row_group_size=50_000)
+        with pytest.raises(BadInput) as expected:
+            load_csv(path, _study())
+        with pytest.raises(BadInput) as refused:
+            DaskRecords.read(connected, path, _study())
+        assert str(refused.value) == str(expected.value)
+        assert "4321" not in refused.value.message + refused.value.hint
+        assert number or all(str(place) in refused.value.message for place in (6, ROWS + 8, 2 * ROWS + 10))
+
+
+def test_numbers_that_stand_as_text_are_read_cell_by_cell(connected: Cluster, folder: Path, tmp_path: Path) -> None:
+    path, few = tmp_path / "records.parquet", pq.read_table(folder).slice(0, ROWS + 20)
+    texts = pa.array([repr(value) for value in few["x2"].to_pylist()])
+    pq.write_table(few.set_column(2, "x2", texts), path, row_group_size=50_000)
+    _same_sums(DaskRecords.read(connected, path, _study()), load_csv(path, _study()))
 
 
 def test_a_worker_of_another_version_is_refused(connected: Cluster, folder: Path) -> None:
@@ -307,6 +322,16 @@ def test_a_worker_of_another_version_is_refused(connected: Cluster, folder: Path
 
 def _one() -> int:
     return 1
+
+
+def test_a_task_has_one_thread_for_linear_algebra(connected: Cluster) -> None:
+    found = connected.result(lambda client: client.submit(Task(_threads), pure=False))
+    assert found
+    assert set(found) == {1}
+
+
+def _threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info()]
 
 
 def test_where_there_is_no_scheduler_or_no_worker_a_sentence_says_so(

@@ -7,6 +7,7 @@ this process submits everything again to the next one.
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.columns import Repaired
+from masquerade_core.data.examining import examine
 from masquerade_core.data.folders import open_folder
 from masquerade_core.data.labels import Labels
 from masquerade_core.data.loading import check_size
 from masquerade_core.data.parquet import PARQUET, ParquetFile
 from masquerade_core.data.parts import (
     CountsOf,
+    Facts,
     FileOfRecords,
     Rows,
     Side,
@@ -110,10 +113,11 @@ class DaskRecords(Records):
         files = _files(path, (*encoder.columns, labels.name))
         n = _count(files, path, study)
         held = _Held(cluster, _cut(files, n, study.d * encoder.dtype.itemsize), study)
-        facts = held.combined(Task(facts_of), Task(facts_of))
-        labels.texts |= facts.texts
-        labels.check(Path(path).name)
-        return cls(held, n, facts.repaired, Side())
+        with _told_whole(path, study):
+            facts: Facts = held.combined(Task(facts_of), Task(facts_of))
+            labels.texts |= facts.texts
+            labels.check(Path(path).name)
+            return cls(held, n, facts.repaired, Side())
 
     @property
     def n(self) -> int:
@@ -151,6 +155,18 @@ class DaskRecords(Records):
 
     def _of(self, side: Side) -> Self:
         return type(self)(self._held, self._n, Repaired(), side)
+
+
+@contextmanager
+def _told_whole(path: Path | str, study: Study) -> Iterator[None]:
+    """Let an error name all faults of all records, where those of one part, or of all labels together, were found."""
+    try:
+        yield
+    except BadInput as error:
+        found = error
+    else:
+        return
+    raise examine(path, study).refused or found  # outside of the handler: one error is enough
 
 
 def count_cells(cluster: Cluster, path: Path | str, study: Study, grid: Grid) -> Counted:

@@ -30,6 +30,7 @@ from masquerade_core.study import Study
 __all__ = [
     "POINTS",
     "Loader",
+    "Reading",
     "check_cells",
     "check_size",
     "load_csv",
@@ -153,7 +154,7 @@ def _read(
         X = np.empty((source.about, encoder.d), encoder.dtype)
     else:
         X = room.matrix(source.most, encoder.d, encoder.dtype)
-    reading = _Reading(encoder, labels, faults, X)
+    reading = Reading(encoder, labels, faults, X)
     for block in source.blocks:
         if room is not None:
             room.filled(reading.n)
@@ -170,8 +171,20 @@ def _read(
 
 
 @dataclass
-class _Reading:
-    """The records of a file, while it is read."""
+class Reading:
+    """The records of a file, or of a part of it, while they are read.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    labels : Labels or None
+    faults : Faults
+    X : ndarray, shape (some, d)
+        Room for records.
+    n : int
+        How many records were taken.
+    repaired : Repaired
+    """
 
     encoder: Encoder
     labels: Labels | None

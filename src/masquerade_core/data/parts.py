@@ -5,8 +5,9 @@ go through no other process, and where the worker is lost, another one reads the
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -14,15 +15,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import source_of
+from masquerade_core.data.blocks import Block, source_of
 from masquerade_core.data.cells import Grid
 from masquerade_core.data.columns import Repaired, WholeColumn
+from masquerade_core.data.faults import Faults
 from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.labels import Labels
+from masquerade_core.data.loading import Reading, records_of
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, exact_sum
 from masquerade_core.data.schema import Encoder, check_unit_ball
-from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.data.texts import TextTable
+from masquerade_core.errors import RunFailed
 from masquerade_core.study import Study, as_fraction
 
 __all__ = [
@@ -88,27 +92,30 @@ class Rows:
     start: int
     end: int
 
-    def columns(self, numbers: Sequence[str], others: Sequence[str]) -> Iterator[Mapping[str, WholeColumn] | None]:
-        """Return the wanted columns, a group of records at a time; None where they cannot be read as a whole."""
+    def of(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Return these records among the blocks of the whole file, which are its groups of records."""
         first = 0
-        for block, n in zip(source_of(self.file.path, numbers, others).blocks, self.file.groups, strict=True):
-            start, end = max(self.start - first, 0), min(self.end - first, n)
+        for block, n in zip(blocks, self.file.groups, strict=True):
+            rows = slice(max(self.start - first, 0), min(self.end - first, n))
             first += n
-            if start < end:
-                found = block.columns()
-                yield None if found is None else _Some(found, slice(start, end))
+            if rows.start < rows.stop:
+                yield Block(partial(_columns, block, rows), partial(_tables, block, rows))
 
-    def tables(self, wanted: Sequence[str]) -> Iterator[dict[str, list[str]]]:
-        """Return the wanted cells as text, some records at a time."""
-        file, first = ParquetFile(self.file.path), 0
-        file.find(wanted)
-        for group, n in enumerate(self.file.groups):
-            at, first = first, first + n
-            for records in file.batches(wanted, group) if self.start < first and at < self.end else ():
-                start, end = max(self.start - at, 0), min(self.end - at, records.num_rows)
-                some = records.slice(min(start, records.num_rows), max(0, end - start))
-                yield {name: file.texts(some.column(name), name) for name in wanted}
-                at += records.num_rows
+
+def _columns(block: Block, rows: slice) -> Mapping[str, WholeColumn] | None:
+    found = block.columns()
+    return None if found is None else _Some(found, rows)
+
+
+def _tables(block: Block, rows: slice) -> Iterator[TextTable]:
+    at = 0
+    for table in block.tables():
+        n = len(table.numbers)
+        some = slice(max(rows.start - at, 0), max(0, min(rows.stop - at, n)))
+        at += n
+        if some.start < some.stop:
+            columns = {name: cells[some] for name, cells in table.columns.items()}
+            yield replace(table, columns=columns, numbers=table.numbers[some])
 
 
 class _Some(Mapping[str, WholeColumn]):
@@ -214,24 +221,19 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     RunFailed
         A file was changed since it was first looked at.
     """
-    encoder, labels, repaired, n = Encoder.from_study(study), Labels(study, part=True), Repaired(), 0
-    numbers = tuple(f.name for f in encoder.features if f.levels is None)
-    others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
-    X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
+    encoder, labels = Encoder.from_study(study), Labels(study, part=True)
+    clamps, most = encoder.out_of_bounds == "clamp", sum(some.end - some.start for some in rows)
+    faults = Faults(", ".join(sorted({some.file.path.name for some in rows})), "record")
+    reading = Reading(encoder, labels, faults, np.empty((most, encoder.d), dtype=encoder.dtype))
     for some in rows:
         _check_unchanged(some.file)
-        for columns in some.columns(numbers, others):
-            found = None if columns is None else encoder.encode_whole(X[n:], columns)
-            if columns is None or found is None or not labels.take_whole(columns):
-                raise BadInput(
-                    f"{some.file.path.name} has a cell that the study refuses",
-                    "'masquerade data check' says which; correct it, or leave the record out",
-                )
-            n, repaired = n + found[0], repaired + found[1]
-    check_unit_ball(X)
-    texts = frozenset[str]() if study.study.out_of_bounds == "clamp" else frozenset(labels.texts)
-    facts = Facts(texts, repaired + Repaired(filled=labels.filled))
-    return Part(start, X, labels.numbers(), facts)
+        for block in some.of(records_of(some.file.path, encoder, labels, fills=clamps).blocks):
+            if not reading.takes_whole(block):
+                reading.take_cells(block)
+    faults.check()
+    check_unit_ball(reading.X)
+    texts = frozenset[str]() if clamps else frozenset(labels.texts)
+    return Part(start, reading.X, labels.numbers(), Facts(texts, reading.repaired + Repaired(filled=labels.filled)))
 
 
 def _check_unchanged(file: FileOfRecords) -> None:
@@ -279,8 +281,10 @@ def count_part(rows: tuple[Rows, ...], grid: Grid) -> CountsOf:
     state, counts = hashlib.sha256(), np.zeros(len(grid), dtype=np.int64)
     for some in rows:
         _check_unchanged(some.file)
-        for columns in some.tables(grid.columns):
-            cells = grid.place(columns)
+        for table in chain.from_iterable(
+            block.tables() for block in some.of(source_of(some.file.path, (), grid.columns).blocks)
+        ):
+            cells = grid.place(table.columns)
             state.update(cells.places.data)
             counts += np.array(cells.counts())
     return CountsOf(tuple(counts.tolist()), (state.digest(),))

@@ -101,10 +101,17 @@ class Task:
             with _one_thread():
                 return self.function(*arguments, **named)
         except MasqueradeError as error:
-            return Fault(error)
+            return Fault(_plain(error))
         except Exception as error:  # noqa: BLE001 - its text could hold a record: kind and place alone leave the worker
             frame = traceback.extract_tb(error.__traceback__)[-1]
             return Fault(None, f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}")
+
+
+def _plain(error: MasqueradeError) -> MasqueradeError:
+    """Return an error's sentence and hint alone, in a class that can be sent from one process to another."""
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == MasqueradeError.__module__)
+    plain: MasqueradeError = kind(error.message, error.hint)
+    return plain
 
 
 def _refusal(version: str) -> MasqueradeError | None:
