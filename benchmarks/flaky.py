@@ -6,7 +6,7 @@ them before they contribute, and the others after that, before they reveal their
 everybody who is left must end with the same model. Times are CPU times, in units of E, one encryption of phe at 2048
 bits in the same run.
 
-By default K is 200 and 1,000, which take some two minutes.
+By default K is 200 and 1,000, which take some five minutes.
 """
 
 import argparse
@@ -48,6 +48,8 @@ class Costs:
     ----------
     lost, ended : int
         How many parties fell silent, and how many ended with one and the same model.
+    party_setup, charlie_setup : float
+        CPU seconds until the rounds begin, the sum of the sizes included.
     party_round, charlie_round, messages : float
         CPU seconds in a round; ``messages`` is what of Charlie's signatures, frames and the codec take.
     sent, received : float
@@ -60,6 +62,8 @@ class Costs:
     sizes: Thresholds
     lost: int
     ended: int
+    party_setup: float
+    charlie_setup: float
     party_round: float
     charlie_round: float
     messages: float
@@ -100,11 +104,16 @@ def measure(K: int, rounds: int = ROUNDS) -> Costs:
     def in_rounds(who: Sequence[str], steps: Sequence[str] = _WORK) -> float:
         return (table.meter.total(who, steps) - table.meter.total_before("rounds", who, steps)) / rounds
 
+    def before(who: Sequence[str]) -> float:
+        return table.meter.total_before("rounds", who, _WORK)
+
     return Costs(
         K=K,
         sizes=thresholds_of(study),
         lost=len(lost),
         ended=sum(model == results[CHARLIE] for model in models),
+        party_setup=before(stayed) / len(stayed),
+        charlie_setup=before((CHARLIE,)),
         party_round=in_rounds(stayed) / len(stayed),
         charlie_round=in_rounds((CHARLIE,)),
         messages=in_rounds((CHARLIE,), (BOXES, FRAMES)),
@@ -121,7 +130,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="T", help=f"rounds of a run (default: {ROUNDS})")
     arguments = parser.parse_args()
     found = [measure(K, arguments.rounds) for K in arguments.parties]
-    shown = Table("K", "k, t", "lost", "party, round", "sent", "received", "Charlie, round", "of it messages")
+    shown = Table(
+        "K", "k, t", "lost", "party, round", "sent", "received", "Charlie, round", "of it messages", "set-ups"
+    )
     for c in found:
         shown.add_row(
             f"{c.K:,}",
@@ -132,8 +143,9 @@ def main() -> int:
             f"{c.received / 1e3:.1f} kB",
             f"{c.charlie_round:.2f} s = {c.charlie_round / c.K / c.e:.3f} E a party",
             f"{c.messages:.2f} s",
+            f"{1e3 * c.party_setup:.0f} ms, {c.charlie_setup:.1f} s",
         )
-    Console(width=150).print(shown)
+    Console(width=170).print(shown)
     return 0 if all(c.ended == c.K - 1 - c.lost for c in found) else 1
 
 

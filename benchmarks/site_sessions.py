@@ -1,4 +1,4 @@
-"""What a study with many sites costs Charlie and one party: ``python -m benchmarks.site_sessions [K] [--rounds N] [...]``.
+"""What a study with many sites costs Charlie and a party: ``python -m benchmarks.site_sessions [K] [--rounds N]``.
 
 Charlie runs as in a process of his own: his session, his socket and his driver. The parties' sessions, sockets and
 roles are the program's own as well, but many of them share one process and one thread there: 1,000 processes would
@@ -15,22 +15,23 @@ import json
 import multiprocessing
 import os
 import resource
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 import zmq
 from phe import paillier
-from tests.host_helpers import free_port
 
 from masquerade_core import __version__
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Effect, Once, Seat
+from masquerade_core.seat import Effect, Join, Once, Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host import dialer
@@ -88,6 +89,11 @@ class _Party:
     done: bool = False
     sockets: tuple[Any, ...] = ()
 
+    def prepare(self) -> None:
+        """Let the role do what it does before it joins, as a process of its own would before it connects."""
+        while not isinstance(self.pending, Join) and self._role_moves():
+            pass
+
     def go_on(self) -> None:
         """Let the role do what it can, and the session too."""
         while not self.done and self._role_moves():
@@ -130,11 +136,11 @@ def _records(study: Study, number: int) -> Dataset:
     return Dataset(X / np.linalg.norm(X, axis=1, keepdims=True), np.where(X[:, 0] > 0, 1.0, -1.0))
 
 
-def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, listening: Any) -> None:
+def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, ready: Any, listening: Any) -> None:
     """Play these parties to their end, in this process, and tell what they cost."""
     allow_descriptors()
     context = _SharedContext()
-    dialer.zmq.Context = lambda: context  # type: ignore[assignment,misc,attr-defined]
+    dialer.zmq.Context = lambda: context  # type: ignore[attr-defined]
     protocol = protocol_of(study)
     gc.collect()
     before, cpu = _rss(), time.process_time()
@@ -145,12 +151,15 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, list
             name,
             study,
             key,
-            lambda key=key: dialer.PartySocket(study.address, key, study.curator.key.curve),
-            lambda: probe(study.address, study.curator.key.curve),
+            partial(dialer.PartySocket, study.address, key, study.curator.key.curve),
+            partial(probe, study.address, study.curator.key.curve),
             version=__version__,
         )
         role = protocol.party(Seat(name, study.names), study, _records(study, number))
         parties[name] = _Party(session, role, SystemRng())
+    for party in parties.values():
+        party.prepare()
+    ready.release()
     listening.wait()
     _loop(list(parties.values()))
     gc.collect()
@@ -169,7 +178,8 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, list
 def _loop(parties: list[_Party]) -> None:
     """Step every party whose sockets have something, and all of them now and then."""
     live, next_tick = dict(enumerate(parties)), 0.0
-    poller, where = zmq.Poller(), {}
+    poller = zmq.Poller()
+    where: dict[Any, int] = {}
     while live:
         now = time.monotonic()
         due = set(live) if now >= next_tick else set()
@@ -223,6 +233,12 @@ class Figures:
         return c - a, d - b
 
 
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def _E() -> list[float]:  # noqa: N802 - its name in all tables
     key = paillier.generate_paillier_keypair(n_length=2048)[0]
     taken = []
@@ -240,15 +256,18 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     names = [f"site-{j}" for j in range(K)]
     keys = {name: Keys(rng.bytes(32), rng.bytes(32)) for name in (*names, CHARLIE)}
     public = {name: key.public for name, key in keys.items()}
-    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{free_port()}")
+    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{_free_port()}")
     protocol_of(study)
     fork = multiprocessing.get_context("fork")
     told: Any = fork.Queue()
-    listening: Any = fork.Event()
+    ready, listening = fork.Semaphore(0), fork.Event()
     shares = [names[i::processes] for i in range(processes)]
-    children = [fork.Process(target=_play, args=(study, keys, share, told, listening), daemon=True) for share in shares]
+    common = (told, ready, listening)
+    children = [fork.Process(target=_play, args=(study, keys, share, *common), daemon=True) for share in shares]
     for child in children:
         child.start()
+    for _ in children:
+        ready.acquire()
     E = _E()
     figures = Figures(listening.set)
     roster = {party.name: party.key.curve for party in study.parties}

@@ -35,7 +35,7 @@ from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
 
-__all__ = ["Costs", "crowd_records", "crowd_study", "measure"]
+__all__ = ["COORDINATES", "FLAT", "Costs", "crowd_records", "crowd_study", "measure"]
 
 COORDINATES = 50
 RECORDS = 20  # of each party

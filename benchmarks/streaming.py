@@ -32,7 +32,7 @@ from masquerade_core.learning.losses import LOGISTIC, logistic_slope
 from masquerade_core.study import Study
 from masquerade_protocols.dp_gd.roles import ClippedSum
 
-_GROUP = 1 << 17
+_GROUP = 1 << 20  # as pyarrow writes them
 _TIMES = 3
 
 

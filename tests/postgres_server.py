@@ -60,15 +60,19 @@ def running() -> Iterator[Server]:
             command = [binaries / program, "-D", cluster, *words]
             subprocess.run(command, check=True, stdout=output, stderr=output, cwd=folder, timeout=120, **who)
 
+    # A guard waits for the end of its input, which comes even where this process is killed. Then it stops the server.
+    last = f"cat; '{binaries / 'pg_ctl'}' -D '{cluster}' -w -m immediate stop; cd /; rm -r '{folder}'"
+    guard = subprocess.Popen(
+        ["sh", "-c", f"{{ {last}; }} >/dev/null 2>&1"], stdin=subprocess.PIPE, start_new_session=True, cwd=folder, **who
+    )
+    assert guard.stdin is not None
     try:
         run("initdb", "--auth=scram-sha-256", f"--pwfile={secret}", f"--username={OWNER}", "--no-sync", "-EUTF8")
         run("pg_ctl", "-w", "-l", folder / "log", "-o", f"-c listen_addresses='' -k {folder} -F", "start")
-        try:
-            yield Server(folder)
-        finally:
-            run("pg_ctl", "-w", "-m", "immediate", "stop")
+        yield Server(folder)
     finally:
-        shutil.rmtree(folder)
+        guard.stdin.close()
+        guard.wait(120)
 
 
 def _other_user() -> pwd.struct_passwd:

@@ -120,5 +120,5 @@ def noise_times(patch: pytest.MonkeyPatch, times: Fraction) -> Iterator[None]:
 
 def without_classifiers(patch: pytest.MonkeyPatch) -> None:
     """Make every classifier zero, so that the opened sum is noise and nothing else."""
-    zero: Callable[[Vector, Vector, float], Vector] = lambda X, _y, _lam: np.zeros(X.shape[1])  # noqa: E731
-    patch.setattr(before_join, "fit", zero)
+    zero: Callable[[Dataset, float], Vector] = lambda records, _lam: np.zeros(records.d)  # noqa: E731
+    patch.setattr(before_join, "fit_records", zero)

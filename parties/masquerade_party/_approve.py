@@ -13,6 +13,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_host.approvals import Approval
 from masquerade_host.keyfiles import load_keys
 from masquerade_party._approval import ask, confirm, in_words
+from masquerade_party._records import read_records
 from masquerade_party._site import Site, budget_in_words, login_name
 from masquerade_protocols import protocol_of
 
@@ -47,6 +48,7 @@ def approve(
     population: str | None = None,
     by: str | None = None,
     fingerprint: str | None = None,
+    stream: Path | str | None = None,
     tell: Callable[[str], object] | None = None,
 ) -> Approved:
     """Show a study in plain words, ask for a yes, reserve the budget, and record the approval.
@@ -69,6 +71,8 @@ def approve(
         Who approves; by default the name of the user.
     fingerprint : str, optional
         The study's fingerprint, as somebody typed it who has read the study. Then nobody is asked.
+    stream : path, optional
+        A folder on a disk of this machine, where a scratch file without a name holds the records instead of memory.
     tell : callable, optional
         Shows the study, where nobody is asked; by default on stderr.
 
@@ -89,8 +93,7 @@ def approve(
         if data_path is None or found is None:
             account, records = site.account(ledger, site.policy.population(population)), None
         else:
-            data = protocol.records.one(data_path, study)
-            protocol.records.check(data, study, str(found), site.me)
+            data = read_records(protocol, data_path, study, site.me, stream)
             account, records = site.records(ledger, population, found, data)
             site.expect_to_fit(ledger, account, records)
         words = in_words(study, site.me, protocol.explain(study), budget_in_words(site.spends, account, records))

@@ -79,7 +79,7 @@ def _on_cluster(protocol: Protocol, cluster: Cluster, path: Path | str, study: S
     if not protocol.streams:
         raise BadInput(
             f"{protocol.name} needs all records in one process's memory, so --dask is of no use to it",
-            f"leave --dask out; these protocols take sums from a cluster: {_that_stream()}, summary",
+            f"leave --dask out; these protocols take sums from a cluster: {_that_stream()}",
         )
     return DaskRecords.read(cluster, path, study)
 

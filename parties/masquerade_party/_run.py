@@ -106,7 +106,7 @@ def run(
     site = Site(state, study, me)
     approval = site.approval(population) if approved else None
     with ExitStack() as cleanup, closing(site.ledger()) as ledger:
-        cluster = None if dask is None else cleanup.enter_context(Cluster(dask))
+        cluster = None if dask is None else cleanup.enter_context(Cluster(dask, study.study.deadline_seconds))
         data = read_records(protocol, data_path, study, me, stream, cluster)
         tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population

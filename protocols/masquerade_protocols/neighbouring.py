@@ -16,7 +16,7 @@ from typing import Any
 
 from masquerade_core.errors import BadInput
 from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, most_corrupt
-from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, shown
+from masquerade_core.privacy.statement import COMPUTATIONAL, Claim
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
@@ -77,7 +77,7 @@ def with_neighbours(entry: Protocol) -> Protocol:
 
     def explain(study: Study) -> Explanation:
         said = entry.explain(study)
-        if not (chance := chance_of_cut_in(study)):
+        if not (chance := chance_of_cut_in(study)) or has_double_masks(study):
             return said
         words = {"t": study.privacy.colluders, "chance": f"{chance:.2g}", "tries": GRINDING_BITS}
         return replace(said, collusion=(*said.collusion, *paragraphs(_CUT, words)))
@@ -134,17 +134,18 @@ def _with_masks(row: Claim, study: Study) -> Claim:
     if row.epsilon is None or row.delta is None:
         return row
     chance, assumed = chance_of_cut_in(study), row.assumptions
-    if row.definition == COMPUTATIONAL:
+    masked = row.definition == COMPUTATIONAL
+    if masked:
         assumed = (*assumed, _double_assumption(study, chance) if has_double_masks(study) else _assumption(chance))
-    if not chance:
-        return replace(row, assumptions=assumed)
     noise, whole = _without_the_chance(study).privacy.delta, study.privacy.delta
+    if not chance or (row.delta != noise and not masked):
+        return replace(row, assumptions=assumed)
     delta = whole if row.delta == noise else min(row.delta + chance, 1 - 2.0**-53)
     return replace(
         row,
         assumptions=assumed,
         delta=delta,
-        provable=shown(row.epsilon, delta),
+        provable=row.provable.replace(f"delta = {row.delta:g}", f"delta = {delta:g}"),
         claimed=row.claimed.replace(f"delta = {noise:g}", f"delta = {whole:g}"),
         text=row.text.replace(f"delta = {noise:g}", f"delta = {whole:g}"),
     )

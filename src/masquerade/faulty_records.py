@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from masquerade_core.data.columns import encode_column, length_of
+from masquerade_core.data.columns import encode_column, is_allowed, length_of
+from masquerade_core.data.faults import sentence
+from masquerade_core.data.kinds import allowed_of
 from masquerade_core.data.schema import Column, Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted, listed
@@ -87,43 +86,13 @@ def bad_records(
     broken : mapping of int to str
         Rows that are no records at all, such as a line with too few cells, and what is wrong with each.
     """
-    n = length_of(columns, encoder.columns)
+    length_of(columns, encoder.columns)
     found: dict[int, list[str]] = {row: [reason] for row, reason in broken.items()}
     for f in encoder.features:
-        cells = _array(columns[f.name])
-
-        def encode(rows: Any, f: Any = f, cells: Any = cells) -> str:
-            """Return what is wrong with the first of these cells that does not fit; nothing where all fit."""
-            try:
-                encode_column(f, cells[rows], lambda _: "", clamps=encoder.out_of_bounds == "clamp")
-            except BadInput as error:
-                return error.message.removeprefix(": ")
-            return ""
-
-        for row, reason in _search(np.array([i for i in range(n) if i not in broken], dtype=np.intp), encode):
-            found.setdefault(row, []).append(reason)
+        for kind, rows in encode_column(f, columns[f.name]).faults.items():
+            if not is_allowed(f, kind, clamps=encoder.out_of_bounds == "clamp"):
+                reason = sentence(kind.says, f.name, allowed_of(f))
+                for row in rows:
+                    if row not in broken:
+                        found.setdefault(row, []).append(reason)
     return tuple(BadRecord(row, at(row), tuple(found[row])) for row in sorted(found))
-
-
-def _array(cells: Column) -> Any:
-    """Return cells as an array, without any change of their types."""
-    if isinstance(cells, np.ndarray):
-        return cells
-    array = np.empty(len(cells), dtype=object)
-    array[:] = list(cells)
-    return array
-
-
-def _search(rows: Any, wrong_with: Callable[[Any], str]) -> list[tuple[int, str]]:
-    """Halve the rows until each faulty cell stands alone: few faults cost few readings of the column."""
-    found: list[tuple[int, str]] = []
-    waiting = [rows]
-    while waiting:
-        part = waiting.pop()
-        if len(part) and (reason := wrong_with(part)):
-            if len(part) == 1:
-                found.append((int(part[0]), reason))
-            else:
-                middle = len(part) // 2
-                waiting += [part[:middle], part[middle:]]
-    return found

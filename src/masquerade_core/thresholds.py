@@ -10,7 +10,7 @@ numbers are chosen so that four things hold:
 2. *One set.* The same in the committee: two sets would need 2 t <= k + c answers.
 3. *One sum.* Everybody in the set has t neighbours in the set. So at most k - t of them are out. Honest members of the
    set fall apart only if at two places of the circle k/2 in a row are corrupt or out, which takes t - k/2 corrupt ones
-   among them at either place.
+   among them at either place. In practice this decides: where 3 is met, 1 and 2 are.
 4. *The run goes on.* At most k - t of anybody's neighbours, and of the committee, fall silent.
 
 The coin draws the circle, so the numbers of corrupt and silent neighbours are hypergeometric. 1 to 3 may fail with a

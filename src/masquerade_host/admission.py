@@ -22,7 +22,7 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import CharlieLink
 from masquerade_host.named_messages import Abort, read_beat
-from masquerade_host.roster import Shower
+from masquerade_host.roster import Shower, check_size
 from masquerade_host.session import Session
 from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason
 from masquerade_host.session_states import HopEvent, JoinState, Turn
@@ -99,6 +99,7 @@ class AdmittingSession(Session):
 
     def open(self) -> None:
         """Listen before the role starts: a port in use is found at once, and parties may come early."""
+        check_size(self.study)
         self._link = self._connect()
         self._gathering = self._clock()
         self._observe("listening", address=self._link.address)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.data.cell_loading import StreamedCells
 from masquerade_core.data.records import Records
 
 __all__ = ["canonical"]
@@ -15,6 +16,11 @@ def canonical(value: object) -> Iterator[Any]:
     """Yield a value's bytes, such that two values of the kinds that data sets are made of differ where these differ."""
     if isinstance(value, Records):
         yield from value.content()
+    elif isinstance(value, StreamedCells):  # as if they were in memory
+        yield f"Cells places array <i4 {value.shape} ".encode()
+        yield from value.places()
+        yield b"grid "
+        yield from canonical(value.grid)
     elif isinstance(value, np.ndarray):
         yield f"array {value.dtype.str} {value.shape} ".encode()
         yield np.ascontiguousarray(value)

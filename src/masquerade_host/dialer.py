@@ -105,7 +105,7 @@ class PartySocket:
         # ZeroMQ resolves the name by itself and does not report a failure. A look-up may take long, so nobody waits.
         threading.Thread(target=self._resolve, name="resolver", daemon=True).start()
         self._dealer = self._context.socket(zmq.DEALER)
-        harden(self._dealer, self._keys)
+        harden(self._dealer, self._keys, _ATTEMPT)
         self._dealer.curve_serverkey = z85.encode(self._server_key)
         self._dealer.ipv6 = "[" in self._address
         # Not ZMQ_IMMEDIATE: with it, libzmq 4.3.5 drops what has arrived but was not read yet when the other side hangs

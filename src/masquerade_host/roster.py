@@ -7,8 +7,8 @@ further messages show each party those that it needs, with their paths (:mod:`ma
 from collections.abc import Iterator, Sequence
 
 from masquerade_core.crypto.boxes import SigningKey
-from masquerade_core.errors import ProtocolViolation
-from masquerade_core.shown import coin_of, shown_to, shows_all
+from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.shown import closes_with_all, coin_of, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint
@@ -16,9 +16,25 @@ from masquerade_core.wire.merkle import HASH_BYTES, is_under, path_to, root_of, 
 from masquerade_core.words import counted
 from masquerade_host.session_messages import MOST_AT_ONCE, Hello, Hellos, Roster
 
-__all__ = ["Shower", "Shown", "box_keys_of"]
+__all__ = ["Shower", "Shown", "box_keys_of", "check_size"]
 
 Keys = tuple[tuple[str, bytes], ...]
+
+
+def check_size(study: Study) -> None:
+    """Check that a study's parties fit into the messages of a session.
+
+    Raises
+    ------
+    BadInput
+        They are too many.
+    """
+    if study.K > MOST_AT_ONCE and (shows_all(study) or closes_with_all(study)):
+        raise BadInput(
+            f"the study has {study.K:,} parties; where it has [dropouts], or sums under encryption, everybody is shown "
+            f"everybody's hello or last word, and at most {MOST_AT_ONCE:,} parties may take part",
+            'remove [dropouts] and set [crypto] sum = "masks", or let fewer parties take part',
+        )
 
 
 class Shower:

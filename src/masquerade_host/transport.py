@@ -25,7 +25,7 @@ from masquerade_core.errors import BadInput
 from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners, cut
 from masquerade_host.keyfiles import Keys
 from masquerade_host.outbox import Outbox
-from masquerade_host.watchman import QUEUE, Watchman
+from masquerade_host.watchman import QUEUE, Watchman, check_descriptors
 
 __all__ = ["AT_ONCE", "DENIED", "Arrival", "CharlieSocket", "harden", "wait"]
 
@@ -35,16 +35,25 @@ _LATER = 300  # the status with which it turns away a listed key that connects t
 _CONNECTIONS_AT_ONCE = 16  # of one key
 _CONNECTIONS_A_SECOND = 2.0  # of one key, in the long run
 _TO_SEND = 512  # chunks for one peer inside ZeroMQ: the longest frame fits, so nobody waits to offer the rest
+_HANDSHAKE = 3.0  # seconds, and 10 ms more for each party
 _LAST_WORDS = 0.2  # seconds for what was sent along a connection that is hung up
 _DOMAIN = "masquerade"
 
 
-def harden(sock: "zmq.Socket[bytes]", keys: Keys) -> None:
-    """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close."""
+def harden(sock: "zmq.Socket[bytes]", keys: Keys, handshake: float = 3.0) -> None:
+    """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close.
+
+    Parameters
+    ----------
+    sock : Socket
+    keys : Keys
+    handshake : float
+        Seconds within which a CURVE handshake has to be done.
+    """
     sock.linger = 0
     sock.sndhwm, sock.rcvhwm = _TO_SEND, QUEUE
     sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-    sock.setsockopt(zmq.HANDSHAKE_IVL, 3000)
+    sock.setsockopt(zmq.HANDSHAKE_IVL, int(1000 * handshake))
     sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
     sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15000)
     sock.setsockopt(zmq.HEARTBEAT_TTL, 15000)
@@ -151,17 +160,19 @@ class CharlieSocket:
     Raises
     ------
     BadInput
-        The port is in use, or the address is not one of this machine.
+        The port is in use, or the address is not one of this machine; or this process may open too few files for so
+        many parties.
     """
 
     def __init__(self, address: str, keys: Keys, roster: Mapping[str, bytes]) -> None:
+        check_descriptors(len(roster))
         self._keys = dict(roster)
         self._names = {z85.encode(key).decode(): name for name, key in roster.items()}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._doorkeeper = _Doorkeeper(self._context, roster.values())
         self._doorkeeper.start()
         self._router = self._context.socket(zmq.ROUTER)
-        harden(self._router, keys)
+        harden(self._router, keys, _HANDSHAKE + len(roster) / 100)  # all may dial at once
         self._router.curve_server = True
         self._router.zap_domain = _DOMAIN.encode()
         self._router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)

@@ -25,15 +25,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from masquerade_core.errors import BadInput
 from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
 
-__all__ = ["QUEUE", "UNFINISHED", "Connection", "Watchman", "too_costly"]
+__all__ = ["QUEUE", "UNFINISHED", "Connection", "Watchman", "check_descriptors", "too_costly"]
 
 QUEUE = 32  # whole messages of one connection that libzmq holds for us
 UNFINISHED = (QUEUE + 16) * MAX_MESSAGE  # bytes that libzmq may have read of a connection since its last whole message
 _MOST = 1024  # connections beyond two of each party; in all as few as half of the file descriptors, if those are few
 _SPEAKS_WITHIN = 15.0  # seconds after the connection was made
+_A_PARTY = 0.05  # seconds more for each party, since all may dial at once
+_OTHER_FILES = 128  # that a process opens beside the connections of parties
 _EVERY = 0.1  # seconds
+_FEW, _TURNS = 128, 10  # with more connections than so, a party's is looked at in every tenth look
 _SHARE = 20  # times as long as a look takes is the pause after it, at least
 _TCP_INFO = struct.Struct("=128xQ")  # struct tcp_info of Linux 4.1 and later, up to tcpi_bytes_received
 
@@ -56,6 +60,8 @@ class Connection:
         It is to be hung up.
     read, mark : int
         Bytes that libzmq has read from it, in all and by the last message.
+    heard : bool
+        A message came along it since these were read.
     """
 
     fd: int
@@ -67,9 +73,12 @@ class Connection:
     leaves: bool = False
     read: int = 0
     mark: int = 0
+    heard: bool = False
 
 
-def too_costly(connections: Iterable[Connection], now: float, most: int) -> list[Connection]:
+def too_costly(
+    connections: Iterable[Connection], now: float, most: int, speaks_within: float = _SPEAKS_WITHIN
+) -> list[Connection]:
     """Choose the connections to hang up.
 
     These are: one that is to leave, one with too much unfinished, one that did not speak in time, a party's connections
@@ -79,7 +88,7 @@ def too_costly(connections: Iterable[Connection], now: float, most: int) -> list
     found = [
         c
         for c in connections
-        if c.leaves or c.read - c.mark > UNFINISHED or (not c.name and now - c.since > _SPEAKS_WITHIN)
+        if c.leaves or c.read - c.mark > UNFINISHED or (not c.name and now - c.since > speaks_within)
     ]
     by_name: Counter[str] = Counter()
     for connection in sorted((c for c in connections if c.name), key=lambda c: c.spoke, reverse=True):
@@ -99,6 +108,22 @@ def too_costly(connections: Iterable[Connection], now: float, most: int) -> list
     return found
 
 
+def check_descriptors(parties: int) -> None:
+    """Check that each party can have a connection, and a second one while the first is not known to be gone.
+
+    Raises
+    ------
+    BadInput
+        The process may open too few files.
+    """
+    needed, allowed = 2 * parties + _OTHER_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed < needed:
+        raise BadInput(
+            f"this process may open {allowed:,} files and connections; {parties:,} parties need {needed:,}",
+            f"allow more where Charlie is started, for instance with: ulimit -n {needed}",
+        )
+
+
 class Watchman(threading.Thread):
     """Looks at the connections of one port of this process, and hangs up those that cost too much.
 
@@ -113,6 +138,7 @@ class Watchman(threading.Thread):
     def __init__(self, port: int, parties: int = 0) -> None:
         super().__init__(name="watchman", daemon=True)
         self._port = port
+        self._speaks_within = _SPEAKS_WITHIN + _A_PARTY * parties
         self._most = min(_MOST + 2 * parties, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._known: dict[
             int, Connection
@@ -120,6 +146,7 @@ class Watchman(threading.Thread):
         self._lock = threading.Lock()
         self._spoken: dict[int, tuple[str, bytes]] = {}
         self._leaving: dict[bytes, float] = {}
+        self._looks = 0
         self._over = threading.Event()
         self.hung_up = 0
 
@@ -154,18 +181,30 @@ class Watchman(threading.Thread):
         there: dict[int, Connection] = {}
         for fd in _descriptors():
             with contextlib.suppress(OSError):
-                inode, host, read = _look_at(fd, self._port)
-                connection = there[inode] = self._known.get(inode) or Connection(fd, host, now)
-                connection.read = read
+                inode = _inode(fd)
+                known = self._known.get(inode)
+                if looked := known is None or self._is_due(known):
+                    host, read = _look_at(fd, self._port)
+                    known = known or Connection(fd, host, now)
+                    known.read = read
+                    known.mark = read if known.heard or fd in spoken else known.mark
+                    known.heard = False
                 if fd in spoken:
-                    connection.name, connection.route = spoken[fd]
-                    connection.spoke, connection.mark = now, read
-                connection.leaves |= connection.route in leaving
+                    known.name, known.route = spoken[fd]
+                    known.spoke, known.heard = now, not looked
+                known.leaves |= known.route in leaving
+                there[inode] = known
         self._known = there
-        chosen = too_costly(there.values(), now, self._most)
+        self._looks += 1
+        chosen = too_costly(there.values(), now, self._most, self._speaks_within)
         inodes = {id(connection): inode for inode, connection in there.items()}
         for connection in chosen:
             self.hung_up += _hang_up(connection.fd, inodes[id(connection)])
+
+    def _is_due(self, connection: Connection) -> bool:
+        """Say whether to ask the kernel now: of many parties' connections it is asked about a tenth at a time."""
+        few = len(self._known) <= _FEW or not connection.name
+        return few or (connection.fd + self._looks) % _TURNS == 0
 
 
 def _descriptors() -> Iterable[int]:
@@ -192,22 +231,21 @@ def _borrowed(fd: int) -> Iterator[socket.socket]:
         sock.detach()
 
 
-def _look_at(fd: int, port: int) -> tuple[int, str, int]:
-    """Return a connection's inode, the other end's address, and how many bytes were read from it.
+def _look_at(fd: int, port: int) -> tuple[str, int]:
+    """Return the address of a connection's other end, and how many bytes were read from it.
 
     Raises
     ------
     OSError
         It is no connection at this port.
     """
-    inode = _inode(fd)
     with _borrowed(fd) as sock:
         own, other = sock.getsockname(), sock.getpeername()
         if not isinstance(own, tuple) or own[1] != port:
             raise OSError
         (received,) = _TCP_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
         (unread,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
-    return inode, str(other[0]), received - unread
+    return str(other[0]), received - unread
 
 
 def _hang_up(fd: int, inode: int) -> int:

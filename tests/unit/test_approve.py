@@ -98,6 +98,17 @@ def went_on(answer: Answer) -> bool:
 # --- Approving ----------------------------------------------------------------------
 
 
+def test_records_on_a_disk_are_the_same_records_to_the_ledger(desk: Desk, tmp_path: Path) -> None:
+    desk.budget()
+    (scratch := tmp_path / "scratch").mkdir()
+    assert desk.approve("--data", desk.data, "--stream", scratch).code == 0
+    assert desk.account().taken > 0
+    assert went_on(desk.party())
+    assert went_on(desk.party("--stream", scratch))
+    assert desk.party("--stream", tmp_path / "none").code == 4
+    assert list(scratch.iterdir()) == []
+
+
 def test_an_approval_reserves_the_budget_and_lets_the_party_start(desk: Desk) -> None:
     desk.budget()
     assert desk.party().code == 6

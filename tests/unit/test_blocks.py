@@ -12,7 +12,7 @@ import pytest
 from masquerade_core.data import blocks
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.data.tables import parse_lines
+from masquerade_core.data.texts import parse_lines
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.unit.test_data import STUDY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import subprocess
@@ -27,8 +28,11 @@ from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
+from masquerade_host.contents import canonical
+from masquerade_party._records import read_records
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.registry import PROTOCOLS
 from masquerade_protocols.summary.public import grid_of
 from tests.dask_helpers import LocalDask, local_dask
 from tests.evaluation_helpers import held_back_study
@@ -91,6 +95,14 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def connected(dask: LocalDask) -> Iterator[Cluster]:
     with Cluster(dask.address, patience=30) as cluster:
         yield cluster
+
+
+def hash_of(records: Records) -> bytes:
+    """What a ledger would know the records by, but for its key."""
+    state = hashlib.sha256()
+    for part in canonical(records):
+        state.update(part)
+    return state.digest()
 
 
 @dataclass(frozen=True)
@@ -236,15 +248,25 @@ def test_a_summary_counts_the_same_cells(connected: Cluster, tmp_path: Path) -> 
     assert count_cells(connected, path, study, grid_of(study)) != found
 
 
-def test_records_are_known_again_by_their_blocks(connected: Cluster, folder: Path, tmp_path: Path) -> None:
-    first, again = (b"".join(DaskRecords.read(connected, folder, _study()).content()) for _ in range(2))
-    assert first == again
+def test_a_ledger_knows_records_wherever_they_lie(
+    connected: Cluster, folder: Path, in_memory: Dataset, tmp_path: Path
+) -> None:
+    path, study = tmp_path / "few.parquet", _study()
     whole = pq.read_table(folder)
+    expected = hash_of(in_memory)
+    assert hash_of(DaskRecords.read(connected, folder, study)) == expected
+    assert hash_of(in_memory.sides(0.3)[0]) != expected
+    pq.write_table(whole.slice(0, 1000), path)  # of one block
+    few = hash_of(load_csv(path, study))
+    assert hash_of(DaskRecords.read(connected, path, study)) == few
+    half = study.model_copy(update={"study": study.study.model_copy(update={"precision": "float32"})})
+    for some in (1000, ROWS + 1):
+        pq.write_table(whole.slice(0, some), path)
+        assert hash_of(DaskRecords.read(connected, path, half)) == hash_of(load_csv(path, half)) != few
     values = whole["x0"].to_numpy().copy()
     values[-1] = -values[-1]
-    path = tmp_path / "changed.parquet"
     pq.write_table(whole.set_column(0, "x0", pa.array(values)), path)
-    assert b"".join(DaskRecords.read(connected, path, _study()).content()) != first
+    assert hash_of(DaskRecords.read(connected, path, study)) != expected
 
 
 def test_a_file_that_changes_during_a_run_ends_it(dask: LocalDask, folder: Path, tmp_path: Path) -> None:
@@ -342,3 +364,13 @@ def test_only_parquet_is_read(connected: Cluster, tmp_path: Path) -> None:
     (tmp_path / "records.csv").write_text("x0,x1,x2,y\n0,0,0,1\n")
     with pytest.raises(BadInput, match="neither a Parquet file nor a folder of them"):
         DaskRecords.read(connected, tmp_path / "records.csv", _study())
+
+
+def test_a_protocol_that_needs_all_records_in_one_process_says_so(connected: Cluster, folder: Path) -> None:
+    assert not PROTOCOLS["input-noise"].streams
+    with pytest.raises(BadInput, match="--dask is of no use to it") as caught:
+        read_records(PROTOCOLS["input-noise"], folder, _study(), "p0", cluster=connected)
+    assert "dp-gd" in caught.value.hint
+    with pytest.raises(BadInput, match="both --stream and --dask were given"):
+        read_records(PROTOCOLS["dp-gd"], folder, _study(), "p0", stream=folder, cluster=connected)
+    assert read_records(PROTOCOLS["dp-gd"], folder, _study(), "p0", cluster=connected).n == N

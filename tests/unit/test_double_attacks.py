@@ -134,6 +134,31 @@ def test_a_party_of_the_committee_is_not_shown_its_own_proofs_as_others(
         assert set(run.errors[me].suspects) == {NAMES[0], CHARLIE}  # type: ignore[attr-defined]  # a ProtocolViolation
 
 
+@MUTANT
+def test_a_party_of_the_committee_does_not_count_for_a_set_that_it_did_not_name(
+    monkeypatch: pytest.MonkeyPatch, *, mutant: bool
+) -> None:
+    """Three name everybody, and four a set without one party: that is a quorum. One of the four is shown everybody."""
+    if mutant:
+        plain = DoublePartySums._check_vouched
+        monkeypatch.setattr(DoublePartySums, "_check_vouched", lambda s, la, o, _: plain(s, la, o, o.members))
+    me, other, three = NAMES[2], EVERYBODY - {NAMES[6]}, set(NAMES[3:6])
+
+    async def charlie(run: DoubleSums, seat: Seat) -> None:
+        cheater = Cheater(run)
+        pool = await cheater.hear()
+        made = await cheater.ask({name: EVERYBODY if name in three else other for name in NAMES[:6]})
+        proofs = {name: made[name][me] for name in (*sorted(three), me)}
+        await seat.send(me, cheater.opening(pool, me, EVERYBODY, proofs))
+
+    run = DoubleSums.of(FEW)
+    with _stuck_or_done():
+        run.run(charlie)
+    assert _revealed(run)[me] == mutant
+    if not mutant:
+        assert "a quorum of the committee did not name" in str(run.errors[me])
+
+
 # --- 21: a party among corrupt neighbours ---------------------------------------------------------------------------
 
 

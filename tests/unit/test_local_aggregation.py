@@ -79,7 +79,7 @@ def _selected_size(sizes: tuple[int, ...], lead: int, monkeypatch: pytest.Monkey
         return (mark,)
 
     monkeypatch.setattr(before_join, "draw_noise", marked)
-    monkeypatch.setattr(before_join, "fit", lambda _X, _y, _lam: np.zeros(1))
+    monkeypatch.setattr(before_join, "fit_records", lambda _records, _lam: np.zeros(1))
     (selected,) = run(study, make_data(study, sizes)).total
     return marks[selected]
 
@@ -419,7 +419,7 @@ def test_the_opened_noise_has_the_law_of_the_smallest_party(noise: str, monkeypa
     data = make_data(study, sizes)
     lam = study.model.regularization
     known = {id(x.X): fit(x.X, x.y, lam) for x in data.values()}
-    monkeypatch.setattr(before_join, "fit", lambda X, _y, _lam: known[id(X)])
+    monkeypatch.setattr(before_join, "fit_records", lambda records, _lam: known[id(records.X)])
     total = [
         sum(column) for column in zip(*(before_join.encode_weights(w.tolist()) for w in known.values()), strict=True)
     ]

@@ -12,15 +12,16 @@ import msgpack
 import pytest
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, verify
-from masquerade_core.errors import DeadlinePassed, ProtocolViolation
+from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.shown import coin_of, heard_by, shown_to, shows_all
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE, Dropouts, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.proof import Judge
+from masquerade_host.roster import check_size
 from masquerade_host.session_messages import AllClosed, Hello, Hellos, Roster
 from masquerade_host.transcript import Transcript
 from masquerade_host.verifying import check_together, contradictions, read_folder
@@ -542,3 +543,13 @@ def test_each_row_is_under_the_root_at_its_place_alone(count: int) -> None:
         assert not is_under(root, count + 1, place, row, path)
         assert not is_under(root, count, place, row, path + bytes(32))
         assert not is_under(root, count, place, row, path[:-1]) or not path
+
+
+def test_where_everybody_is_shown_everything_the_parties_are_limited() -> None:
+    study = world_of().study
+    check_size(study)
+    dropouts = Dropouts(min_survivors=60, retries=1, patience_seconds=10.0)
+    many = study.model_copy(update={"dropouts": dropouts, "parties": study.parties * 60})
+    with pytest.raises(BadInput, match=r"4,200 parties.*at most 4,000"):
+        check_size(many)
+    check_size(many.model_copy(update={"dropouts": None}))

@@ -202,8 +202,14 @@ def test_with_a_study_its_parties_and_bounds_hold(shell: Shell, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        (["age:0:20"], r"adult\.csv, line \d+: column 'age' has a value outside its public bounds"),
-        (["workclass:Private,?"], r"adult\.csv, line \d+: column 'workclass' has a value that is none of"),
+        (
+            ["age:0:20"],
+            r"adult\.csv, \d+ lines, first \d+, \d+ and \d+: column 'age' has a value outside its public bounds",
+        ),
+        (
+            ["workclass:Private,?"],
+            r"adult\.csv, \d+ lines, first \d+, \d+ and \d+: column 'workclass' has a value that is none of",
+        ),
         (["wage:0:20"], r"adult\.csv has no column 'wage'"),
     ],
 )

@@ -18,7 +18,7 @@ from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.holdout import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
-from masquerade_core.learning.erm import fit
+from masquerade_core.learning.erm import fit_records
 from masquerade_core.model import Model
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Passed, Table
@@ -275,11 +275,11 @@ def test_the_statement_says_what_it_assumes_of_refusals(name: str) -> None:
 def test_it_would_notice_a_party_that_refuses_one_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = _made("local-aggregation")
 
-    def refuses(X: Any, y: Any, *more: Any) -> Any:
-        if len(np.unique(y)) == 1 and len(y) == MANY:
+    def refuses(records: Any, *more: Any) -> Any:
+        if len(np.unique(records.y)) == 1 and records.n == MANY:
             raise RunFailed("one class")
-        return fit(X, y, *more)
+        return fit_records(records, *more)
 
-    monkeypatch.setattr(before_join, "fit", refuses)
+    monkeypatch.setattr(before_join, "fit_records", refuses)
     ends = [_run(study, tmp_path, record) for record in (USUAL, RECORDS["of the other class"])]
     assert ends[0].passed != ends[1].passed

@@ -51,6 +51,8 @@ def test_a_simulation_takes_queries(capsys: pytest.CaptureFixture[str], tmp_path
         assert predicted.code == 0
         found.append(((tmp_path / name / "model.json").read_bytes(), predicted.out, answer.data["metrics"]))
     assert found[0] == found[1]
+    turned = _query(address).replace("ORDER BY place", "ORDER BY site, place")
+    assert shell.json("simulate", study, "--seed", 1, "--data", turned, "--by", "site").code == 0
     assert found[0][1].count("\n") > 10
     named = shell("predict", tmp_path / "file" / "model.json", _query(address), "--id", "place")
     assert [line.partition(",")[0] for line in named.out.splitlines()[:3]] == ["place", "0", "1"]

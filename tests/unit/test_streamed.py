@@ -22,6 +22,7 @@ from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
+from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm
 from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.rng import SimulationRng
@@ -35,6 +36,7 @@ from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 from tests.evaluation_helpers import held_back_study
 from tests.protocol_helpers import make_study
+from tests.summary_helpers import patients, summary_study
 
 _Array = NDArray[np.float64]
 
@@ -126,6 +128,39 @@ def test_a_run_gives_the_same_model_and_the_same_evaluation(
     assert getattr(memory, "evaluation", None) is not None
 
 
+@pytest.mark.parametrize("calibration", ["paper", "proven"])
+def test_so_does_a_fit_at_each_party(tmp_path: Path, calibration: str) -> None:
+    text = make_study(3, _D).to_toml().replace('calibration = "paper"', f'calibration = "{calibration}"')
+    study = Study.parse(text.replace('noise = "laplace"\n', "") if calibration == "proven" else text, in_memory=True)
+    paths = {name: _write(tmp_path / f"{name}.csv", 300, seed=i) for i, name in enumerate(study.names)}
+    memory = _model(study, {name: load_csv(path, study) for name, path in paths.items()})
+    assert memory == _model(study, {name: stream_csv(path, study, tmp_path) for name, path in paths.items()})
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
+def test_the_exact_minimiser_is_the_same_bit_for_bit(both: tuple[Dataset, Streamed], loss: str) -> None:
+    memory, streamed = both
+    w = fit_records(streamed, 1e-3, loss)
+    np.testing.assert_array_equal(w, fit_records(memory, 1e-3, loss))
+    assert gradient_norm(w, memory.X, memory.y, 1e-3, loss) <= 2 * TOLERANCE
+    np.testing.assert_allclose(w, fit(memory.X, memory.y, 1e-3, loss), atol=1e-6)
+    small = Dataset(memory.X[:1000], memory.y[:1000])
+    np.testing.assert_array_equal(fit_records(small, 1e-3, loss), fit(small.X, small.y, 1e-3, loss))
+
+
+def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(tmp_path: Path, folder: Path) -> None:
+    study, path, columns = summary_study(), tmp_path / "data.csv", patients(_N)
+    lines = [",".join(columns), *(",".join(cells) for cells in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    loader = protocol_of(study).records
+    assert loader.streamed is not None
+    memory, streamed = loader.one(path, study), loader.streamed(path, study, folder)
+    assert memory.counts() == streamed.counts()
+    assert b"".join(map(bytes, canonical(streamed))) == b"".join(map(bytes, canonical(memory)))
+    loader.check(streamed, study, "data", study.names[0])
+    assert list(folder.iterdir()) == []
+
+
 # --- What a party is told ----------------------------------------------------------------
 
 
@@ -137,7 +172,7 @@ def test_a_protocol_that_needs_all_records_in_memory_says_which_ones_do_not(tmp_
     assert caught.value.exit_code == 4
     named = caught.value.hint.rpartition(": ")[2].split(", ")
     assert named == sorted(name for name, p in (PROTOCOLS | MEASUREMENTS).items() if p.streams)
-    assert {"dp-gd", "dp-whitened", "evaluation", "psgd", "weighted-dp"} <= set(named)
+    assert {"dp-gd", "dp-whitened", "evaluation", "local-aggregation", "psgd", "weighted-dp"} <= set(named)
     assert isinstance(read_records(PROTOCOLS["dp-gd"], path, study, "p0", tmp_path), Streamed)
     assert isinstance(read_records(PROTOCOLS["dp-gd"], path, study, "p0"), Dataset)
 
@@ -207,16 +242,17 @@ def test_a_label_that_is_none_is_found_before_it_counts(tmp_path: Path) -> None:
 # --- In a process of its own ---------------------------------------------------------------
 
 _CHILD = """
-import resource, sys, time
+import re, sys, time
 from pathlib import Path
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.loading import stream_csv
 from masquerade_core.study import Study
+from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm
 from masquerade_core.learning.gradients import GradientSum
 import numpy as np, pyarrow.csv, pyarrow.parquet
 path, study, folder = sys.argv[1:]
 study = Study.parse(Path(study).read_text(), in_memory=True)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak = lambda: int(re.search("VmHWM: *(\\d+) kB", Path("/proc/self/status").read_text().replace("\\t", " "))[1])
 before = peak()
 data = stream_csv(path, study, folder)
 data.added(GradientSum(np.ones(study.d)))
@@ -232,6 +268,7 @@ def _child(path: Path, study: Study, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads a peak of memory that starts anew with a program")
 def test_memory_holds_a_few_blocks_of_the_records(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     n, d, path = 8 * ROWS, 40, tmp_path / "data.parquet"
@@ -241,7 +278,7 @@ def test_memory_holds_a_few_blocks_of_the_records(tmp_path: Path) -> None:
     child = _child(path, make_study(2, d), tmp_path)
     kilobytes, found = child.communicate(timeout=120)[0].split()
     assert int(found) == n
-    assert int(kilobytes) * 1024 < 0.6 * n * d * 8  # a block is an eighth of the records; pyarrow takes the most
+    assert int(kilobytes) * 1024 < 0.8 * n * d * 8  # a block is an eighth of them; all would be beside the rest
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the files of another process")
@@ -249,17 +286,18 @@ def test_the_scratch_file_has_no_name_and_is_gone_with_its_process(tmp_path: Pat
     folder = tmp_path / "wait"
     folder.mkdir()
     child = _child(_write(tmp_path / "data.csv", 3000), make_study(2, _D), folder)
-    assert child.stdout is not None
-    assert child.stdout.readline()
-    handles = Path(f"/proc/{child.pid}/fd")
-    (scratch,) = (h for h in handles.iterdir() if str(folder) in str(h.readlink()))
-    status = scratch.stat()
-    assert stat.S_IMODE(status.st_mode) == 0o600
-    assert (status.st_nlink, status.st_size) == (0, 3000 * (_D + 1) * 8)
-    assert list(folder.iterdir()) == []
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    with child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline()
+            handles = Path(f"/proc/{child.pid}/fd")
+            (scratch,) = (h for h in handles.iterdir() if str(folder) in str(h.readlink()))
+            status = scratch.stat()
+            assert stat.S_IMODE(status.st_mode) == 0o600
+            assert (status.st_nlink, status.st_size) == (0, 3000 * (_D + 1) * 8)
+            assert list(folder.iterdir()) == []
+        finally:
+            child.send_signal(signal.SIGKILL)
     assert list(folder.iterdir()) == []
 
 

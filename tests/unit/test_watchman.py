@@ -8,8 +8,9 @@ import time
 
 import pytest
 
+from masquerade_core.errors import BadInput
 from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
-from masquerade_host.watchman import QUEUE, UNFINISHED, Connection, Watchman, too_costly
+from masquerade_host.watchman import QUEUE, UNFINISHED, Connection, Watchman, check_descriptors, too_costly
 
 
 def connection(fd: int, since: float = 0.0, *, name: str = "", host: str = "a", read: int = 0) -> Connection:
@@ -98,3 +99,18 @@ def test_it_works_where_no_descriptor_is_left(
     assert client.recv(1) == b""
     for sock in (server, accepted, client):
         sock.close()
+
+
+def test_charlie_says_at_once_how_many_files_so_many_parties_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _which: (1024, 4096))
+    check_descriptors(448)
+    with pytest.raises(BadInput) as caught:
+        check_descriptors(449)
+    assert caught.value.message == "this process may open 1,024 files and connections; 449 parties need 1,026"
+    assert caught.value.hint.endswith("ulimit -n 1026")
+
+
+def test_listed_parties_have_room_beside_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _which: (65_536, 65_536))
+    assert Watchman(1, 1000)._most == 3024
+    assert Watchman(1)._most == 1024

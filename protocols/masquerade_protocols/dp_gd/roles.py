@@ -101,16 +101,19 @@ class ClippedSum:
         """Return the sum over one block."""
         total = np.zeros(len(self.w), dtype=np.int64)
         longest = float(self.clip) * _SHORT
+        room = np.empty((min(_ROWS, len(y)), X.shape[1]))
         for start in range(0, len(y), _ROWS):
-            total += self._of(X[start : start + _ROWS], y[start : start + _ROWS], longest)
+            some = X[start : start + _ROWS]
+            total += self._of(some, y[start : start + _ROWS], longest, room[: len(some)])
         return total
 
-    def _of(self, X: _Array, y: _Array, longest: float) -> NDArray[np.int64]:
+    def _of(self, X: _Array, y: _Array, longest: float, room: _Array) -> NDArray[np.int64]:
         slope = self.loss.derivative(y * (X @ self.w)) * y
-        norm = np.abs(slope) * np.sqrt((X * X).sum(axis=1))
+        norm = np.abs(slope) * np.sqrt(np.multiply(X, X, out=room).sum(axis=1))
         factor = np.divide(longest, norm, out=np.ones_like(norm), where=norm > longest)
-        gradients = (slope * factor)[:, None] * X
-        total: NDArray[np.int64] = np.rint(gradients * 2**FRACTION_BITS).astype(np.int64).sum(axis=0)
+        # A power of two changes no digit, and sums of so few integers, each of at most 2^F, are exact in floats.
+        np.multiply((slope * factor * 2.0**FRACTION_BITS)[:, None], X, out=room)
+        total: NDArray[np.int64] = np.rint(room, out=room).sum(axis=0).astype(np.int64)
         return total
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import RefusedLocally
-from masquerade_core.learning.erm import fit
+from masquerade_core.learning.erm import fit_records
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
@@ -41,7 +41,7 @@ class Prepared(NamedTuple):
     scale: int
 
 
-async def prepare(seat: Seat, study: Study, data: Dataset) -> Prepared:
+async def prepare(seat: Seat, study: Study, data: Records) -> Prepared:
     """Train and draw, for the roles of :mod:`masquerade_protocols.local_aggregation.roles`.
 
     Raises
@@ -64,10 +64,10 @@ async def prepare(seat: Seat, study: Study, data: Dataset) -> Prepared:
     return Prepared(unit, tuple(w + f for w, f in zip(joint_noise.encode(w_j), fine, strict=True)), b_j)
 
 
-async def train(seat: Seat, study: Study, data: Dataset) -> tuple[float, ...]:
+async def train(seat: Seat, study: Study, data: Records) -> tuple[float, ...]:
     """Return w_j, the minimiser over this party's records."""
     await seat.stage("training")
-    return await seat.once("classifier", lambda _: tuple(fit(data.X, data.y, study.model.regularization).tolist()))
+    return await seat.once("classifier", lambda _: tuple(fit_records(data, study.model.regularization).tolist()))
 
 
 def draw_noise(rng: Rng, study: Study, n: int) -> tuple[int, ...]:

@@ -231,6 +231,7 @@ def _weight_noise(study: Study, _records: int | None) -> WeightNoise | None:
 
 LOCAL_AGGREGATION = Protocol(
     name="local-aggregation",
+    streams=True,
     paper="Pathak, Rane and Raj 2010",
     party=party,
     charlie=charlie,

@@ -17,7 +17,7 @@ x_j is a party's share of the noise, and z_j its share of zero
 
 from fractions import Fraction
 
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.model import Model, Shares
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
@@ -32,7 +32,7 @@ from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS, j
 __all__ = ["charlie", "party"]
 
 
-async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+async def party(seat: Seat, study: Study, data: Records) -> Model:
     """Party P_j, with the scale rule "floor" or "sizes".
 
     Raises

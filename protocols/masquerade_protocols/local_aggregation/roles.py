@@ -42,7 +42,7 @@ from masquerade_core.crypto.comparison import POINT_BYTES, DeciderKey, check_poi
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
 from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.model import Model
 from masquerade_core.seat import Seat
@@ -144,14 +144,14 @@ def _select(v_j: Ciphertext, exponents: Sequence[int]) -> tuple[int, ...]:
 # --- The parties ---------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset) -> Model:
+async def party(seat: Seat, study: Study, data: Records) -> Model:
     """Party P_j, the lead included.
 
     Parameters
     ----------
     seat : Seat
     study : Study
-    data : Dataset
+    data : Records
         This party's records, at least the study's ``min_records``.
 
     Returns

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli import budget, keys, site, study
+from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
 from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
@@ -45,6 +45,7 @@ app.command()(demo)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(budget.app, name="budget")
+app.add_typer(data.app, name="data")
 app.add_typer(site.app, name="site")
 app.command()(study.statement)
 _COMMANDS = (

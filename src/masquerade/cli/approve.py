@@ -8,7 +8,7 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
 
-__all__ = ["PopulationOption", "StateOption", "approve"]
+__all__ = ["PopulationOption", "StateOption", "StreamOption", "approve"]
 
 StateOption = Annotated[
     Path | None,
@@ -25,6 +25,15 @@ PopulationOption = Annotated[
         "--population",
         help="The people whose records these are: on their budget the study counts. If not given, that of the site's "
         "policy, of these records so far, or 'default'.",
+        show_default=False,
+    ),
+]
+
+StreamOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--stream",
+        help="A folder on a disk: keep the records there, in a scratch file without a name, and not in memory.",
         show_default=False,
     ),
 ]
@@ -48,6 +57,7 @@ def approve(
     ] = None,
     state: StateOption = None,
     population: PopulationOption = None,
+    stream: StreamOption = None,
     by: Annotated[
         str | None, typer.Option(help="Your name, for the record. If not given, your user name.", show_default=False)
     ] = None,
@@ -74,6 +84,7 @@ def approve(
         population=population,
         by=by,
         fingerprint=fingerprint,
+        stream=stream,
     )
     given = done.approval
     budget = "its budget is reserved" if done.reserved else "its budget is reserved when the run begins"

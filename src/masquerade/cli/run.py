@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.approve import PopulationOption, StateOption
+from masquerade.cli.approve import PopulationOption, StateOption, StreamOption
 from masquerade.cli.doctor import ProxyOption
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
@@ -24,15 +24,6 @@ NoJournalOption = Annotated[
     bool,
     typer.Option(
         "--no-journal", help="Keep nothing on disk for a restart: if this process dies, the run cannot go on."
-    ),
-]
-
-StreamOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--stream",
-        help="A folder on a disk: keep the records there, in a scratch file without a name, and not in memory.",
-        show_default=False,
     ),
 ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from masquerade.datasets import Cohort, Records, party_names, shuffled
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import check_names, column_of, read_own
-from masquerade_core.data.schema import Encoder
+from masquerade_core.data.loading import check_cells
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
@@ -57,6 +57,11 @@ class _Everything:
         """A column of both."""
         first = column_of(self.dealt, name)
         return first if self.tests is None else (*first, *column_of(self.tests, name))
+
+    @property
+    def tables(self) -> tuple[TextTable, ...]:
+        """The tables of both files."""
+        return (self.dealt,) if self.tests is None else (self.dealt, self.tests)
 
     def at(self, row: int) -> str:
         """The file and the line of a record."""
@@ -205,7 +210,8 @@ def _guessed(
 def _checked(both: _Everything, study: Study) -> _Columns:
     """Check records against a study's bounds and levels, so that an error names the line of the user's own file."""
     columns = {feature.name: both.column(feature.name) for feature in study.features}
-    Encoder(study.features, intercept=False, out_of_bounds=study.study.out_of_bounds).encode(columns, at=both.at)
+    for table in both.tables:
+        check_cells(table, study)
     return columns
 
 

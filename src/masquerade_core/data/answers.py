@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from masquerade_core.data.columns import WholeColumn
-from masquerade_core.data.tables import TextTable
+from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 
 __all__ = ["NAMES", "ReadBlock", "Rows", "another_number", "count_of", "guarded", "not_installed"]

@@ -6,30 +6,37 @@ place among them. :meth:`Block.table` reads the same block cell by cell, with th
 caller does that where pyarrow is not there, or where a cell does not fit.
 """
 
-import codecs
 import importlib
-import io
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of
 from masquerade_core.data.columns import MISSING_WORDS, WholeColumn
 from masquerade_core.data.databases import open_query
-from masquerade_core.data.files import no_utf8, opened
+from masquerade_core.data.dialects import Opening, Recoded, encoding_of, opening_of
+from masquerade_core.data.faults import Sign, Unit
+from masquerade_core.data.files import columns_of, opened
 from masquerade_core.data.folders import open_folder
 from masquerade_core.data.parquet import PARQUET, ParquetFile, one_array
 from masquerade_core.data.queries import Query, data_at
-from masquerade_core.data.tables import TextTable, parse_header, parse_lines
+from masquerade_core.data.texts import Layout, TextTable, parse_lines
+from masquerade_core.errors import BadInput
 
 __all__ = ["Block", "Source", "source_of"]
 
 _BYTES = 1 << 21  # of a block of CSV
+_HEAD = 1 << 16
+_LONGEST = 1 << 25  # of a record; a quote that is open for longer will not be closed
 _WORTH_IT = 1 << 20  # a CSV file with fewer bytes is read before pyarrow would be there
+_THREADS = 2  # that read blocks of CSV while the last ones are encoded
 _NULLS = tuple(sorted({shape(word) for word in MISSING_WORDS for shape in (str, str.upper, str.capitalize)} | {"NaN"}))
 
 
@@ -57,15 +64,35 @@ class Source:
     ----------
     name : str
         The file's name, for an error.
-    most : int
-        The file has no more records than this.
+    about : int
+        Roughly how many records there are; seldom fewer than that.
     blocks : iterator of Block
         They can be read once. A block without records has an empty table.
+    signs : tuple of Sign
+        What is wrong with the file as a whole. The blocks have those columns that could be found.
+    unit : str
+        What places in it count: "line" or "record".
+    lines_of : Path or None
+        The CSV file, whose lines are not counted yet.
     """
 
     name: str
-    most: int
+    about: int
     blocks: Iterator[Block]
+    signs: tuple[Sign, ...] = ()
+    unit: Unit = "record"
+    lines_of: Path | None = None
+
+    @property
+    def most(self) -> int:
+        """There are no more records than this."""
+        if self.lines_of is None:
+            return self.about
+        lines = 1
+        with opened(self.lines_of) as file:
+            while data := file.read(_BYTES):
+                lines += data.count(b"\n") + data.count(b"\r")
+        return lines
 
 
 def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *, fills: bool = False) -> Source:
@@ -85,7 +112,7 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
     Raises
     ------
     BadInput
-        The file cannot be used as it is. While blocks are read: a line cannot be used as it is.
+        The file cannot be opened, or is a damaged Parquet file.
     """
     found = data_at(path)
     if isinstance(found, Query):
@@ -97,14 +124,20 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
         parts = (source_of(file, numbers, others) for file in folder.files)
         return Source(folder.name, sum(folder.sizes), chain.from_iterable(part.blocks for part in parts))
     if path.suffix.lower() in PARQUET:
-        parquet = ParquetFile(path)
-        return Source(path.name, sum(parquet.groups), _parquet(parquet, numbers, others))
+        return _parquet_source(ParquetFile(path), numbers, others)
+    wanted = (*numbers, *others)
     with opened(path) as file:
-        size, lines = 0, 0
-        while data := file.read(_BYTES):
-            size, lines = size + len(data), lines + data.count(b"\n") + data.count(b"\r")
-    reader = _arrow() if size >= _WORTH_IT else None
-    return Source(path.name, lines + 1, _csv(path, numbers, others, reader, fills=fills))
+        encoding = encoding_of(file.read(_HEAD))
+        file.seek(0)
+        first, _ = next(_whole_lines(_as_utf8(file, encoding), _HEAD), (b"", True))
+        size = os.fstat(file.fileno()).st_size
+    opening = opening_of(first, wanted, encoding, fills=fills)
+    reader = _arrow() if size >= _WORTH_IT and not opening.signs else None
+    body = first[opening.size :]
+    lines = 2 * size * (body.count(b"\n") + 1) // (len(body) + 1)  # lines further down may be half as long
+    about = min(lines, size // max(1, len(opening.layout.header))) + 1
+    blocks = _csv(path, numbers, others, opening, reader, fills=fills)
+    return Source(path.name, about, blocks, opening.signs, "line", path)
 
 
 def _arrow() -> Any:
@@ -117,63 +150,69 @@ def _arrow() -> Any:
 # --- CSV -------------------------------------------------------------------------------
 
 
-def _csv(path: Path, numbers: Sequence[str], others: Sequence[str], arrow: Any, *, fills: bool) -> Iterator[Block]:
-    wanted, header, line = (*numbers, *others), list[str](), 0
-    with opened(path) as file:
-        for data in _whole_lines(file):
-            body, first = data, line
-            line += data.count(b"\n")
-            if not header:
-                text = io.StringIO(_decoded(data.removeprefix(codecs.BOM_UTF8), path.name, fills=fills), newline="")
-                header, first = parse_header(text, wanted, path.name, fills=fills)
-                body = text.read().encode("utf-8", "surrogatepass")
-
-            def tables(body: bytes = body, first: int = first, header: list[str] = header) -> Iterable[TextTable]:
-                lines = io.StringIO(_decoded(body, path.name, fills=fills), newline="")
-                return (parse_lines(lines, header, wanted, path.name, first, fills=fills),)
-
-            def columns(body: bytes = body, header: list[str] = header) -> Mapping[str, WholeColumn] | None:
-                if arrow is None:
-                    return None
-                if not (fills or body.isascii()):
-                    _decoded(body, path.name, fills=False)
-                return _csv_columns(arrow, body, header, numbers, others)
-
-            yield Block(columns, tables)
-    if not header:
-        parse_header(io.StringIO(), wanted, path.name, fills=fills)
+def _as_utf8(file: BinaryIO, encoding: str) -> BinaryIO | Recoded:
+    return file if encoding == "utf-8" else Recoded(file, encoding)
 
 
-def _whole_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Cut a file into blocks that end where a line does. A line does not end inside quotes."""
-    kept = b""
-    while data := file.read(_BYTES):
+def _csv(
+    path: Path, numbers: Sequence[str], others: Sequence[str], opening: Opening, arrow: Any, *, fills: bool
+) -> Iterator[Block]:
+    line, layout = opening.lines, opening.layout
+    with opened(path) as file, ThreadPoolExecutor(_THREADS) as pool:
+        waiting: deque[Block] = deque()
+        text = _as_utf8(file, opening.encoding)
+        text.read(opening.size)
+        for body, is_whole in _whole_lines(text, _BYTES):
+            tables = partial(_tables, body, layout, path.name, line, fills)
+            columns: Callable[[], Mapping[str, WholeColumn] | None] = _nothing
+            if arrow is not None and is_whole:
+                columns = pool.submit(_csv_columns, arrow, body, layout, numbers, others, fills).result
+            waiting.append(Block(columns, tables))
+            line += body.count(b"\n")
+            if len(waiting) > _THREADS:
+                yield waiting.popleft()
+        yield from waiting
+
+
+def _tables(body: bytes, layout: Layout, source: str, first: int, fills: bool) -> Iterable[TextTable]:
+    return (parse_lines(body, layout, source, first, fills=fills),)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, bool]]:
+    """Cut a file into blocks that end where a line does, which is not inside quotes; and say whether they do."""
+    kept, seen, inside = b"", 0, False
+    while data := file.read(size):
         kept += data
         end = kept.rfind(b"\n") + 1
-        if end and kept.count(b'"', 0, end) % 2 == 0:
-            yield kept[:end]
-            kept = kept[end:]
+        if end > seen:
+            inside ^= kept.count(b'"', seen, end) % 2 == 1
+            seen = end
+        if end and (not inside or len(kept) > max(_LONGEST, 16 * size)):
+            yield kept[:end], not inside
+            kept, seen, inside = kept[end:], 0, False
     if kept:
-        yield kept
-
-
-def _decoded(body: bytes, source: str, *, fills: bool) -> str:
-    try:
-        return body.decode("utf-8", errors="replace" if fills else "strict")
-    except UnicodeDecodeError:
-        pass
-    raise no_utf8(source)  # outside the handler: the original error shows a record
+        yield kept, kept.count(b'"') % 2 == 0
 
 
 def _csv_columns(
-    arrow: Any, body: bytes, header: Sequence[str], numbers: Sequence[str], others: Sequence[str]
+    arrow: Any, body: bytes, layout: Layout, numbers: Sequence[str], others: Sequence[str], fills: bool
 ) -> Mapping[str, WholeColumn] | None:
+    if not (fills or body.isascii()):
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            return None
+    header = layout.header
     level = arrow.dictionary(arrow.int32(), arrow.string())
     names = [name if header.count(name) == 1 else f"{name}\0{i}" for i, name in enumerate(header)]
     try:
         table = arrow.csv.read_csv(
             arrow.py_buffer(body),
-            read_options=arrow.csv.ReadOptions(column_names=names, block_size=len(body) + 1),
+            read_options=arrow.csv.ReadOptions(column_names=names, block_size=len(body) + 1, use_threads=False),
             parse_options=arrow.csv.ParseOptions(newlines_in_values=True),
             convert_options=arrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(numbers, arrow.float64()) | dict.fromkeys(others, level),
@@ -191,19 +230,37 @@ def _csv_columns(
 # --- Parquet ---------------------------------------------------------------------------
 
 
-def _parquet(file: ParquetFile, numbers: Sequence[str], others: Sequence[str]) -> Iterator[Block]:
+def _parquet_source(file: ParquetFile, numbers: Sequence[str], others: Sequence[str]) -> Source:
+    picks, signs = columns_of(file.names, (*numbers, *others), "the file's own schema names the columns")
+    for name in list(picks):
+        try:
+            file.find([file.names[picks[name]]])
+        except BadInput as error:
+            says = error.message.removeprefix(f"{file.name}: ")
+            signs.append(Sign("column_type", says, error.hint))
+            del picks[name]
+    signs = [replace(sign, final=not picks) for sign in signs]
+    numbers, others = ([name for name in some if name in picks] for some in (numbers, others))
+    names = {name: file.names[picks[name]] for name in picks}
+    blocks = _parquet(file, numbers, others, names, fits=not signs)
+    return Source(file.name, sum(file.groups), blocks, tuple(signs))
+
+
+def _parquet(
+    file: ParquetFile, numbers: Sequence[str], others: Sequence[str], names: Mapping[str, str], *, fits: bool
+) -> Iterator[Block]:
     wanted, first = (*numbers, *others), 1
-    file.find(wanted)
+    file.find([names[name] for name in wanted])
     for group, n in enumerate(file.groups):
 
         def tables(group: int = group, first: int = first) -> Iterator[TextTable]:
-            for records in file.batches(wanted, group):
-                cells = {name: file.texts(records.column(name), name) for name in wanted}
+            for records in file.batches([names[name] for name in wanted], group):
+                cells = {name: file.texts(records.column(names[name]), names[name]) for name in wanted}
                 yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
                 first += records.num_rows
 
         def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
-            if not all(is_number(file.type_of(name)) for name in numbers):
+            if not (fits and all(is_number(file.type_of(name)) for name in numbers)):
                 return None
             return _Columns({name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted})
 

@@ -12,21 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from math import isnan
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.groups import row_groups
-from masquerade_core.data.loading import Loader, check_size
 from masquerade_core.data.schema import MISSING_WORDS, Column
-from masquerade_core.data.sources import read_cells
-from masquerade_core.data.tables import TextTable, cell_text
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.data.tables import cell_text
+from masquerade_core.errors import LocalProtocolError
 from masquerade_core.study import Feature, Label, Study
 
-__all__ = ["MISSING", "Cells", "Counted", "Grid", "Histogram", "cells_loader"]
+__all__ = ["MISSING", "Cells", "Counted", "Grid", "Histogram"]
 
 MISSING = "?"
 """The level of missing values, where a column has it: empty cells count as it."""
@@ -226,43 +222,3 @@ class Counted:
     def counts(self) -> tuple[int, ...]:
         """Return how many records each bin has, as :meth:`Cells.counts` does."""
         return self.found
-
-
-def cells_loader(grid_of: Any) -> Loader:
-    """Return the loader of a protocol that counts.
-
-    Parameters
-    ----------
-    grid_of : callable
-        (study) -> the study's :class:`Grid`.
-    """
-
-    def one(path: Path | str, study: Study) -> Cells:
-        grid: Grid = grid_of(study)
-        table = read_cells(path, grid.columns, fills=True)
-        cells = grid.place(table.columns)
-        check_size(cells.n, study, table.source)
-        return cells
-
-    def grouped(path: Path | str, study: Study, column: str) -> dict[str, Cells]:
-        grid: Grid = grid_of(study)
-        table = read_cells(path, tuple(dict.fromkeys((*grid.columns, column))), fills=True, keys=(column,))
-        places = grid.place(table.columns).places
-        groups = {value: Cells(places[rows], grid) for value, rows in row_groups(table, column).items()}
-        for value, cells in groups.items():
-            check_size(cells.n, study, _group(table, column, value))
-        return groups
-
-    def check(data: object, study: Study, source: str, party: str = "") -> None:
-        if not isinstance(data, Cells | Counted) or data.grid != grid_of(study):
-            raise BadInput(
-                f"{source} are not sorted into this study's bins, but {study.study.protocol} counts cells",
-                "load the records with load_split or load_named, which read them as the study's protocol needs them",
-            )
-        check_size(data.n, study, source, party)
-
-    return Loader(one, grouped, check, grid_of=grid_of)
-
-
-def _group(table: TextTable, column: str, value: str) -> str:
-    return f"{table.source}, where {column} is {value!r}"

@@ -3,17 +3,28 @@
 A study says what happens to a cell that is missing, cannot be read, lies outside its public bounds or is none of the
 public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and every other such cell becomes
 the feature's public ``missing`` value or level. So no record makes a party refuse: a refusal would tell others
-something about that record. With "refuse" an error names the column and the place.
+something about that record. With "refuse" an error names the column, the kinds of fault and their places.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.tables import cell_text
+from masquerade_core.data.faults import Kind
+from masquerade_core.data.kinds import (
+    INFINITE,
+    MISSING,
+    MISSING_WORDS,
+    OUTSIDE,
+    STRANGE,
+    is_missing,
+    kind_of_level,
+    number_of,
+)
+from masquerade_core.data.texts import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Feature
 
@@ -21,10 +32,12 @@ __all__ = [
     "MISSING_LEVEL",
     "MISSING_WORDS",
     "Column",
+    "EncodedColumn",
     "Levels",
     "Repaired",
     "encode_column",
     "encode_whole",
+    "is_allowed",
     "length_of",
 ]
 
@@ -33,9 +46,6 @@ Column = Sequence[Any] | NDArray[Any]
 
 MISSING_LEVEL = "?"
 """The level of missing values: where a category has it, an empty cell counts as it."""
-
-MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-"""The words, in small letters, that stand for a missing value."""
 
 _Array = NDArray[np.float64]
 
@@ -114,32 +124,56 @@ def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:
     return n
 
 
-def encode_column(
-    f: Feature, cells: Column, at: Callable[[int], str], *, clamps: bool = False
-) -> tuple[_Array, Repaired]:
-    """Return one column's coordinates, shape (n, k), and how many of its cells did not fit.
+@dataclass(frozen=True, repr=False)
+class EncodedColumn:
+    """A column's coordinates, and its cells that do not fit.
+
+    Parameters
+    ----------
+    block : ndarray, shape (n, k)
+        With every cell that does not fit moved to a bound or filled.
+    repaired : Repaired
+        How many cells were.
+    faults : dict of Kind to list of int
+        The rows of these cells, by what is wrong with them.
+    """
+
+    block: _Array
+    repaired: Repaired
+    faults: dict[Kind, list[int]] = field(default_factory=dict)
+
+    def refused(self, f: Feature, *, clamps: bool) -> bool:
+        """Return whether the study refuses one of the cells."""
+        return not all(is_allowed(f, kind, clamps=clamps) for kind in self.faults)
+
+
+def is_allowed(f: Feature, kind: Kind, *, clamps: bool) -> bool:
+    """Return whether a study has a public rule for such a cell of a feature.
+
+    Parameters
+    ----------
+    f : Feature
+    kind : Kind
+    clamps : bool
+        Whether the study moves or fills every cell that does not fit.
+    """
+    return clamps or (f.missing is not None and kind in MISSING)
+
+
+def encode_column(f: Feature, cells: Column) -> EncodedColumn:
+    """Return one column's coordinates, and its cells that do not fit.
 
     Parameters
     ----------
     f : Feature
     cells : sequence
         Text, numbers or truth values.
-    at : callable
-        Returns a record's place for an error.
-    clamps : bool
-        Whether a cell that does not fit is moved or filled. Otherwise it is an error, but for a missing cell where the
-        feature names its ``missing`` value.
-
-    Raises
-    ------
-    BadInput
-        A cell does not fit, and the study refuses such cells.
     """
-    return _levels(f, cells, at, clamps) if f.levels is not None else _numbers(f, cells, at, clamps)
+    return _levels(f, cells) if f.levels is not None else _numbers(f, cells)
 
 
 def encode_whole(f: Feature, column: WholeColumn, *, clamps: bool) -> tuple[_Array, Repaired] | None:
-    """Return what :func:`encode_column` does; None where a cell does not fit and the study refuses such cells."""
+    """Return a column's coordinates as :func:`encode_column` does; None where the study refuses a cell."""
     allowed = clamps or f.missing is not None
     if isinstance(column, Levels):
         index = _level_index(f)
@@ -148,7 +182,7 @@ def encode_whole(f: Feature, column: WholeColumn, *, clamps: bool) -> tuple[_Arr
         strange = np.flatnonzero(places < 0)
         if len(strange):
             seen = {column.texts[i] for i in np.unique(column.places[strange]).tolist()}
-            if not (clamps or (allowed and all(map(_is_missing, seen)))):
+            if not (clamps or (allowed and all(map(is_missing, seen)))):
                 return None
             places[strange] = (f.levels or ()).index(str(f.filler))
         return _one_hot(places, len(f.levels or ())), Repaired(filled=len(strange))
@@ -169,34 +203,30 @@ def _level_index(f: Feature) -> dict[str, int]:
     return index
 
 
-def _levels(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) -> tuple[_Array, Repaired]:
+def _levels(f: Feature, cells: Column) -> EncodedColumn:
     levels, index = f.levels or (), _level_index(f)
-    texts = _texts(f.name, cells, at, clamps)
+    texts, faults = _texts(cells)
     places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
-    filled = 0
-    for row in np.flatnonzero(places < 0).tolist():
-        if not (clamps or (f.missing is not None and _is_missing(texts[row]))):
-            raise BadInput(
-                f"{at(row)}: column {f.name!r} has a value that is none of the study's levels",
-                f"the levels are {', '.join(map(repr, levels))}; blanks and capitals count",
-            )
-        places[row] = levels.index(str(f.filler))
-        filled += 1
-    return _one_hot(places, len(levels)), Repaired(filled=filled)
+    strange, no_cells = np.flatnonzero(places < 0).tolist(), set(faults.get(STRANGE, ()))
+    kinds: dict[str, Kind] = {}
+    for row in strange:
+        if row not in no_cells:
+            if texts[row] not in kinds:
+                kinds[texts[row]] = kind_of_level(texts[row], levels)
+            faults.setdefault(kinds[texts[row]], []).append(row)
+    places[strange] = levels.index(str(f.filler))
+    return EncodedColumn(_one_hot(places, len(levels)), Repaired(filled=len(strange)), faults)
 
 
-def _numbers(f: Feature, cells: Column, at: Callable[[int], str], clamps: bool) -> tuple[_Array, Repaired]:
-    values, filled = _values(f, cells, at, clamps)
+def _numbers(f: Feature, cells: Column) -> EncodedColumn:
+    values, filled, faults = _values(f, cells)
     if f.min is not None and f.max is not None:
-        outside = (values < f.min) | (values > f.max)
-        if outside.any() and not clamps:
-            raise BadInput(
-                f"{at(int(outside.argmax()))}: column {f.name!r} has a value outside its public "
-                f"bounds, {f.min:.17g} to {f.max:.17g}",
-                'correct the value or leave the record out; in a study with out_of_bounds = "clamp" the program moves '
-                "such a value to the bound",
-            )
-    return _scaled(f, values, filled)
+        infinite = set(faults.get(INFINITE, ()))
+        outside = np.flatnonzero((values < f.min) | (values > f.max)).tolist()
+        if outside := [row for row in outside if row not in infinite]:
+            faults[OUTSIDE] = outside
+    block, repaired = _scaled(f, values, filled)
+    return EncodedColumn(block, repaired, faults)
 
 
 def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
@@ -219,59 +249,33 @@ def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
     return block
 
 
-def _texts(name: str, cells: Column, at: Callable[[int], str], clamps: bool) -> Sequence[str]:
-    """Return each cell as the text that stands for exactly it, as a file would hold it."""
+def _texts(cells: Column) -> tuple[Sequence[str], dict[Kind, list[int]]]:
+    """Return each cell as the text that stands for exactly it, as a file would hold it; and what is no cell."""
     if all(isinstance(cell, str) for cell in cells):
-        return cells if isinstance(cells, Sequence) else list(cells)
+        return cells if isinstance(cells, Sequence) else list(cells), {}
     texts = [cell_text(cell) for cell in cells]
-    if None in texts and not clamps:
-        raise BadInput(
-            f"{at(texts.index(None))}: column {name!r} holds neither numbers, text nor truth values",
-            "dates, binary data and nested values are not read; write such a column as numbers or text",
-        )
-    return [text or "" for text in texts]
+    strange = [row for row, text in enumerate(texts) if text is None]
+    return [text or "" for text in texts], {STRANGE: strange} if strange else {}
 
 
-def _values(f: Feature, column: Column, at: Callable[[int], str], clamps: bool) -> tuple[_Array, int]:
+def _values(f: Feature, column: Column) -> tuple[_Array, int, dict[Kind, list[int]]]:
     """Return a column of numbers, and how many of its cells were filled. A number may still lie out of bounds."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "iuf" and np.isfinite(column).all():
-        return column.astype(np.float64), 0  # the same as by way of text, without its time
-    cells = _texts(f.name, column, at, clamps)
+        return column.astype(np.float64), 0, {}  # the same as by way of text, without its time
+    cells, faults = _texts(column)
     try:
         values = np.fromiter((float(cell) for cell in cells), dtype=np.float64, count=len(cells))
         if np.isfinite(values).all() and not any("_" in cell for cell in cells):
-            return values, 0
+            return values, 0, {}
     except ValueError:
         pass
-    values, filled = np.empty(len(cells)), 0
+    values, filled, no_cells = np.empty(len(cells)), 0, set(faults.get(STRANGE, ()))
     for row, cell in enumerate(cells):
-        value, fault = _value(cell)
-        missing = f.missing is not None and _is_missing(cell)
-        if fault and not (clamps or missing):
-            # Raised outside a handler: an original error would show the cell, and must not become this one's context.
-            raise BadInput(
-                f"{at(row)}: column {f.name!r} {fault}",
-                "every record needs a finite number there, with a point before decimals; leave incomplete records out",
-            )
+        value, kind = number_of(cell)
+        if kind is not None and row not in no_cells:
+            faults.setdefault(kind, []).append(row)
         if np.isnan(value):
             filled += 1
             value = float(f.filler)
         values[row] = value
-    return values, filled
-
-
-def _value(cell: str) -> tuple[float, str]:
-    """Return the number that a cell holds, NaN where it holds none, and what is wrong with it."""
-    if _is_missing(cell):
-        return float("nan"), "is empty or missing"
-    try:
-        value = float("nan" if "_" in cell else cell)
-    except ValueError:
-        value = float("nan")
-    if np.isnan(value):
-        return value, "holds text where the study has a number"
-    return value, "holds an infinite value" if np.isinf(value) else ""
-
-
-def _is_missing(cell: str) -> bool:
-    return cell.strip().lower() in MISSING_WORDS
+    return values, filled, faults

@@ -17,11 +17,11 @@ from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.folders import open_folder
-from masquerade_core.data.loading import Labels, check_size
+from masquerade_core.data.labels import Labels
+from masquerade_core.data.loading import check_size
 from masquerade_core.data.parquet import PARQUET, ParquetFile
 from masquerade_core.data.parts import (
     CountsOf,
-    DigestOf,
     FileOfRecords,
     Rows,
     Side,
@@ -35,7 +35,7 @@ from masquerade_core.data.parts import (
     sum_of,
 )
 from masquerade_core.data.queries import Query, data_at
-from masquerade_core.data.records import ROWS, OfBlock, Records
+from masquerade_core.data.records import ROWS, OfBlock, Records, Whole, content_of
 from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError
@@ -53,7 +53,7 @@ class _Held:
     """The parts of the records, on whatever workers there are."""
 
     def __init__(self, cluster: Cluster, tasks: Sequence[tuple[tuple[Rows, ...], int]], study: Study) -> None:
-        self.cluster, self._tasks, self._study = cluster, tasks, study
+        self.cluster, self._tasks, self.study = cluster, tasks, study
         self._client: Any = None
         self._futures: list[Any] = []
 
@@ -61,7 +61,7 @@ class _Held:
         """Return the parts as futures; they are submitted where this client has none."""
         if client is not self._client:
             rows, starts = zip(*self._tasks, strict=True)
-            self._futures = client.map(Task(read_part), rows, starts, study=self._study, pure=False)
+            self._futures = client.map(Task(read_part), rows, starts, study=self.study, pure=False)
             self._client = client
         return self._futures
 
@@ -80,9 +80,10 @@ class DaskRecords(Records):
     :meth:`read` makes them.
     """
 
-    def __init__(self, held: _Held, n: int, d: int, classes: int | None, repaired: Repaired, side: Side) -> None:
-        self.classes, self.repaired = classes, repaired
-        self._held, self._n, self._d, self._side = held, n, d, side
+    def __init__(self, held: _Held, n: int, repaired: Repaired, side: Side) -> None:
+        self.classes, self.repaired = held.study.classes, repaired
+        self._held, self._n, self._side = held, n, side
+        self._dtype = Encoder.from_study(held.study).dtype
 
     @classmethod
     def read(cls, cluster: Cluster, path: Path | str, study: Study) -> Self:
@@ -112,7 +113,7 @@ class DaskRecords(Records):
         facts = held.combined(Task(facts_of), Task(facts_of))
         labels.texts |= facts.texts
         labels.check(Path(path).name)
-        return cls(held, n, study.d, study.classes, facts.repaired, Side())
+        return cls(held, n, facts.repaired, Side())
 
     @property
     def n(self) -> int:
@@ -122,7 +123,7 @@ class DaskRecords(Records):
     @property
     def d(self) -> int:
         """The number of a record's coordinates."""
-        return self._d
+        return self._held.study.d
 
     def total(self, f: OfBlock) -> NDArray[Any]:
         """Return the exact sum of f over all blocks, added up by the workers in a tree."""
@@ -133,11 +134,14 @@ class DaskRecords(Records):
         """Return f of each block, in the order of the blocks."""
         yield from self._held.combined(Task(partials_of), Task(line_up), f=f, side=self._side)
 
-    def content(self) -> Iterator[bytes]:
-        """Return what a ledger's fingerprint is made of: hashes of all blocks, for the blocks themselves stay there."""
-        yield f"blocks {self.n} {self.d} {self.classes} {self.repaired.clamped} {self.repaired.filled} ".encode()
-        for digest in self.partials(DigestOf()):
-            yield digest.tobytes()
+    def content(self) -> Iterator[Any]:
+        """Return what a ledger's fingerprint is made of: hashes of all blocks; of a single one, the block itself."""
+        if self._side.share:
+            raise LocalProtocolError("a ledger knows all records of a source, and not one side of them")
+        if self.n > ROWS:
+            return content_of((), (), self, self._dtype)
+        (whole,) = self.partials(Whole())
+        return content_of([whole[:, :-1].astype(self._dtype)], [whole[:, -1]], self, self._dtype)
 
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back. Both share the workers'."""
@@ -146,7 +150,7 @@ class DaskRecords(Records):
         return self._of(Side(share)), self._of(Side(share, held_back=True))
 
     def _of(self, side: Side) -> Self:
-        return type(self)(self._held, self._n, self._d, self.classes, Repaired(), side)
+        return type(self)(self._held, self._n, Repaired(), side)
 
 
 def count_cells(cluster: Cluster, path: Path | str, study: Study, grid: Grid) -> Counted:

@@ -21,7 +21,7 @@ from masquerade_core.data.parquet import text_writer
 from masquerade_core.data.queries import Query
 from masquerade_core.data.sql import check_sql
 from masquerade_core.data.sqlite import open_sqlite
-from masquerade_core.data.tables import TextTable
+from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 
 __all__ = ["open_query"]

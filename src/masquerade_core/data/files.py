@@ -6,12 +6,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from masquerade_core.data.faults import FaultyFile, Sign
 from masquerade_core.errors import BadInput
+from masquerade_core.words import listed
 
-__all__ = ["SAVE_AS_CSV", "find_columns", "no_utf8", "opened"]
+__all__ = ["SAVE_AS_CSV", "columns_of", "find_columns", "loosely", "opened"]
 
 SAVE_AS_CSV = "save the table as CSV in UTF-8"
 """What to do with a file of another kind."""
+
+_SHOWN = 10
+_RECORD = (
+    "the first line of the file names the columns, but it seems to be a record: write a line with the names before it"
+)
 
 
 @contextmanager
@@ -32,9 +39,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}", "check the path and who may read it") from error
 
 
-def no_utf8(source: str) -> BadInput:
-    """Return the error of a file that is not text."""
-    return BadInput(f"{source} is not UTF-8 text", SAVE_AS_CSV)
+def loosely(name: str) -> str:
+    """Return a column's name without the blanks around it and without its capitals."""
+    return name.strip("\ufeff \t\r\n\u00a0").casefold()
 
 
 def find_columns(header: Sequence[str], wanted: Iterable[str], source: str, otherwise: str) -> dict[str, int]:
@@ -43,17 +50,51 @@ def find_columns(header: Sequence[str], wanted: Iterable[str], source: str, othe
     Raises
     ------
     BadInput
-        A column is not there, or there twice. Where no name is similar, ``otherwise`` says what to do.
+        Columns are not there, or there twice. Where no name is similar, ``otherwise`` says what to do.
+    """
+    picks, signs = columns_of(header, wanted, otherwise)
+    if signs:
+        raise FaultyFile(source, signs, (), "record")
+    return picks
+
+
+def columns_of(header: Sequence[str], wanted: Iterable[str], otherwise: str) -> tuple[dict[str, int], list[Sign]]:
+    """Return the place of each wanted column that is there, and what is wrong with the others.
+
+    A column whose name differs in capitals or in blanks around it alone is not the wanted one. Yet it has a place, so
+    that its cells can be looked at.
     """
     picks: dict[str, int] = {}
-    for name in wanted:
-        if name not in header:
-            near = difflib.get_close_matches(name, header, n=1, cutoff=0.75)
-            hint = f"did you mean the column {near[0]!r}?" if near else otherwise
-            if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-                hint = "columns are separated by commas, not by semicolons or tabs"
-            raise BadInput(f"{source} has no column {name!r}", hint)
-        if header.count(name) > 1:
-            raise BadInput(f"{source} has the column {name!r} twice", "rename or remove one of them")
-        picks[name] = header.index(name)
-    return picks
+    signs: list[Sign] = []
+    lost: list[str] = []
+    names = list(dict.fromkeys(wanted))
+    for name in names:
+        alike = [i for i, other in enumerate(header) if loosely(other) == loosely(name) and other not in names]
+        near = difflib.get_close_matches(name, header, n=1, cutoff=0.75)
+        if (count := header.count(name)) == 1:
+            picks[name] = header.index(name)
+        elif count > 1:
+            says = f"has the column {name!r} twice" if count == 2 else f"has the column {name!r} {count} times"  # noqa: PLR2004
+            signs.append(Sign("column_twice", says, "rename or remove one of them"))
+        elif len(alike) == 1:
+            picks[name], other = alike[0], header[alike[0]]
+            hint = f"did you mean the column {other!r}? Blanks and capitals count: rename it to {name!r}"
+            signs.append(Sign("column_alike", f"has no column {name!r}", hint))
+        elif near:
+            signs.append(Sign("column_near", f"has no column {name!r}", f"did you mean the column {near[0]!r}?"))
+        else:
+            lost.append(name)
+    if lost:
+        some = [*map(repr, lost[:_SHOWN]), *([f"{len(lost) - _SHOWN:,} more"] if len(lost) > _SHOWN else [])]
+        says = f"has no column {lost[0]!r}" if len(lost) == 1 else f"has no columns {listed(some)}"
+        hint = _RECORD if not picks and any(map(_is_number, header)) else otherwise
+        signs.append(Sign("no_column", says, hint))
+    return picks, signs
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

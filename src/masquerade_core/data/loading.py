@@ -1,37 +1,41 @@
 """Records from a CSV or Parquet file, as a study describes them.
 
-An error names the column and the record's place. Errors end in logs, so they never show a cell or the number of
-records. Records of one class are read like all others: whether a party takes part must not tell what its records say.
+A file is read block by block. Only a block with a fault is read cell by cell. From then on reading goes on for the sake
+of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they never
+show a cell or the number of records. Records of one class are read like all others: whether a party takes part must not
+tell what its records say.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import source_of
-from masquerade_core.data.columns import Levels, WholeColumn
+from masquerade_core.data.blocks import Block, Source, source_of
+from masquerade_core.data.faults import Faults
 from masquerade_core.data.groups import row_groups
+from masquerade_core.data.labels import Labels
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.streamed import Room, Streamed
-from masquerade_core.data.tables import TextTable
-from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally
+from masquerade_core.data.tables import TextTable, no_records, note_broken
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 
 __all__ = [
     "POINTS",
-    "Labels",
     "Loader",
+    "check_cells",
     "check_size",
     "load_csv",
     "load_grouped",
     "load_records",
+    "records_of",
     "row_groups",
     "stream_csv",
 ]
@@ -58,7 +62,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     """
     labels = Labels(study)
     X, repaired = _read(path, Encoder.from_study(study), labels)
-    dataset = Dataset(X, labels.finish(data_at(path).name), study.classes, repaired + Repaired(filled=labels.filled))
+    dataset = Dataset(X, labels.finish(), study.classes, repaired + Repaired(filled=labels.filled))
     if need_label:
         check_size(len(dataset.y), study, data_at(path).name)
     return dataset
@@ -77,10 +81,8 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str) -> Streamed:
     labels = Labels(study)
     with Room(folder) as room:
         _, repaired = _read(path, Encoder.from_study(study), labels, room)
-        name = data_at(path).name
-        labels.check(name)
         y = labels.numbers()
-        check_size(len(y), study, name)
+        check_size(len(y), study, data_at(path).name)
         return room.records(y, study.classes, repaired + Repaired(filled=labels.filled))
 
 
@@ -114,9 +116,12 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
-    X, labels = encoder.encode(table.columns, at=table.at), Labels(study)
-    labels.take(table)
-    y = labels.finish(table.source)
+    X, labels, faults = np.empty((len(table.numbers), encoder.d)), Labels(study), Faults(table.source, table.unit)
+    encoder.encode_into(X, table.columns, table.places(faults.source), faults)
+    labels.take(table, faults)
+    labels.note(faults)
+    faults.check()
+    y = labels.finish()
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
@@ -126,38 +131,98 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     return datasets
 
 
-def _read(
-    path: Path | str, encoder: Encoder, labels: "Labels | None", room: Room | None = None
-) -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
+def records_of(path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool) -> Source:
+    """Return the columns that records are made of, block by block; ``fills`` as in :func:`read_table`."""
     numbers = [f.name for f in encoder.features if f.levels is None]
     others = [f.name for f in encoder.features if f.levels is not None]
-    source = source_of(
-        path, numbers, others + ([labels.name] if labels else []), fills=encoder.out_of_bounds == "clamp"
-    )
+    return source_of(path, numbers, others + ([labels.name] if labels else []), fills=fills)
+
+
+def _read(
+    path: Path | str, encoder: Encoder, labels: Labels | None, room: Room | None = None
+) -> tuple[NDArray[np.float64], Repaired]:
+    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
+    source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp")
+    faults = Faults(source.name, source.unit, signs=list(source.signs))
+    if any(sign.final for sign in source.signs):
+        faults.check()
     # The system gives memory only to the rows that are written.
-    shape = (source.most, encoder.d)
-    X = np.empty(shape, encoder.dtype) if room is None else room.matrix(*shape, encoder.dtype)
-    n, repaired = 0, Repaired()
+    if room is None:
+        X = np.empty((source.about, encoder.d), encoder.dtype)
+    else:
+        X = room.matrix(source.most, encoder.d, encoder.dtype)
+    reading = _Reading(encoder, labels, faults, X)
     for block in source.blocks:
         if room is not None:
-            room.filled(n)
-        if (found := block.columns()) is not None:
-            whole = encoder.encode_whole(X[n:], found)
-            if whole is not None and (labels is None or labels.take_whole(found)):
-                n, repaired = n + whole[0], repaired + whole[1]
-                continue
-        for table in block.tables():
-            end = n + len(table.numbers)
-            repaired += encoder.encode_into(X[n:end], table.columns, table.at)
-            if labels is not None:
-                labels.take(table)
-            n = end
+            room.filled(reading.n)
+        if not reading.takes_whole(block):
+            reading.take_cells(block)
     if room is not None:
-        room.filled(n)
-    if not n:
-        raise BadInput(f"{source.name} has column names and no records", "write the records into it")
-    return X[:n], repaired
+        room.filled(reading.n)
+    if labels is not None:
+        labels.note(faults)
+    faults.check()
+    if not reading.n:
+        raise no_records(source.name)
+    return reading.X[: reading.n], reading.repaired
+
+
+@dataclass
+class _Reading:
+    """The records of a file, while it is read."""
+
+    encoder: Encoder
+    labels: Labels | None
+    faults: Faults
+    X: NDArray[np.float64]
+    n: int = 0
+    repaired: Repaired = field(default_factory=Repaired)
+
+    def takes_whole(self, block: Block) -> bool:
+        """Take a block column by column; returns whether that could be done, and nothing in it is faulty."""
+        if (found := block.columns()) is None:
+            return False
+        if self.faults.unit == "line":
+            self._make_room(len(found[self.encoder.columns[0]]))
+        whole = self.encoder.encode_whole(self.X[self.n :], found)
+        if whole is None or not (self.labels is None or self.labels.take_whole(found)):
+            return False
+        self.n, self.repaired = self.n + whole[0], self.repaired + whole[1]
+        self.faults.records += whole[0]
+        return True
+
+    def take_cells(self, block: Block) -> None:
+        """Take a block cell by cell, and note its faults."""
+        for found in block.tables():
+            note_broken(found, self.faults, refused=True)
+            table = found.whole()
+            end = self.n + len(table.numbers)
+            self._make_room(len(table.numbers))
+            places = table.places(self.faults.source)
+            self.repaired += self.encoder.encode_into(self.X[self.n : end], table.columns, places, self.faults)
+            if self.labels is not None:
+                self.labels.take(table, self.faults)
+            self.n = end
+
+    def _make_room(self, more: int) -> None:
+        """Copy the records into a larger matrix, if this one has no room for some more."""
+        if self.n + more > len(self.X):
+            larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
+            larger[: self.n] = self.X[: self.n]
+            self.X = larger
+
+
+def check_cells(table: TextTable, study: Study) -> None:
+    """Check that a study refuses no cell of a table in the columns of its features.
+
+    Raises
+    ------
+    BadInput
+        It refuses some; the error says all of them, and shows none.
+    """
+    encoder, faults = Encoder.from_study(study), Faults(table.source, table.unit)
+    encoder.encode_into(np.empty((len(table.numbers), encoder.d)), table.columns, table.places(faults.source), faults)
+    faults.check()
 
 
 def check_size(n: int, study: Study, source: str, party: str = "") -> None:
@@ -192,86 +257,6 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
             f"{source} has more than {most:,} records, the most that a party may have in this study",
             "take part with fewer records, or ask the coordinator for a study with a larger max_records",
         )
-
-
-class Labels:
-    """The labels of a file, block by block.
-
-    Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
-    no class is the first class.
-    """
-
-    def __init__(self, study: Study) -> None:
-        self.filled = 0
-        """How many cells were empty, or no class."""
-        self.texts = set[str]()
-        """The different texts."""
-        self.name = study.label.name
-        self._positive, self._classes = study.label.positive, study.label.classes
-        self._clamps = study.study.out_of_bounds == "clamp"
-        self._kind = np.int16 if len(self._classes or ()) < 1 << 15 else np.int32  # small beside the records
-        self._parts: list[NDArray[Any]] = []
-
-    def take(self, table: TextTable) -> None:
-        """Take a block's labels from its cells."""
-        cells = table.columns[self.name]
-        numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
-        levels = Levels(np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells)), list(numbers))
-        if self.take_whole({self.name: levels}):
-            return
-        faults = [self._is_fault(text) for text in levels.texts]
-        row = next(row for row, place in enumerate(levels.places.tolist()) if faults[place])
-        if self._classes is None:
-            raise BadInput(f"{table.at(row)}: the label {self.name!r} is empty", "leave records without a label out")
-        raise BadInput(
-            f"{table.at(row)}: the label {self.name!r} is none of the study's classes",
-            f"the classes are {', '.join(map(repr, self._classes))}; blanks and capitals count",
-        )
-
-    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block's labels, and return whether each of them can be used."""
-        levels = columns[self.name]
-        if not isinstance(levels, Levels):
-            raise LocalProtocolError("a label is read as text")
-        counts = np.bincount(levels.places, minlength=len(levels.texts))
-        faulty = [count > 0 and self._is_fault(text) for text, count in zip(levels.texts, counts.tolist(), strict=True)]
-        if any(faulty) and not self._clamps:
-            return False
-        self.filled += int(counts[faulty].sum())
-        self.texts |= {text for text, count in zip(levels.texts, counts.tolist(), strict=True) if count}
-        self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._kind)[levels.places])
-        return True
-
-    def _is_fault(self, text: str) -> bool:
-        return not text if self._classes is None else text not in self._classes
-
-    def _number(self, text: str) -> int:
-        if self._classes is None:
-            return 1 if text == self._positive else -1
-        return self._classes.index(text) if text in self._classes else 0
-
-    def finish(self, source: str) -> NDArray[np.float64]:
-        """Return all labels, checked as :meth:`check` does."""
-        self.check(source)
-        return self.numbers().astype(np.float64)
-
-    def numbers(self) -> NDArray[Any]:
-        """Return all labels that were taken, as small integers."""
-        return np.concatenate(self._parts)
-
-    def check(self, source: str) -> None:
-        """Check that a label of two values has one that is not the positive one, and no third."""
-        positive, others = self._positive, self.texts - {self._positive}
-        if positive is not None and len(others) > 1 and not self._clamps:
-            raise BadInput(
-                f"{source}: the label {self.name!r} "
-                + (
-                    "has more than two different values"
-                    if positive in self.texts or len(others) > 2  # noqa: PLR2004  a positive value and another
-                    else f"is never {positive!r}, the study's positive value"
-                ),
-                f"one value must be {positive!r} and all others must be equal; blanks and capitals count",
-            )
 
 
 # --- What a protocol needs --------------------------------------------------------

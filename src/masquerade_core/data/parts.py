@@ -18,7 +18,7 @@ from masquerade_core.data.blocks import source_of
 from masquerade_core.data.cells import Grid
 from masquerade_core.data.columns import Repaired, WholeColumn
 from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.loading import Labels
+from masquerade_core.data.labels import Labels
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, exact_sum
 from masquerade_core.data.schema import Encoder, check_unit_ball
@@ -27,7 +27,6 @@ from masquerade_core.study import Study, as_fraction
 
 __all__ = [
     "CountsOf",
-    "DigestOf",
     "Facts",
     "FileOfRecords",
     "Part",
@@ -215,7 +214,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     RunFailed
         A file was changed since it was first looked at.
     """
-    encoder, labels, repaired, n = Encoder.from_study(study), Labels(study), Repaired(), 0
+    encoder, labels, repaired, n = Encoder.from_study(study), Labels(study, part=True), Repaired(), 0
     numbers = tuple(f.name for f in encoder.features if f.levels is None)
     others = (*(f.name for f in encoder.features if f.levels is not None), labels.name)
     X = np.empty((sum(some.end - some.start for some in rows), encoder.d), dtype=encoder.dtype)
@@ -241,18 +240,6 @@ def _check_unchanged(file: FileOfRecords) -> None:
             f"{file.path.name} was changed since this run began, or differs on a worker of the Dask cluster",
             "give all workers the same files, leave them alone during a run, and start the run again",
         )
-
-
-@dataclass(frozen=True)
-class DigestOf:
-    """A block's hash, by which a ledger knows the records again."""
-
-    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.uint8]:
-        """Return 32 bytes, which tell blocks of other sizes, types or content apart."""
-        state = hashlib.sha256(f"{X.dtype.str} {X.shape} ".encode())
-        state.update(np.ascontiguousarray(X).data)
-        state.update(np.ascontiguousarray(y, dtype="<f8").data)
-        return np.frombuffer(state.digest(), dtype=np.uint8)
 
 
 def facts_of(*parts: Part | Facts) -> Facts:

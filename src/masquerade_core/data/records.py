@@ -6,8 +6,10 @@ alone, and a function is always called with one whole block. So every kind of re
 same bits come out, even of sums of floating-point numbers, which depend on the order of the terms.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.columns import Repaired
 from masquerade_core.errors import LocalProtocolError
 
-__all__ = ["ROWS", "OfBlock", "Records", "content_of", "exact_sum"]
+__all__ = ["ROWS", "DigestOf", "OfBlock", "Records", "Whole", "content_of", "exact_sum"]
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""
@@ -94,20 +96,26 @@ def content_of(
 ) -> Iterator[Any]:
     """Return the content of records whose coordinates and labels come part by part; the parts do not matter.
 
-    A site's ledgers know records by it, so it never changes, and it is the same wherever the records lie.
+    A site's ledgers know records by it, so it never changes, and it is the same wherever the records lie. Of more than
+    one block it is the blocks' hashes, which the machines of a cluster can compute at the same time.
 
     Parameters
     ----------
     X, y : iterable of ndarray
+        They are read where there is one block alone.
     records : Records
     dtype : dtype
         Of a coordinate.
     """
     n, d = records.n, records.d
-    yield f"Dataset X array {dtype.str} {(n, d)} ".encode()
-    yield from map(np.ascontiguousarray, X)
-    yield f"y array <f8 {(n,)} ".encode()
-    yield from map(np.ascontiguousarray, y)
+    if n > ROWS:
+        yield f"Dataset blocks {dtype.str} {(n, d)} ".encode()
+        yield from records.partials(DigestOf())
+    else:
+        yield f"Dataset X array {dtype.str} {(n, d)} ".encode()
+        yield from map(np.ascontiguousarray, X)
+        yield f"y array <f8 {(n,)} ".encode()
+        yield from map(np.ascontiguousarray, y)
     repaired = records.repaired
     named = (
         (b"classes ", records.classes),
@@ -117,6 +125,27 @@ def content_of(
     for name, value in named:
         text = repr(value).encode()
         yield name + len(text).to_bytes(8, "big") + text
+
+
+@dataclass(frozen=True)
+class DigestOf:
+    """A block's hash."""
+
+    def __call__(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """Return 32 bytes."""
+        state = hashlib.sha256(f"{X.shape} ".encode())
+        for part in (X, y):
+            state.update(np.ascontiguousarray(part, dtype="<f8").data)
+        return np.frombuffer(state.digest(), dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A block itself, its labels as the last column; for records of one block."""
+
+    def __call__(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a matrix."""
+        return np.column_stack((X, y))
 
 
 def exact_sum(parts: Iterator[NDArray[Any]]) -> NDArray[Any]:

@@ -7,7 +7,7 @@ constant counted. Nothing is centred, scaled or binned by the data themselves. T
 which no theorem accounts.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self, get_args
@@ -24,9 +24,12 @@ from masquerade_core.data.columns import (
     WholeColumn,
     encode_column,
     encode_whole,
+    is_allowed,
     length_of,
 )
+from masquerade_core.data.faults import Faults, Place
 from masquerade_core.data.holdout import are_held_back
+from masquerade_core.data.kinds import allowed_of
 from masquerade_core.data.records import ROWS, OfBlock, Records, content_of
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Precision, Study
@@ -165,10 +168,6 @@ class Dataset(Records):
         return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
 
 
-def _in_memory(row: int) -> str:
-    return f"the data, record {row + 1}"
-
-
 def _towards_zero(exact: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round towards zero, so that no record becomes longer: all sensitivity bounds need a length of at most 1."""
     nearest = exact.astype(np.float32)
@@ -247,7 +246,7 @@ class Encoder:
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL)
         return cls(features, intercept, rule)
 
-    def encode(self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory) -> NDArray[np.float64]:
+    def encode(self, columns: Mapping[str, Column]) -> NDArray[np.float64]:
         """Encode and clip records.
 
         Parameters
@@ -256,8 +255,6 @@ class Encoder:
             The cells of each feature's column; others are ignored. All have one length n. A cell is text as it would
             stand in a CSV file, or a number, or true or false. Equal data give equal records in either form: a number
             is read as the text that stands for exactly it, so the level "1" is the integer 1 and not the float 1.0.
-        at : callable
-            Returns a record's place for an error; its argument is the record's number, from 0.
 
         Returns
         -------
@@ -267,28 +264,48 @@ class Encoder:
         Raises
         ------
         BadInput
-            A column is missing, is not a list of cells, or is shorter than another. Or, where the rule is "refuse", a
-            cell is no number, outside its public bounds or no public level; the column and the place are named, and the
-            cell is never shown.
+            A column is missing, is not a list of cells, or is shorter than another. Or, where the rule is "refuse",
+            cells are no numbers, outside their public bounds or no public levels; the columns and the first places are
+            named, and no cell is shown.
         """
-        return self.encode_counted(columns, at=at)[0]
+        return self.encode_counted(columns)[0]
 
-    def encode_counted(
-        self, columns: Mapping[str, Column], *, at: Callable[[int], str] = _in_memory
-    ) -> tuple[NDArray[np.float64], Repaired]:
+    def encode_counted(self, columns: Mapping[str, Column]) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
-        X = np.empty((length_of(columns, self.columns), self.d), dtype=self.dtype)
-        return X, self.encode_into(X, columns, at)
+        n = length_of(columns, self.columns)
+        X, faults = np.empty((n, self.d), dtype=self.dtype), Faults("the data", "record")
+        repaired = self.encode_into(X, columns, range(1, n + 1), faults)
+        faults.check()
+        return X, repaired
 
     def encode_into(
-        self, X: NDArray[np.float64], columns: Mapping[str, Column], at: Callable[[int], str] = _in_memory
+        self, X: NDArray[np.float64], columns: Mapping[str, Column], places: Sequence[Place], faults: Faults
     ) -> Repaired:
-        """Encode and clip records as :meth:`encode` does, into the rows of X; returns how many cells were repaired."""
+        """Encode and clip records into the rows of X; returns how many cells were moved or filled.
+
+        Parameters
+        ----------
+        X : ndarray of float64, shape (n, d)
+        columns : mapping of str to sequence
+            As for :meth:`encode`.
+        places : sequence of Place
+            Those of the records.
+        faults : Faults
+            Counts every cell that does not fit, and notes whether the study refuses it.
+        """
         clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
+        faults.records += len(places)
         for f in self.features:
-            block, own = encode_column(f, columns[f.name], at, clamps=clamps)
-            X[:, place : place + block.shape[1]] = block
-            place, repaired = place + block.shape[1], repaired + own
+            width = len(f.coordinates)
+            if f.name not in columns:  # its file lacks it, and says so
+                X[:, place : place + width], place = 0.0, place + width
+                continue
+            found = encode_column(f, columns[f.name])
+            for kind, rows in found.faults.items():
+                refused = not is_allowed(f, kind, clamps=clamps)
+                faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
+            X[:, place : place + width] = found.block
+            place, repaired = place + width, repaired + found.repaired
         self._finish(X)
         return repaired
 

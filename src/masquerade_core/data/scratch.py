@@ -54,18 +54,7 @@ class Scratch:
         try:
             _reserve(self._handle, size)
         except OSError as error:
-            self.close()
-            if error.errno not in _FULL:
-                raise BadInput(
-                    f"no scratch file of {size:,} bytes can be made in {folder}: {error.strerror}",
-                    "name a folder on another disk of this machine",
-                ) from None
-            # The size tells how many records there are, so no error shows it.
-            raise BadInput(
-                f"the disk of {folder} has too little free space for the records; nothing was left there",
-                "free some space, or name a folder on another disk: a record takes 8 bytes for each coordinate and 8 "
-                'for its label, or 4 for each coordinate where the study has precision = "float32"',
-            ) from None
+            raise self._refused(error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -92,17 +81,40 @@ class Scratch:
         if self._mapped is not None and end > start and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
 
+    def _refused(self, error: OSError) -> BadInput:
+        """Free the file, and return an error. Its size is not told: it follows from the number of records."""
+        self.close()
+        if error.errno not in _FULL:
+            return BadInput(
+                f"the scratch file in {self._folder} cannot be written: {error.strerror}",
+                "name a folder on another disk of this machine",
+            )
+        return BadInput(
+            f"the disk of {self._folder} has too little free space for the records; nothing was left there",
+            "free some space, or name a folder on another disk: a record takes 8 bytes for each coordinate and 8 for "
+            'its label, or 4 for each coordinate where the study has precision = "float32"',
+        )
+
     def shrink(self, size: int) -> None:
         """Give back the space behind some bytes, and take no more arrays' bytes for the file's."""
         self._mapped = None
         os.ftruncate(self._handle, max(1, size))
 
     def write(self, offset: int, array: NDArray[Any]) -> None:
-        """Write an array's bytes; the space for them is there."""
+        """Write an array's bytes.
+
+        Raises
+        ------
+        BadInput
+            The disk does not take them.
+        """
         left = array.reshape(-1).view(np.uint8).data
-        while left:
-            done = os.pwrite(self._handle, left, offset)
-            left, offset = left[done:], offset + done
+        try:
+            while left:
+                done = os.pwrite(self._handle, left, offset)
+                left, offset = left[done:], offset + done
+        except OSError as error:
+            raise self._refused(error) from None
 
     def expect(self, offset: int, size: int) -> None:
         """Have the system read some bytes ahead."""

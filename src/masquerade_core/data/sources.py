@@ -7,6 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from masquerade_core.data.databases import open_query
+from masquerade_core.data.faults import Place
 from masquerade_core.data.folders import open_folder
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.tables import TextTable, read_table
@@ -31,6 +32,9 @@ class _OfFolder(TextTable):
         ends = list(accumulate(len(part.numbers) for part in self.parts))
         place = bisect_right(ends, row)
         return self.parts[place].at(row - (ends[place - 1] if place else 0))
+
+    def places(self, source: str) -> Sequence[Place]:
+        return [place for part in self.parts for place in part.places(source)]
 
 
 def read_cells(

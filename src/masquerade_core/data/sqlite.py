@@ -18,7 +18,7 @@ from masquerade_core.data.answers import NAMES, ReadBlock, Rows, another_number,
 from masquerade_core.data.columns import Levels, WholeColumn
 from masquerade_core.data.files import find_columns, opened
 from masquerade_core.data.queries import Query
-from masquerade_core.data.tables import TextTable
+from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 
 __all__ = ["open_sqlite"]

@@ -5,20 +5,24 @@ gamma / Lambda of the minimiser, and privacy statements take that into account. 
 classifier is returned that misses it.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
-from masquerade_core.learning.losses import Loss, loss_of, objective, objective_gradient
+from masquerade_core.learning.losses import Loss, loss_of, objective_gradient
 
 __all__ = [
     "LEAST_REGULARIZATION",
     "TOLERANCE",
+    "Sums",
     "check_regularization",
     "error_rate",
     "fit",
+    "fit_records",
     "gradient_norm",
     "predict_labels",
 ]
@@ -96,24 +100,79 @@ def fit(
             "the noise is so large, compared with the records, that floating point cannot find the minimiser",
             "choose a larger epsilon, or take part with more records",
         )
-    w = np.zeros(X.shape[1])
-    value = objective(w, X, y, Lambda, phi, linear=linear, extra=extra)
+    return _newton(lambda f: f(X, y), Sums(np.zeros(X.shape[1]), phi, len(y)), Lambda, linear, extra)
+
+
+def fit_records(records: Records, Lambda: float, loss: str | Loss = "logistic") -> _Array:
+    """Minimise J(w) over records wherever they lie, as :func:`fit` does over a matrix.
+
+    Each step takes two passes over the records or more. A block's sums are added in the order of the blocks, so the
+    same records give the same bits in memory and on a disk; and for up to 65,536 of them those of :func:`fit`.
+
+    Raises
+    ------
+    RunFailed
+        Floating point does not reach the tolerance, since Lambda is too small for these records.
+    """
+    if not Lambda > 0:
+        raise LocalProtocolError("Lambda must be greater than 0 for a unique minimiser")
+    return _newton(records.added, Sums(np.zeros(records.d), loss_of(loss), records.n), Lambda, None, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What Newton's method needs of one block of records, at w.
+
+    Parameters
+    ----------
+    w : ndarray, shape (d,)
+    loss : Loss
+    n : int
+        The number of all records.
+    second : bool
+        Whether it is the sum of second derivatives, over n; otherwise the sum of losses, and that of gradients.
+    """
+
+    w: _Array
+    loss: Loss
+    n: int
+    second: bool = False
+
+    def __call__(self, X: _Array, y: _Array) -> _Array:
+        """Return the sums of one block: shape (d, d), or (1 + d,)."""
+        margins = y * (X @ self.w)
+        if self.second:
+            hessian: _Array = (X.T * (self.loss.curvature(margins) / self.n)) @ X
+            return hessian
+        return np.append(self.loss.value(margins).sum(), X.T @ (self.loss.derivative(margins) * y))
+
+
+def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear: _Array | None, extra: float) -> _Array:
+    """Return the minimiser. ``added`` returns the sums over all records; the rest is as in :func:`fit`."""
+
+    def first_order(w: _Array) -> tuple[float, _Array]:
+        sums = added(replace(start, w=w))
+        value = float(sums[0] / start.n + 0.5 * (Lambda + extra) * (w @ w))
+        gradient: _Array = sums[1:] / start.n + (Lambda + extra) * w
+        return (value, gradient) if linear is None else (value + float(linear @ w), gradient + linear)
+
+    w = start.w
+    value, gradient = first_order(w)
     for _ in range(_MAX_STEPS):
-        gradient = objective_gradient(w, X, y, Lambda, phi, linear=linear, extra=extra)
         if np.linalg.norm(gradient) <= TOLERANCE:
             return w
-        hessian = (X.T * (phi.curvature(y * (X @ w)) / len(y))) @ X
+        hessian = added(replace(start, w=w, second=True))
         hessian[np.diag_indices_from(hessian)] += Lambda + extra
         direction = np.linalg.solve(hessian, -gradient)
         slope = float(gradient @ direction)
         rounding = _ROUNDING * max(1.0, abs(value))
         step = 1.0
         while True:
-            new = objective(w + step * direction, X, y, Lambda, phi, linear=linear, extra=extra)
+            new, new_gradient = first_order(w + step * direction)
             if new <= value + _ARMIJO * step * slope + rounding or step / 2 < _SMALLEST_STEP:
                 break
             step /= 2
-        w, value = w + step * direction, new
+        w, value, gradient = w + step * direction, new, new_gradient
     raise RunFailed(
         "the classifier cannot be computed precisely enough: the gradient norm there did not fall to "
         f"{TOLERANCE:g}, which the privacy bounds need",

@@ -19,14 +19,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.study.limits import MOST_PARTIES
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
 
 __all__ = ["MAX_SHOWN", "MAX_SHOWN_BYTES", "Abort", "Bits", "Reason", "bits_of", "names_in", "pack_abort", "read_abort"]
 
 Reason = Literal["violation", "deadline", "left"]
-_MOST = 2**15  # parties, and Charlie
-Bits = Annotated[bytes, Field(min_length=1, max_length=_MOST // 8 + 1)]
+Bits = Annotated[bytes, Field(min_length=1, max_length=MOST_PARTIES // 8 + 1)]
 MAX_SHOWN = 4  # frames that one abort may show
 MAX_SHOWN_BYTES = 1_000_000  # of all of them together
 _PASSED_ON_BYTES = MAX_SHOWN_BYTES + 4096  # the same where Charlie passes on a whole abort that shows frames

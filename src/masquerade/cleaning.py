@@ -1,0 +1,277 @@
+"""A corrected copy of a file of records, by public rules alone.
+
+Textual repairs keep what a cell says: the encoding, the separators, blanks around a cell, a comma before decimals,
+marks between thousands, capitals where one level or label alone differs in them. The study's own rules move a number to
+its bound and fill a missing cell. A record that neither kind of rule mends is left out. Each record is mended by
+itself; only how a column writes its commas is looked up in the rest of the file.
+"""
+
+import csv
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from masquerade_core.data.columns import encode_column, is_allowed
+from masquerade_core.data.examining import Examined, examine
+from masquerade_core.data.faults import Fault, Faults, FaultyFile, Sign
+from masquerade_core.data.kinds import (
+    COMMA,
+    DECIMAL_COMMA,
+    INFINITE,
+    LABEL_EMPTY,
+    OUTSIDE,
+    THOUSANDS,
+    Kind,
+    alike,
+    allowed_of,
+    kind_of_class,
+    number_of,
+)
+from masquerade_core.data.labels import Labels
+from masquerade_core.data.loading import records_of
+from masquerade_core.data.parquet import PARQUET
+from masquerade_core.data.schema import Encoder
+from masquerade_core.data.tables import note_broken
+from masquerade_core.data.texts import TextTable
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Feature, Study
+
+__all__ = ["Cleaned", "clean"]
+
+_MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
+_GAPS = re.compile("[.' \u00a0\u202f]")
+_MARKS = re.compile("[,' \u00a0\u202f]")
+_THREE = re.compile(r"\s*[+-]?\d{1,3}\.\d{3}\s*")
+_EITHER = Kind(
+    "point",
+    "has a point before three digits",
+    "in this column commas stand before decimals, so the point may stand between thousands",
+    "write the number without marks between thousands",
+)
+_DECIMAL = "a comma before the decimals became a point"
+_THOUSANDS = "marks between thousands were taken out"
+_BLANKS = "blanks around a cell were taken away"
+_CAPITALS = "a value became the one that it differs from in capitals or blanks alone"
+_BOUND = "a number out of bounds became the nearer bound"
+_FILLED = "a cell that does not fit became the study's public value"
+
+
+@dataclass(repr=False)
+class Cleaned:
+    """What was done to a file.
+
+    Parameters
+    ----------
+    found : Examined
+        The file as it was.
+    mended : Counter
+        How many cells of a column each rule has changed: (column, rule) -> number.
+    left_out : Faults
+        Why records were left out.
+    dropped : int
+        How many were.
+    kept : int
+        How many records the copy has. It is secret.
+    """
+
+    found: Examined
+    left_out: Faults
+    mended: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: int = 0
+    kept: int = 0
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """What was mended in the file as a whole."""
+        return tuple(sign for sign in self.found.signs if sign.name in _MENDED_SIGNS)
+
+    @property
+    def reasons(self) -> list[Fault]:
+        """The faults for which records were left out."""
+        return self.left_out.all()
+
+
+def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) -> Cleaned:
+    """Write a corrected copy of a file of records, with the study's columns alone.
+
+    Parameters
+    ----------
+    path : path or str
+    study : Study
+    out : Path
+        A CSV file that is not there yet. Nobody but its owner may read it.
+    counts : bool
+        As in :func:`masquerade_core.data.examining.examine`. Then only textual repairs are made.
+
+    Raises
+    ------
+    BadInput
+        Something is wrong that no rule mends: a column is missing, or a label has a third value. Or ``out`` exists, or
+        cannot be written. Nothing is written then.
+    """
+    if out.suffix.lower() in PARQUET:
+        raise BadInput(f"{out.name} would be a Parquet file, but the copy is CSV", "let its name end in .csv")
+    if out.exists():
+        raise BadInput(f"{out} exists already, and is not overwritten", "choose another file")
+    found = examine(path, study, counts=counts)
+    _check(found)
+    cleaned = Cleaned(found, Faults(found.source, found.unit))
+    work = _Work(study, cleaned, "count" if counts else study.study.out_of_bounds)
+    with _new(out) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*(f.name for f in study.features), study.label.name])
+        for block in records_of(path, work.encoder, work.labels, fills=False).blocks:
+            for table in block.tables():
+                writer.writerows(work.rows(table))
+        if not cleaned.kept:
+            raise BadInput(
+                f"{found.source} has no record that the public rules mend, so nothing was written",
+                f"'masquerade data check' says what is wrong with {found.source}",
+            )
+    return cleaned
+
+
+def _check(found: Examined) -> None:
+    """Refuse a file with a fault that no rule mends."""
+    alike_only = any(fault.kind.name == "label_alike" for fault in found.faults)
+    signs = [s for s in found.signs if s.name not in _MENDED_SIGNS and not (s.name == "label_never" and alike_only)]
+    thirds = [fault for fault in found.faults if fault.kind.name == "label_third"]
+    if signs or thirds:
+        raise FaultyFile(found.source, signs, thirds, found.unit)
+
+
+@contextmanager
+def _new(out: Path) -> Iterator[TextIO]:
+    """Open a file that appears under its name when it is whole, and that is never one that was there before."""
+    part = ""
+    try:
+        descriptor, part = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(part, out)
+    except FileExistsError:
+        raise BadInput(f"{out} exists already, and is not overwritten", "choose another file") from None
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error.strerror}", "choose another folder") from None
+    finally:
+        if part:
+            Path(part).unlink(missing_ok=True)
+
+
+class _Work:
+    """The rules for one file, and what they did.
+
+    Parameters
+    ----------
+    study : Study
+    cleaned : Cleaned
+    rule : str
+        "refuse", "clamp", or "count" where the protocol has a bin for every cell.
+    """
+
+    def __init__(self, study: Study, cleaned: Cleaned, rule: str) -> None:
+        self.study, self.cleaned, self.rule = study, cleaned, rule
+        self.encoder = Encoder.from_study(study)
+        self.labels = Labels(study)
+        self._kinds = {(fault.column, fault.kind) for fault in cleaned.found.faults}
+
+    def rows(self, table: TextTable) -> list[tuple[str, ...]]:
+        """Return the mended records of a table; those that cannot be mended are left out."""
+        note_broken(table, self.cleaned.left_out, refused=True)
+        good = table.whole()
+        places = good.places(self.cleaned.left_out.source)
+        lost: set[int] = set()
+        columns = []
+        for f in self.study.features:
+            cells, faults = self._feature(f, good.columns[f.name])
+            columns.append(cells)
+            self._leave_out(f.name, faults, places, lost, allowed_of(f))
+        name = self.study.label.name
+        cells, faults = self._label(good.columns[name])
+        columns.append(cells)
+        label = self.study.label
+        self._leave_out(name, faults, places, lost, ", ".join(map(repr, label.classes or (label.positive,))))
+        self.cleaned.dropped += len(lost) + len(table.broken)
+        self.cleaned.kept += len(good.numbers) - len(lost)
+        return [row for i, row in enumerate(zip(*columns, strict=True)) if i not in lost]
+
+    def _leave_out(
+        self, column: str, faults: dict[Kind, list[int]], places: Sequence[int | str], lost: set[int], allowed: str
+    ) -> None:
+        for kind, rows in faults.items():
+            self.cleaned.left_out.add(column, kind, [places[row] for row in rows], allowed=allowed)
+            lost.update(rows)
+
+    def _feature(self, f: Feature, cells: Sequence[str]) -> tuple[list[str], dict[Kind, list[int]]]:
+        """Return a feature's mended cells, and those that no rule mends."""
+        mended, either = [], []
+        for row, cell in enumerate(cells):
+            text, rule = self._level(cell, f.levels) if f.levels is not None else self._number(f.name, cell)
+            if f.levels is None and (f.name, DECIMAL_COMMA) in self._kinds and _THREE.fullmatch(cell):
+                either.append(row)
+            mended.append(text)
+            self.cleaned.mended[f.name, rule] += bool(rule)
+        left: dict[Kind, list[int]] = {_EITHER: either} if either else {}
+        for kind, rows in encode_column(f, mended).faults.items():
+            if self.rule == "count":
+                continue
+            if not is_allowed(f, kind, clamps=self.rule == "clamp"):
+                left[kind] = rows
+                continue
+            for row in rows:
+                mended[row], rule = _by_the_study(f, kind, mended[row])
+                self.cleaned.mended[f.name, rule] += 1
+        return mended, left
+
+    def _number(self, column: str, cell: str) -> tuple[str, str]:
+        """Return a cell of numbers without what is wrong with its text, and the rule by which it was mended."""
+        kind = number_of(cell)[1]
+        decimal, thousands = (column, DECIMAL_COMMA) in self._kinds, (column, THOUSANDS) in self._kinds
+        if kind is COMMA and decimal != thousands:
+            kind = DECIMAL_COMMA if decimal else THOUSANDS
+        if kind is DECIMAL_COMMA:
+            return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
+        if kind is THOUSANDS:
+            plain = _MARKS.sub("", cell.strip())
+            return plain.replace(".", "") if plain.count(".") > 1 else plain, _THOUSANDS
+        return _stripped(cell)
+
+    def _level(self, cell: str, levels: Sequence[str]) -> tuple[str, str]:
+        if cell in levels or (known := alike(cell, levels)) is None:
+            return cell, ""
+        return known, _CAPITALS
+
+    def _label(self, cells: Sequence[str]) -> tuple[list[str], dict[Kind, list[int]]]:
+        """Return the mended labels, and those that no rule mends. A study that clamps takes every label as it is."""
+        label, faults = self.study.label, dict[Kind, list[int]]()
+        other = self.cleaned.found.other
+        known = label.classes or tuple(value for value in (label.positive, other) if value is not None)
+        mended = []
+        for row, cell in enumerate(cells):
+            text, rule = self._level(cell, known)
+            self.cleaned.mended[label.name, rule] += bool(rule)
+            mended.append(text)
+            if self.rule == "refuse" and label.classes is not None and text not in label.classes:
+                faults.setdefault(kind_of_class(text, label.classes), []).append(row)
+            elif self.rule == "refuse" and not text:
+                faults.setdefault(LABEL_EMPTY, []).append(row)
+        return mended, faults
+
+
+def _stripped(cell: str) -> tuple[str, str]:
+    return (cell, "") if cell == cell.strip() else (cell.strip(), _BLANKS)
+
+
+def _by_the_study(f: Feature, kind: Kind, cell: str) -> tuple[str, str]:
+    """Return what a study makes of a cell that does not fit, and the rule."""
+    if kind in {OUTSIDE, INFINITE} and f.min is not None and f.max is not None:
+        return repr(f.max if number_of(cell)[0] > f.max else f.min), _BOUND
+    return str(f.filler), _FILLED

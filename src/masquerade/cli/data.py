@@ -1,0 +1,130 @@
+"""``masquerade data``: look at a file of records before the day, and write a corrected copy by public rules."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade.cli.study import StudyArgument
+from masquerade_core.words import counted
+
+if TYPE_CHECKING:
+    from masquerade_core.data.examining import Examined
+    from masquerade_core.data.faults import Fault
+    from masquerade_core.study import Study
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Look at records before a run: what is wrong with a file, and a corrected copy of it.")
+
+_Records = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="Records: CSV, Parquet, a folder, or a query in quotes, as for 'party --data'."
+    ),
+]
+
+
+@app.command()
+def check(study: StudyArgument, file: _Records, output_format: FormatOption = Format.TEXT) -> Outcome:
+    """Say all that a study refuses in a file of records, and what it repairs. No cell is shown.
+
+    Faults are counted by column and kind, with the first three lines of each.
+    """
+    from masquerade_core.data.auxiliary import load_study
+    from masquerade_core.data.examining import examine
+    from masquerade_core.data.loading import POINTS
+    from masquerade_protocols import entry_of
+
+    del output_format
+    loaded, _ = load_study(study, in_memory=True)
+    counts = entry_of(loaded).records is not POINTS
+    found = examine(file, loaded, counts=counts)
+    size = _size(found, loaded)
+    rows = [_repaired(fault, loaded, found, counts=counts) for fault in found.repaired]
+    rows += [f"no record has the label {value!r}, which is allowed" for value in found.unseen]
+    data: dict[str, Any] = {
+        "file": found.source,
+        "unit": found.unit,
+        "rule": "count" if counts else loaded.study.out_of_bounds,
+        "signs": [{"name": sign.name, "says": sign.says, "hint": sign.hint} for sign in found.signs],
+        "faults": [fault.to_json() for fault in found.faults],
+        "size": size or "fits",
+        "unseen": list(found.unseen),
+    }
+    refused = found.refused
+    if refused is not None or size:
+        said = [part for part in (refused and refused.message, size and f"{found.source} {size}") if part]
+        hints = [part for part in (refused and refused.all_hints, size and _SIZE) if part]
+        return Outcome("\n".join(said), data, "; ".join(hints), rows, error_code="bad_input", exit_code=4)
+    good = (
+        f"{found.source} can be used: the study refuses none of its cells, and it has enough records and not too many"
+    )
+    return Outcome(good, data, shown=[*rows, good])
+
+
+@app.command()
+def clean(
+    study: StudyArgument,
+    file: _Records,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new CSV file, which only you can read.")],
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Write a corrected copy of a file of records, by public rules alone, and say what each of them did.
+
+    The copy has the study's columns. A record that no rule mends is left out.
+    """
+    from masquerade.cleaning import clean
+    from masquerade_core.data.auxiliary import load_study
+    from masquerade_core.data.loading import POINTS
+    from masquerade_protocols import entry_of
+
+    del output_format
+    loaded, _ = load_study(study, in_memory=True)
+    cleaned = clean(file, loaded, out, counts=entry_of(loaded).records is not POINTS)
+    unit = cleaned.found.unit
+    rows = [f"mended: {cleaned.found.source} {sign.says.partition(';')[0]}" for sign in cleaned.signs]
+    mended = [(column, rule, count) for (column, rule), count in sorted(cleaned.mended.items()) if count]
+    rows += [f"mended: column {column!r}, {counted(count, 'time')}: {rule}" for column, rule, count in mended]
+    rows += [f"left out: {fault.row(unit)}" for fault in cleaned.reasons]
+    left = f"{counted(cleaned.dropped, 'record was', 'records were')} left out" if cleaned.dropped else "none left out"
+    what = "with the study's columns alone" if rows else "with the study's columns alone; nothing else had to be mended"
+    message = f"{out} is the corrected copy, {what}; {left}"
+    data: dict[str, Any] = {
+        "file": cleaned.found.source,
+        "out": str(out),
+        "signs": [{"name": sign.name, "says": sign.says} for sign in cleaned.signs],
+        "mended": [{"column": column, "rule": rule, "count": count} for column, rule, count in mended],
+        "left_out": cleaned.dropped,
+        "reasons": [fault.to_json() for fault in cleaned.reasons],
+    }
+    return Outcome(message, data, f"masquerade data check {study} {out}", [*rows, message])
+
+
+_SIZE = "take part with another number of records, or ask the coordinator for a study with other limits"
+
+
+def _size(found: "Examined", study: "Study") -> str:
+    """Say whether there are too few or too many records for the study; their number is not said."""
+    if found.signs:
+        return ""
+    if found.records < study.study.min_records:
+        return f"has fewer records than the study's min_records, {study.study.min_records}"
+    if found.records > study.max_records:
+        return f"has more than {study.max_records:,} records, the most that a party may have in this study"
+    return ""
+
+
+def _repaired(fault: "Fault", study: "Study", found: "Examined", *, counts: bool) -> str:
+    """Say what becomes of cells that the study does not refuse."""
+    row = fault.row(found.unit)
+    if counts:
+        return f"{row}; the study counts such cells apart"
+    feature = next((f for f in study.features if f.name == fault.column), None)
+    if feature is None:
+        first = (study.label.classes or (f"not {study.label.positive!r}",))[0]
+        return f"{row}; it counts as {first}" if fault.column else f"{row}; all its cells count as missing"
+    if fault.kind.name in {"outside", "infinite"} and feature.min is not None:
+        return f"{row}; it counts as the nearer bound"
+    return f"{row}; it counts as {feature.filler!r}"
