@@ -21,7 +21,7 @@ from masquerade_party import approve
 from tests.host_helpers import free_port
 
 LARGE = {
-    *("asyncio", "dask", "distributed", "duckdb", "joblib", "matplotlib", "numpy.f2py", "numpy.testing", "pandas"),
+    *("dask", "distributed", "duckdb", "joblib", "matplotlib", "numpy.f2py", "numpy.testing", "pandas"),
     *("polars", "pyarrow", "scipy.integrate", "scipy.linalg", "scipy.optimize", "scipy.sparse"),
     *("scipy.special", "scipy.stats", "sklearn", "unittest"),
 }
