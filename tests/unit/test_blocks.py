@@ -133,6 +133,20 @@ def test_pyarrow_reads_a_block_without_a_fault_and_only_such_a_block(
     assert careful[0] < 100
 
 
+def test_columns_of_parquet_are_the_same_in_any_order_and_beside_its_cells(tmp_path: Path) -> None:
+    values = {f"x{i}": np.arange(i, i + 3000.0) for i in range(4)}
+    pq.write_table(pa.table(values), tmp_path / "d.parquet", row_group_size=1000)
+    every = list(blocks.source_of(tmp_path / "d.parquet", list(values), []).blocks)
+    for start, block in zip((0, 1000, 2000), every, strict=True):
+        columns = block.columns()
+        assert columns is not None
+        for name in ("x2", "x0", "x1", "x2", "x3", "x3", "x0"):
+            np.testing.assert_array_equal(columns[name], values[name][start : start + 1000])
+            (table,) = block.tables()
+            assert table.columns[name] == [repr(float(v)) for v in values[name][start : start + 1000]]
+            assert table.numbers == range(start + 1, start + 1001)
+
+
 def test_missing_values_in_parquet_become_the_public_filler_without_reading_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

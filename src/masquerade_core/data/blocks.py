@@ -11,11 +11,11 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain, pairwise, starmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -258,6 +258,7 @@ def _parquet(
     wanted, first = (*numbers, *others), 1
     file.find([names[name] for name in wanted])
     fits = fits and all(is_number(file.type_of(name)) for name in numbers)
+    reader = ThreadPoolExecutor(1)  # it lives as long as somebody may ask for columns
     for group, n in enumerate(file.groups):
         if n > most:
             yield from _batches(file, numbers, wanted, names, group, first, fits=fits)
@@ -265,6 +266,7 @@ def _parquet(
             continue
 
         def tables(group: int = group, first: int = first) -> Iterator[TextTable]:
+            reader.submit(_nothing).result()  # a file is read by one thread at a time
             for records in file.batches([names[name] for name in wanted], group):
                 cells = {name: file.texts(records.column(names[name]), names[name]) for name in wanted}
                 yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
@@ -273,7 +275,8 @@ def _parquet(
         def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
             if not fits:
                 return None
-            return _Columns({name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted})
+            reads = {name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted}
+            return _Columns(reads, reader)
 
         yield Block(columns, tables)
         first += n
@@ -313,13 +316,24 @@ def _whole(file: ParquetFile, column: Any, name: str, is_number: bool) -> WholeC
 
 
 class _Columns(Mapping[str, WholeColumn]):
-    """Columns that are read when they are asked for, one at a time."""
+    """Columns that are read when they are asked for, one at a time; the next one is read while one is encoded."""
 
-    def __init__(self, reads: Mapping[str, Callable[[], WholeColumn]]) -> None:
-        self._reads = reads
+    def __init__(self, reads: Mapping[str, Callable[[], WholeColumn]], reader: ThreadPoolExecutor) -> None:
+        self._reads, self._reader = reads, reader
+        self._next = dict(pairwise(reads))
+        self._waiting: dict[str, Future[WholeColumn]] = {}
 
     def __getitem__(self, name: str) -> WholeColumn:
-        return self._reads[name]()
+        found = self._submitted(name)
+        del self._waiting[name]
+        if name in self._next:
+            self._submitted(self._next[name])
+        return found.result()
+
+    def _submitted(self, name: str) -> "Future[WholeColumn]":
+        if name not in self._waiting:
+            self._waiting[name] = self._reader.submit(self._reads[name])
+        return self._waiting[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._reads)
