@@ -45,7 +45,7 @@ from masquerade_host.resuming import returned
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
 
-__all__ = ["Figures", "measure", "study_of"]
+__all__ = ["Figures", "free_port", "measure", "study_of"]
 
 _RECORDS = 20  # of each party
 _TICK = 0.1  # seconds between two looks at a session in which nothing happens
@@ -140,6 +140,7 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, read
     """Play these parties to their end, in this process, and tell what they cost."""
     allow_descriptors()
     context = _SharedContext()
+    context.set(zmq.MAX_SOCKETS, 20_000)
     dialer.zmq.Context = lambda: context  # type: ignore[attr-defined]
     protocol = protocol_of(study)
     gc.collect()
@@ -233,7 +234,8 @@ class Figures:
         return c - a, d - b
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -256,7 +258,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     names = [f"site-{j}" for j in range(K)]
     keys = {name: Keys(rng.bytes(32), rng.bytes(32)) for name in (*names, CHARLIE)}
     public = {name: key.public for name, key in keys.items()}
-    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{_free_port()}")
+    study = study_of(names, public, d, rounds, f"tcp://127.0.0.1:{free_port()}")
     protocol_of(study)
     fork = multiprocessing.get_context("fork")
     told: Any = fork.Queue()

@@ -30,21 +30,34 @@ _DOUBLE_HEAD = _HEAD.replace(
 )
 
 
-def dropout_options(min_survivors: int | None, retries: int | None, patience: float | None) -> dict[str, Any]:
+def dropout_options(
+    min_survivors: int | None, retries: int | None, patience: float | None, *, double_masks: bool = False
+) -> dict[str, Any]:
     """Return the section's keys and values from the options of ``study new``; none where nobody asked for it.
 
     Raises
     ------
     BadInput
-        An option was given that says nothing without ``--min-survivors``.
+        An option was given that says nothing without ``--min-survivors``, or nothing under double masks.
     """
     if min_survivors is None:
-        if retries is not None or patience is not None:
+        if retries is not None or patience is not None or double_masks:
             raise BadInput(
-                "--retries or --patience was given, but no --min-survivors: without it a run needs every party",
+                "--retries, --patience or --double-masks was given, but no --min-survivors: without it a run needs "
+                "every party",
                 "add --min-survivors, the fewest parties with which the run goes on",
             )
         return {}
+    if double_masks and retries is not None:
+        raise BadInput(
+            "--retries was given with --double-masks, under which no sum is made again", "leave one of the two out"
+        )
+    if double_masks:
+        return {
+            "method": "double-masks",
+            "min_survivors": min_survivors,
+            "patience_seconds": _PATIENCE if patience is None else float(patience),
+        }
     return {
         "min_survivors": min_survivors,
         "retries": _RETRIES if retries is None else retries,

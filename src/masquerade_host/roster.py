@@ -4,7 +4,7 @@ In a small study the roster has everybody's hello. In a large one it has the roo
 further messages show each party those that it needs, with their paths (:mod:`masquerade_core.shown`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import BadInput, ProtocolViolation
@@ -105,8 +105,9 @@ class Shown:
         self._coin = coin_of(run, roster.root)
         self._charlie = (CHARLIE, roster.box_key)
         self.study = study
-        self._read = _Reader(study, study_id, signing, own_hello)
         self._me = own_hello[0]
+        self._due = shown_to(study, self._coin, self._me)
+        self._read: _Reader | None = _Reader(study, study_id, signing, own_hello, self._due)
         self._hellos: list[bytes] = []
         self._keys: Keys = ()
 
@@ -124,11 +125,10 @@ class Shown:
             Charlie's fault: he shows a hello that is not under the root at its place, or not one that its party signed
             for this run; or too few, or too many.
         """
-        names, first = self.study.names, self._me == self.study.names[0]
-        due = names if first else shown_to(self.study, self._coin, self._me)
+        names, first, due, read = self.study.names, self._me == self.study.names[0], self._due, self._read
         self._hellos += shown.hellos
         wrong = len(shown.paths) != (0 if first else len(due)) or not shown.hellos
-        if self._keys or wrong or len(self._hellos) > len(due) or not (first or len(self._hellos) == len(due)):
+        if read is None or wrong or len(self._hellos) > len(due) or not (first or len(self._hellos) == len(due)):
             raise ProtocolViolation(
                 f"{CHARLIE} showed {self._me} {counted(len(self._hellos), 'hello')} with "
                 f"{counted(len(shown.paths), 'path')}; due are {counted(len(due), 'hello')}"
@@ -143,16 +143,25 @@ class Shown:
         for i, name in enumerate(() if first else due):
             if not is_under(self.root, len(names), places[name], self._hellos[i], shown.paths[i]):
                 raise _no_root(name)
-        keys = tuple((name, self._read(name, hello)) for name, hello in zip(due, self._hellos, strict=True))
+        keys = tuple((name, read(name, hello)) for name, hello in zip(due, self._hellos, strict=True))
         self._keys = (*keys, self._charlie)
         self._hellos.clear()
+        self._read = None  # it knows as many parties as were shown, and is needed no more
 
 
 class _Reader:
-    """Reads the hello of one party after another; the parameters are those of :class:`Shown`."""
+    """Reads the hello of one party after another, of those that are ``due``; the rest is as for :class:`Shown`."""
 
-    def __init__(self, study: Study, study_id: bytes, signing: SigningKey, own_hello: tuple[str, bytes]) -> None:
-        signers = {party.name: party.key.sign for party in study.parties}
+    def __init__(
+        self,
+        study: Study,
+        study_id: bytes,
+        signing: SigningKey,
+        own_hello: tuple[str, bytes],
+        due: Collection[str],
+    ) -> None:
+        wanted = set(due)
+        signers = {party.name: party.key.sign for party in study.parties if party.name in wanted}
         self._endpoint = Endpoint(CHARLIE, study_id, signing, signers)
         self._me, self._own = own_hello
 
@@ -194,7 +203,7 @@ def box_keys_of(
             f"{CHARLIE} sent a roster of {counted(len(roster.hellos), 'party', 'parties')}; the study has {study.K}",
             peer=CHARLIE,
         )
-    read = _Reader(study, study_id, signing, own_hello)
+    read = _Reader(study, study_id, signing, own_hello, study.names)
     keys = tuple((name, read(name, signed)) for name, signed in zip(study.names, roster.hellos, strict=True))
     return (*keys, (CHARLIE, roster.box_key))
 

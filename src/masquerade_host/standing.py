@@ -12,6 +12,11 @@ answers, but he can neither change them nor repeat old ones. While one is missin
 A broadcast follows from what the parties sent before. So if another party has received more broadcasts than this
 party's role has taken when it wants to send, then this message was sent once before, or Charlie went on without it. In
 both cases the attempt ends.
+
+In a study with more than 65 parties and without ``[dropouts]`` the party asks its neighbours alone. Charlie could keep
+a broadcast from all of them and not from others. That gains him nothing: no further sum opens without them, so he
+could as well keep it from everybody, and then nobody could know of it either. It is assumed that one of the neighbours
+is honest, as for the masks. With ``[dropouts]`` the run could go on without them, so there everybody is asked.
 """
 
 from collections.abc import Sequence
@@ -75,13 +80,13 @@ def padded(name: str) -> str:
 
 
 class Held:
-    """A party that was started again, until every other party has said where it stands.
+    """A party that was started again, until everybody whom it asks has said where it stands.
 
     Parameters
     ----------
     me : str
     others : sequence of str
-        The other parties.
+        Those whom it asks.
     nonce : bytes
         Fresh, and random.
     """

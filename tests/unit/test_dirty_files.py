@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from masquerade_core.data import blocks
 from masquerade_core.data.examining import examine
 from masquerade_core.data.faults import FaultyFile
-from masquerade_core.data.loading import load_csv, load_grouped
+from masquerade_core.data.loading import load_csv, load_grouped, stream_csv
 from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tables import read_table
 from masquerade_core.study import Study
@@ -319,3 +320,23 @@ def test_an_open_quote_does_not_swallow_what_comes_after_it(path: Path) -> None:
     assert "line 5 is not CSV" in message
     assert "line 6: column 'radius' has a value outside" in message
     assert "line 1999: column 'radius' holds text" in message
+
+
+def test_a_file_with_many_more_records_than_its_first_lines_promise_is_read_whole(path: Path) -> None:
+    long = [f"{i},{'x' * 4000},f,benign" for i in range(20)]
+    short = [f"{i % 40},,m,malignant" for i in range(9000)]
+    path.write_text("\n".join([HEAD, *long, *short]) + "\n", encoding="utf-8")
+    data = load_csv(path, Study.parse(STUDY))
+    first = Encoder.from_study(Study.parse(STUDY)).encode({"radius": [0, 39], "sex": ["f", "m"]})
+    assert len(data.y) == 9020
+    np.testing.assert_array_equal(data.X[0], first[0])
+    np.testing.assert_array_equal(data.X[20 + 39], first[1])
+    assert np.isfinite(data.X).all()
+
+
+def test_a_file_that_is_streamed_from_disk_has_the_same_faults_said(path: Path, tmp_path: Path) -> None:
+    path.write_text(csv(radius={3: "?", 1500: "x"}, sex={4: "x"}), encoding="utf-8")
+    study = Study.parse(STUDY)
+    one = _refused(lambda: load_csv(path, study)).message
+    assert _refused(lambda: stream_csv(path, study, tmp_path)).message == one
+    assert "has 3 kinds of fault" in one

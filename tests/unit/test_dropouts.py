@@ -148,6 +148,19 @@ def test_a_new_study_may_lose_parties_and_says_what_that_costs(
     assert Study.parse(text).dropouts == Study.parse(like.read_text()).dropouts
 
 
+def test_a_new_study_may_go_on_by_double_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ("--protocol", "dp-gd", "--rounds", "30", "--colluders", "0", "--min-survivors", "4", "--double-masks")
+    code, text, said = _new(tmp_path, capsys, *wanted)
+    assert code == 0, said
+    study = Study.parse(text)
+    assert study.dropouts is not None
+    assert (study.dropouts.method, study.survivors, study.retries) == ("double-masks", 4, 0)
+    assert "The others then remove the masks of these." in text
+    assert "contribute anew" not in text
+    price = 100 * (math.sqrt(5 / 4) - 1)
+    assert f"# This costs {price:.0f} % more noise than a run that needs every party to the end." in text
+
+
 def test_a_new_study_needs_every_party_unless_somebody_says_otherwise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +173,9 @@ def test_a_new_study_needs_every_party_unless_somebody_says_otherwise(
     ("more", "words"),
     [
         (("--retries", "2"), "no --min-survivors"),
+        (("--double-masks",), "no --min-survivors"),
+        (("--min-survivors", "4", "--double-masks", "--retries", "1"), "under which no sum is made again"),
+        (("--min-survivors", "3", "--double-masks"), "must be at least 4"),
         (("--min-survivors", "1"), "at least 2"),
         (("--min-survivors", "4", "--patience", "400"), "at most half of [study] deadline_seconds"),
         (("--min-survivors", "4", "--sum", "paillier"), 'set sum = "masks"'),

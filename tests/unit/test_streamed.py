@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from masquerade_core.data import blocks
 from masquerade_core.data.columns import Repaired
 from masquerade_core.data.loading import POINTS, load_csv, stream_csv
 from masquerade_core.data.records import ROWS, Records
@@ -22,6 +23,7 @@ from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
+from masquerade_core.learning.classifiers import Linear, cast_votes, named
 from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm
 from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.learning.losses import LOGISTIC
@@ -70,7 +72,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> tuple[Datase
 
 def _same(a: Records, b: Records) -> None:
     assert (a.n, a.d, a.classes, a.repaired) == (b.n, b.d, b.classes, b.repaired)
-    w = np.array([2.0, -3.0, 0.25])
+    w = np.resize([2.0, -3.0, 0.25], a.d)
     parts = zip(a.partials(GradientSum(w)), b.partials(GradientSum(w)), strict=True)
     assert all((one == other).all() for one, other in parts)
     clip = clip_of(held_back_study())
@@ -105,6 +107,36 @@ def test_a_ledger_knows_them_as_the_same_records(both: tuple[Dataset, Streamed])
         list(streamed.sides(0.5)[0].content())
 
 
+def test_a_very_large_group_of_parquet_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(blocks, "_LARGE", 1000)
+    kind = '[[feature]]\nname = "kind"\nlevels = ["a", "b"]\n\n[[feature]]\nname = "x2"'
+    text = make_study(2, _D).to_toml()
+    study = Study.parse(text.replace('[[feature]]\nname = "x2"', kind), in_memory=True)
+    n, path, cells = ROWS + 3000, tmp_path / "data.parquet", _numbers(ROWS + 3000)
+    columns = cells | {
+        "kind": pa.array(["a", "b", "b"] * (n // 3) + ["a"] * (n % 3)),
+        "y": pa.array(["0", "1"] * (n // 2)),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=n)
+    _same(load_csv(path, study), stream_csv(path, study, tmp_path))
+    cells["x1"][[5, ROWS + 7]] = (7.0, 8.0)
+    pq.write_table(pa.table(columns | cells), path, row_group_size=n)
+    messages = []
+    for read in (lambda: load_csv(path, study), lambda: stream_csv(path, study, tmp_path)):
+        with pytest.raises(BadInput) as caught:
+            read()
+        messages.append(caught.value.message)
+    assert messages[0] == messages[1]
+    assert str(ROWS + 8) in messages[0]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.parquet"]
+
+
+def _numbers(n: int) -> dict[str, _Array]:
+    rng = np.random.default_rng(4)
+    return {f"x{i}": rng.uniform(-0.5, 0.5, n) for i in range(_D)}
+
+
 # --- Whole runs -------------------------------------------------------------------------
 
 
@@ -137,6 +169,14 @@ def test_so_does_a_fit_at_each_party(tmp_path: Path, calibration: str) -> None:
     assert memory == _model(study, {name: stream_csv(path, study, tmp_path) for name, path in paths.items()})
 
 
+def test_so_does_a_descent_at_each_party(tmp_path: Path) -> None:
+    text = make_study(3, _D).to_toml().replace("local-aggregation", "weighted-dp").replace('"paper"', '"proven"')
+    study = Study.parse(text.replace('noise = "laplace"', "rounds = 5"), in_memory=True)
+    paths = {name: _write(tmp_path / f"{name}.csv", 300, seed=i) for i, name in enumerate(study.names)}
+    memory = _model(study, {name: load_csv(path, study) for name, path in paths.items()})
+    assert memory == _model(study, {name: stream_csv(path, study, tmp_path) for name, path in paths.items()})
+
+
 @pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
 def test_the_exact_minimiser_is_the_same_bit_for_bit(both: tuple[Dataset, Streamed], loss: str) -> None:
     memory, streamed = both
@@ -148,7 +188,10 @@ def test_the_exact_minimiser_is_the_same_bit_for_bit(both: tuple[Dataset, Stream
     np.testing.assert_array_equal(fit_records(small, 1e-3, loss), fit(small.X, small.y, 1e-3, loss))
 
 
-def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(tmp_path: Path, folder: Path) -> None:
+def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_BYTES", 1 << 18)
     study, path, columns = summary_study(), tmp_path / "data.csv", patients(_N)
     lines = [",".join(columns), *(",".join(cells) for cells in zip(*columns.values(), strict=True))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -159,6 +202,19 @@ def test_a_summary_counts_the_same_cells_and_a_ledger_knows_them(tmp_path: Path,
     assert b"".join(map(bytes, canonical(streamed))) == b"".join(map(bytes, canonical(memory)))
     loader.check(streamed, study, "data", study.names[0])
     assert list(folder.iterdir()) == []
+
+
+def test_votes_of_the_studys_own_classifier_are_the_same(both: tuple[Dataset, Streamed]) -> None:
+    rng, X_aux = SimulationRng("votes"), np.random.default_rng(2).uniform(-0.5, 0.5, (500, _D))
+    own = [cast_votes(Linear("logistic", 1e-3, None), data, X_aux, rng) for data in both]
+    assert own[0] == own[1]
+    assert len(set(own[0])) == 2
+    assert own[0] == tuple((X_aux @ fit_records(both[0], 1e-3) > 0).astype(int).tolist())
+    streamed = both[1]
+    for classifier in (named("tree"), Linear("logistic", 1e-3, 3)):
+        data = replace(streamed, classes=3) if isinstance(classifier, Linear) else streamed
+        with pytest.raises(BadInput, match="needs all records in memory"):
+            cast_votes(classifier, data, X_aux, rng)
 
 
 # --- What a party is told ----------------------------------------------------------------
@@ -172,7 +228,7 @@ def test_a_protocol_that_needs_all_records_in_memory_says_which_ones_do_not(tmp_
     assert caught.value.exit_code == 4
     named = caught.value.hint.rpartition(": ")[2].split(", ")
     assert named == sorted(name for name, p in (PROTOCOLS | MEASUREMENTS).items() if p.streams)
-    assert {"dp-gd", "dp-whitened", "evaluation", "local-aggregation", "psgd", "weighted-dp"} <= set(named)
+    assert {"dp-gd", "dp-whitened", "evaluation", "local-aggregation", "psgd", "soft", "weighted-dp"} <= set(named)
     assert isinstance(read_records(PROTOCOLS["dp-gd"], path, study, "p0", tmp_path), Streamed)
     assert isinstance(read_records(PROTOCOLS["dp-gd"], path, study, "p0"), Dataset)
 
@@ -229,6 +285,8 @@ def test_a_row_outside_the_unit_ball_is_found_before_it_counts(tmp_path: Path) -
         X[4] = 0.9
         with pytest.raises(LocalProtocolError, match="unit ball"):
             room.filled(5)
+        with pytest.raises(LocalProtocolError, match="more records"):
+            room.filled(11)
 
 
 def test_a_label_that_is_none_is_found_before_it_counts(tmp_path: Path) -> None:

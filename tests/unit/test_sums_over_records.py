@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.records import ROWS, OfBlock
@@ -97,6 +98,16 @@ def test_floats_are_added_in_the_order_of_the_blocks(large: Dataset) -> None:
     np.testing.assert_array_equal(large.added(GradientSum(w)), (a + b) + c)
     small = _dataset(1000)
     np.testing.assert_array_equal(small.added(GradientSum(w)), gradient_sum(small.X, small.y, w, "logistic"))
+
+
+def test_sums_do_not_depend_on_the_number_of_threads() -> None:
+    """OpenBLAS splits a product of this size, and then its last bits are other ones."""
+    data, w = _dataset(ROWS, 10), np.linspace(-1, 1, 10)
+    found = []
+    for threads in (1, 2, 3):
+        with threadpool_limits(limits=threads, user_api="blas"):
+            found.append([*data.added(GradientSum(w)), *data.total(dp_gd.ClippedSum(w, LOGISTIC, Fraction(1, 2)))])
+    assert found[0] == found[1] == found[2]
 
 
 def test_the_sums_of_protocols_are_those_of_their_blocks(large: Dataset) -> None:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from masquerade_core.errors import BadInput
+from masquerade_host import watchman
 from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
 from masquerade_host.watchman import QUEUE, UNFINISHED, Connection, Watchman, check_descriptors, too_costly
 
@@ -114,3 +115,29 @@ def test_listed_parties_have_room_beside_strangers(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("resource.getrlimit", lambda _which: (65_536, 65_536))
     assert Watchman(1, 1000)._most == 3024
     assert Watchman(1)._most == 1024
+
+
+def test_of_many_connections_each_is_looked_at_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party that floods is hung up within ten looks; the others, of whom messages come, never are."""
+    read = dict.fromkeys(range(200), 0)
+    hung_up: list[int] = []
+
+    def note(fd: int, _inode: int) -> int:
+        hung_up.append(fd)
+        return 1
+
+    monkeypatch.setattr(watchman, "_descriptors", lambda: list(read))
+    monkeypatch.setattr(watchman, "_inode", lambda fd: fd)
+    monkeypatch.setattr(watchman, "_look_at", lambda fd, _port: ("a", read[fd]))
+    monkeypatch.setattr(watchman, "_hang_up", note)
+    watching = Watchman(1, 200)
+    for fd in read:
+        watching.spoke(fd, f"p{fd}", b"%d" % fd)
+    watching.look(0.0)
+    for turn in range(12):
+        for fd in read:
+            read[fd] += UNFINISHED // 4 if fd != 77 else UNFINISHED
+            if fd != 77:
+                watching.spoke(fd, f"p{fd}", b"%d" % fd)
+        watching.look(0.1 * turn)
+    assert set(hung_up) == {77}

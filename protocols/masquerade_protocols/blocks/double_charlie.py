@@ -1,5 +1,6 @@
 """Sums under double masks: Charlie's side. :mod:`~masquerade_protocols.blocks.double_masks` has the diagram."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,8 +67,6 @@ class DoubleCharlieSums:
         self._alive = self._members.copy()
         self._near = [self.ring.neighbours(i) for i in range(self.study.K)]
         self._keys: list[bytes] = []  # everybody's one-time key of this round
-        # Where a party stands in the lists of its neighbours: the point of its shares is one more.
-        self._rank = [{j: x for x, j in enumerate(near)} for near in self._near]
 
     @classmethod
     async def set_up(cls, seat: Seat, study: Study) -> "DoubleCharlieSums":
@@ -81,7 +80,7 @@ class DoubleCharlieSums:
         ]
         for i, name in enumerate(study.names):
             keys = b"".join(sums._keys[j] for j in sums._near[i])
-            boxes = b"".join(pieces[j][sums._rank[j][i]] for j in sums._near[i])
+            boxes = b"".join(pieces[j][bisect_left(sums._near[j], i)] for j in sums._near[i])
             await seat.send(name, HeldKeys(keys=keys, boxes=boxes))
         return sums
 
@@ -205,13 +204,11 @@ class DoubleCharlieSums:
         members, width = pack_set(self._members), box_bytes(2)
         vouching = pack_set(np.isin(self.ring.committee, list(vouched)))
         place = {i: n for n, i in enumerate(np.flatnonzero(self._members).tolist())}
-        box_at = {}  # of each dealer: where the boxes for its neighbours begin
-        for i in contributions:
-            present = [j for j in self._near[i] if before[j]]
-            box_at[i] = {j: width * n for n, j in enumerate(present)}
+        present = {i: [j for j in self._near[i] if before[j]] for i in contributions}
         for i in np.flatnonzero(self._alive).tolist():
             senders = [j for j in self._near[i] if self._members[j]]
-            boxes = (contributions[j].boxes[box_at[j][i] : box_at[j][i] + width] for j in senders)
+            starts = (width * bisect_left(present[j], i) for j in senders)
+            boxes = (contributions[j].boxes[at : at + width] for j, at in zip(senders, starts, strict=True))
             opening = Opening(
                 round=self._round,
                 members=members,
@@ -229,7 +226,7 @@ class DoubleCharlieSums:
         for i, message in answers.items():
             name, shown = self.study.names[i], [j for j in self._near[i] if before[j]]
             for j, raw in zip(shown, split(message.shares, SHARE_BYTES, len(shown), name, "shares"), strict=True):
-                shares[j][self._rank[j][i] + 1] = read_share(raw, name)
+                shares[j][bisect_left(self._near[j], i) + 1] = read_share(raw, name)
         return shares
 
     def _unmasked(

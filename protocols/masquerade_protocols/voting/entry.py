@@ -138,6 +138,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         name=name,
         paper="Hamm, Cao and Belkin 2016",
         party=roles.party,
+        streams=True,
         charlie=roles.charlie,
         parameters=parameters,
         section=ties + _SAMPLES,

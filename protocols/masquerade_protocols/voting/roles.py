@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.records import Records
 from masquerade_core.learning.classifiers import Linear, cast_votes, classifier_of
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
@@ -94,14 +94,14 @@ def _model(weights: tuple[int, ...]) -> Model:
 # --- The parties ------------------------------------------------------------------
 
 
-async def party(seat: Seat, study: Study, data: Dataset, auxiliary: Auxiliary, classifier: object = None) -> Model:
+async def party(seat: Seat, study: Study, data: Records, auxiliary: Auxiliary, classifier: object = None) -> Model:
     """Party P_j, the lead included.
 
     Parameters
     ----------
     seat : Seat
     study : Study
-    data : Dataset
+    data : Records
         This party's records.
     auxiliary : Auxiliary
         The public records that the study names.

@@ -206,6 +206,14 @@ def new(
         int | None,
         typer.Option(help="With --min-survivors: how many sums may be made again. 1 if not given.", show_default=False),
     ] = None,
+    double_masks: Annotated[
+        bool,
+        typer.Option(
+            "--double-masks",
+            help="With --min-survivors: make no sum again, but remove the masks of whoever falls silent. This is for "
+            "some 200 parties or more.",
+        ),
+    ] = False,
     patience: Annotated[
         float | None,
         typer.Option(
@@ -246,7 +254,7 @@ def new(
             "key_bits": key_bits,
             "out_of_bounds": out_of_bounds,
             "measured": True,
-            "dropouts": dropout_options(min_survivors, retries, patience) or None,
+            "dropouts": dropout_options(min_survivors, retries, patience, double_masks=double_masks) or None,
         },
         ColumnOptions(feature or (), label, features_from, from_public_sample, ignore or ()),
         like=like,

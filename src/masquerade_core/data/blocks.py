@@ -8,6 +8,7 @@ caller does that where pyarrow is not there, or where a cell does not fit.
 
 import importlib
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ __all__ = ["Block", "Source", "source_of"]
 _BYTES = 1 << 21  # of a block of CSV
 _HEAD = 1 << 16
 _LONGEST = 1 << 25  # of a record; a quote that is open for longer will not be closed
+_LARGE = 1 << 20  # records of a group, as pyarrow writes them
 _WORTH_IT = 1 << 20  # a CSV file with fewer bytes is read before pyarrow would be there
 _THREADS = 2  # that read blocks of CSV while the last ones are encoded
 _NULLS = tuple(sorted({shape(word) for word in MISSING_WORDS for shape in (str, str.upper, str.capitalize)} | {"NaN"}))
@@ -95,7 +97,9 @@ class Source:
         return lines
 
 
-def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *, fills: bool = False) -> Source:
+def source_of(
+    path: Path | str, numbers: Sequence[str], others: Sequence[str], *, fills: bool = False, small: bool = False
+) -> Source:
     """Return a file's wanted columns, block by block.
 
     Parameters
@@ -108,6 +112,8 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
         The columns whose texts matter.
     fills : bool
         As in :func:`masquerade_core.data.tables.read_table`.
+    small : bool
+        Whether very large groups of records of a Parquet file are cut into several blocks.
 
     Raises
     ------
@@ -121,10 +127,10 @@ def source_of(path: Path | str, numbers: Sequence[str], others: Sequence[str], *
     path = found
     if path.is_dir():
         folder = open_folder(path, (*numbers, *others))
-        parts = (source_of(file, numbers, others) for file in folder.files)
+        parts = (source_of(file, numbers, others, small=small) for file in folder.files)
         return Source(folder.name, sum(folder.sizes), chain.from_iterable(part.blocks for part in parts))
     if path.suffix.lower() in PARQUET:
-        return _parquet_source(ParquetFile(path), numbers, others)
+        return _parquet_source(ParquetFile(path), numbers, others, most=_LARGE if small else sys.maxsize)
     wanted = (*numbers, *others)
     with opened(path) as file:
         encoding = encoding_of(file.read(_HEAD))
@@ -230,7 +236,7 @@ def _csv_columns(
 # --- Parquet ---------------------------------------------------------------------------
 
 
-def _parquet_source(file: ParquetFile, numbers: Sequence[str], others: Sequence[str]) -> Source:
+def _parquet_source(file: ParquetFile, numbers: Sequence[str], others: Sequence[str], *, most: int) -> Source:
     picks, signs = columns_of(file.names, (*numbers, *others), "the file's own schema names the columns")
     for name in list(picks):
         try:
@@ -242,16 +248,21 @@ def _parquet_source(file: ParquetFile, numbers: Sequence[str], others: Sequence[
     signs = [replace(sign, final=not picks) for sign in signs]
     numbers, others = ([name for name in some if name in picks] for some in (numbers, others))
     names = {name: file.names[picks[name]] for name in picks}
-    blocks = _parquet(file, numbers, others, names, fits=not signs)
+    blocks = _parquet(file, numbers, others, names, fits=not signs, most=most)
     return Source(file.name, sum(file.groups), blocks, tuple(signs))
 
 
 def _parquet(
-    file: ParquetFile, numbers: Sequence[str], others: Sequence[str], names: Mapping[str, str], *, fits: bool
+    file: ParquetFile, numbers: Sequence[str], others: Sequence[str], names: Mapping[str, str], *, fits: bool, most: int
 ) -> Iterator[Block]:
     wanted, first = (*numbers, *others), 1
     file.find([names[name] for name in wanted])
+    fits = fits and all(is_number(file.type_of(name)) for name in numbers)
     for group, n in enumerate(file.groups):
+        if n > most:
+            yield from _batches(file, numbers, wanted, names, group, first, fits=fits)
+            first += n
+            continue
 
         def tables(group: int = group, first: int = first) -> Iterator[TextTable]:
             for records in file.batches([names[name] for name in wanted], group):
@@ -260,7 +271,7 @@ def _parquet(
                 first += records.num_rows
 
         def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
-            if not (fits and all(is_number(file.type_of(name)) for name in numbers)):
+            if not fits:
                 return None
             return _Columns({name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted})
 
@@ -268,8 +279,36 @@ def _parquet(
         first += n
 
 
+def _batches(
+    file: ParquetFile,
+    numbers: Sequence[str],
+    wanted: Sequence[str],
+    names: Mapping[str, str],
+    group: int,
+    first: int,
+    *,
+    fits: bool,
+) -> Iterator[Block]:
+    """Cut a group of records into blocks, of which memory holds one at a time, with all its columns."""
+    for records in file.batches([names[name] for name in wanted], group):
+
+        def tables(records: Any = records, first: int = first) -> Iterator[TextTable]:
+            cells = {name: file.texts(records.column(names[name]), names[name]) for name in wanted}
+            yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
+
+        def columns(records: Any = records) -> Mapping[str, WholeColumn] | None:
+            found = {name: records.column(names[name]) for name in wanted}
+            return None if not fits else {name: _whole(file, found[name], name, name in numbers) for name in wanted}
+
+        yield Block(columns, tables)
+        first += records.num_rows
+
+
 def _parquet_column(file: ParquetFile, group: int, name: str, is_number: bool) -> WholeColumn:
-    column = file.column(name, group)
+    return _whole(file, file.column(name, group), name, is_number)
+
+
+def _whole(file: ParquetFile, column: Any, name: str, is_number: bool) -> WholeColumn:
     return numbers_of(column) if is_number else levels_of(column, partial(file.texts, name=name))
 
 

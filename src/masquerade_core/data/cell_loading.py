@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.cells import Cells, Counted, Grid
+from masquerade_core.data.faults import Faults
 from masquerade_core.data.groups import row_groups
 from masquerade_core.data.loading import Loader, check_size
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import ROWS
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.sources import read_cells
-from masquerade_core.data.tables import TextTable
+from masquerade_core.data.tables import TextTable, no_records, note_broken
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 
@@ -72,15 +73,20 @@ def stream_cells(path: Path | str, grid: Grid, folder: Path | str) -> StreamedCe
         The file cannot be used as it is; nothing can be written to the folder, or its disk is full.
     """
     source = source_of(path, (), grid.columns, fills=True)
+    faults = Faults(source.name, source.unit, signs=list(source.signs))
+    if any(sign.final for sign in source.signs):
+        faults.check()
     width, n = len(grid.histograms) * _PLACE.itemsize, 0
     scratch = Scratch(folder, source.most * width)
     for block in source.blocks:
         for table in block.tables():
+            note_broken(table, faults, refused=True)
             places = grid.place(table.columns).places
             scratch.write(n * width, places)
             n += len(places)
+    faults.check()
     if not n:
-        raise BadInput(f"{source.name} has column names and no records", "write the records into it")
+        raise no_records(source.name)
     scratch.shrink(n * width)
     return StreamedCells(scratch, n, grid)
 

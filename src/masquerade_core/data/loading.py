@@ -132,18 +132,20 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     return datasets
 
 
-def records_of(path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool) -> Source:
-    """Return the columns that records are made of, block by block; ``fills`` as in :func:`read_table`."""
+def records_of(
+    path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool, small: bool = False
+) -> Source:
+    """Return the columns that records are made of, block by block; ``fills`` and ``small`` as in :func:`source_of`."""
     numbers = [f.name for f in encoder.features if f.levels is None]
     others = [f.name for f in encoder.features if f.levels is not None]
-    return source_of(path, numbers, others + ([labels.name] if labels else []), fills=fills)
+    return source_of(path, numbers, others + ([labels.name] if labels else []), fills=fills, small=small)
 
 
 def _read(
     path: Path | str, encoder: Encoder, labels: Labels | None, room: Room | None = None
 ) -> tuple[NDArray[np.float64], Repaired]:
     """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
-    source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp")
+    source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp", small=room is not None)
     faults = Faults(source.name, source.unit, signs=list(source.signs))
     if any(sign.final for sign in source.signs):
         faults.check()

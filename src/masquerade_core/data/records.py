@@ -7,9 +7,12 @@ same bits come out, even of sums of floating-point numbers, which depend on the 
 """
 
 import hashlib
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +33,7 @@ It is a frozen dataclass of picklable fields, or anything else that can be pickl
 machine. It neither keeps nor changes X and y. A block may be empty.
 """
 
+_SHARED = 1 << 13  # numbers; a smaller product has one thread anyway
 _LARGEST = (1 << 63) - 1  # of an int64
 
 
@@ -77,14 +81,16 @@ class Records(ABC):
 
         It is an array of int64, or of Python's integers where a sum might not fit.
         """
-        return exact_sum(self.partials(f))
+        with _one_thread(self.n * self.d):
+            return exact_sum(self.partials(f))
 
     def added(self, f: OfBlock) -> NDArray[np.float64]:
         """Return the sum of f over all blocks, where f returns floats; they are added in the order of the blocks."""
-        partials = self.partials(f)
-        total: NDArray[np.float64] = next(partials)
-        for part in partials:
-            total = total + part
+        with _one_thread(self.n * self.d):
+            partials = self.partials(f)
+            total: NDArray[np.float64] = next(partials)
+            for part in partials:
+                total = total + part
         return total
 
     def __repr__(self) -> str:
@@ -158,6 +164,21 @@ def exact_sum(parts: Iterator[NDArray[Any]]) -> NDArray[Any]:
             total = total.astype(object)
         total = total + part
     return total
+
+
+@contextmanager
+def _one_thread(size: int) -> Iterator[None]:
+    """Give linear algebra one thread: a product that several threads share may differ in its last bit."""
+    if size < _SHARED:
+        yield
+        return
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> Any:
+    return importlib.import_module("threadpoolctl").ThreadpoolController()  # numpy's, which is loaded by now
 
 
 def _reach(part: NDArray[Any]) -> int:

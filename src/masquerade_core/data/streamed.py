@@ -61,6 +61,8 @@ class Room:
 
     def filled(self, n: int) -> None:
         """Check the rows up to ``n``, which are not touched again, and give their memory back."""
+        if n > len(self._X):
+            raise LocalProtocolError("a source has more records than it said")
         check_unit_ball(self._X[self._done : n])
         if self._scratch is not None:
             width = self._X.strides[0]

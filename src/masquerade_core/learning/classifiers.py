@@ -20,9 +20,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.records import Records
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, MasqueradeError
-from masquerade_core.learning.erm import fit, predict_labels
+from masquerade_core.learning.erm import fit, fit_records, predict_labels
 from masquerade_core.learning.softmax import fit_softmax, predict_classes
 from masquerade_core.rng import Rng
 from masquerade_core.words import listed
@@ -81,6 +82,12 @@ class Linear:
         else:
             self._w = fit_softmax(X, y, self._Lambda, classes=self._classes)
         return self
+
+    def over(self, records: Records) -> "Linear":
+        """Return a copy that has learned from records of two classes, wherever they lie."""
+        learned = copy.copy(self)
+        learned._w = fit_records(records, self._Lambda, self._loss)  # noqa: SLF001  its own copy
+        return learned
 
     def predict(self, X: _Array) -> NDArray[Any]:
         """Return the labels that the classifier predicts.
@@ -194,7 +201,7 @@ def classifier_of(given: object, default: Classifier) -> Classifier:
     return found
 
 
-def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -> tuple[int, ...]:
+def cast_votes(classifier: Classifier, data: Records, X_aux: _Array, rng: Rng) -> tuple[int, ...]:
     """Train a classifier on one party's records and let it label the auxiliary points: h_j(x_1), ..., h_j(x_N).
 
     A copy is trained, and the given object stays as it is. Every ``random_state`` of the copy is drawn from ``rng``, so
@@ -209,8 +216,9 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     ----------
     classifier : Classifier
         Of any kind.
-    data : Dataset
-        The party's records.
+    data : Records
+        The party's records. Only this program's own classifier of two classes can learn from some that are not in
+        memory.
     X_aux : ndarray, shape (N, d)
         The auxiliary points.
     rng : Rng
@@ -224,14 +232,23 @@ def cast_votes(classifier: Classifier, data: Dataset, X_aux: _Array, rng: Rng) -
     Raises
     ------
     BadInput
-        The classifier raised an exception, voted for something that is not a class of the study, or did not return one
-        vote for each point; and it did so with made-up labels of the auxiliary points as well.
+        It cannot learn from records that are not in memory. Or it raised an exception, voted for something that is not
+        a class of the study, or did not return one vote for each point; and it did so with made-up labels of the
+        auxiliary points as well.
 
     References
     ----------
     Hamm, Cao, Belkin 2016, section 3.1 and the first line of Algorithms 1 and 2.
     """
     labels = np.array((-1, 1)) if data.classes is None else np.arange(data.classes)
+    if isinstance(classifier, Linear) and data.classes is None:
+        return tuple(np.searchsorted(labels, classifier.over(data).predict(X_aux)).tolist())
+    if not isinstance(data, Dataset):
+        raise BadInput(
+            f"the classifier {_name(classifier)} needs all records in memory; from a disk or a cluster learns only the "
+            "study's own classifier, where the label has two values",
+            "leave --stream and --dask out, or --classifier",
+        )
     y = data.y.astype(np.int64)
     seen = np.unique(y)
     if len(seen) == 1 and not isinstance(classifier, Linear):

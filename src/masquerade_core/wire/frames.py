@@ -21,7 +21,7 @@ So nobody on the network tells a participant by the length of its name.
 """
 
 import hashlib
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -138,8 +138,8 @@ class Endpoint:
         self._next_out = dict.fromkeys(peers, 0)
         self._next_in = dict.fromkeys(peers, 0)
         self._next_broadcast = 0  # sent by Charlie, or due at a party
-        self._recent: dict[str, deque[Frame]] = {hop: deque() for hop in peers}
-        self._recent_bytes = dict.fromkeys(peers, 0)
+        self._recent: dict[str, deque[Frame]] = defaultdict(deque)
+        self._recent_bytes: Counter[str] = Counter()
         self._most_recent = _RECENT if len(peers) <= _FEW else _RECENT // 8
 
     @property
