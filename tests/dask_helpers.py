@@ -18,7 +18,8 @@ class LocalDask:
     """A scheduler and its workers, each a process."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.scheduler, self.workers = folder, None, list[subprocess.Popen[bytes]]()
+        self.folder, self.workers = folder, list[subprocess.Popen[bytes]]()
+        self.scheduler: subprocess.Popen[bytes] | None = None
         self.known = folder / "scheduler.json"
         self.address = ""
         folder.mkdir(exist_ok=True)
