@@ -109,7 +109,7 @@ def test_a_slow_training_does_not_count_and_slow_noise_does(monkeypatch: pytest.
 
         monkeypatch.setattr(module, name, slow)
 
-    for seconds, name in ((1000.0, "fit"), (5000.0, "draw_primes"), (1.0, "draw_noise"), (0.125, "evaluate")):
+    for seconds, name in ((1000.0, "fit_records"), (5000.0, "draw_primes"), (1.0, "draw_noise"), (0.125, "evaluate")):
         takes(seconds, name)
     study = make_study(3, d=2, bits=512)
     table = MeteredTable(study.names, Meter(clock))

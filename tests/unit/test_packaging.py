@@ -22,6 +22,7 @@ TOOLS: list[str] = [entry for entry in PROJECT["dependency-groups"]["dev"] if is
 
 # A distribution whose modules have another name than it has.
 MODULES = {
+    "adbc-driver-postgresql": {"adbc_driver_postgresql"},
     "prometheus-client": {"prometheus_client"},
     "pynacl": {"nacl"},
     "pyzmq": {"zmq"},

@@ -225,7 +225,7 @@ MODELS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/README.md", "docs
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a page, without code, tables, headings and addresses."""
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL)
     kept = "\n".join(line for line in text.splitlines() if not line.startswith(("    ", "|", "#", "[", "<", "!")))
     for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", re.sub(r"\]\([^)]*\)", "]", kept)):
         yield from re.split(r"(?<=[.?!:;])[*)\"]*\s", " ".join(paragraph.split()))
