@@ -95,7 +95,7 @@ class Seat:
     async def join(self) -> None:
         """Draw the key for sealed boxes, publish its public half, and receive those of others, and the run id.
 
-        In a study with many parties these are not all others (:mod:`masquerade_core.shown`).
+        In a study with many parties these are not all others (``masquerade_core.shown``).
 
         Raises
         ------

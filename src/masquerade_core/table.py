@@ -2,7 +2,7 @@
 
 A *role* is one participant's part of a protocol, written as a coroutine (:mod:`masquerade_core.seat`). Simulations,
 tests and figures run roles at a table. The table records every effect and its answer, so that
-:func:`~masquerade_core.replaying.replay` can run a role a second time and check that it sends the same bytes.
+:func:`replay` can run a role a second time and check that it sends the same bytes.
 """
 
 import hashlib
@@ -90,7 +90,7 @@ class Table:
         The sub-curators, each with the parties whose messages it gets in Charlie's place. What Charlie broadcasts
         reaches them, too. They have roles of their own.
     study : Study, optional
-        The study that is run. It says whose keys a party is shown (:mod:`masquerade_core.shown`); all of them by
+        The study that is run. It says whose keys a party is shown (``masquerade_core.shown``); all of them by
         default.
 
     Attributes
